@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.geometry.compare import compare as compare
     from inlayer.head import Head as Head
     from inlayer.inspection import Report as Report
-    from inlayer.inspection import inspect as inspect
+    from inlayer.inspection.inspect import inspect as inspect
     from inlayer.integrations.transformers import attach as attach
     from inlayer.pooling import first_token_pool as first_token_pool
     from inlayer.pooling import last_token_pool as last_token_pool
@@ -53,7 +53,8 @@ _NAMES = {  # by module
     "families": ("describe",),
     "geometry.compare": ("compare",),
     "head": ("Head",),
-    "inspection": ("Report", "inspect"),
+    "inspection": ("Report",),
+    "inspection.inspect": ("inspect",),
     "integrations.transformers": ("attach",),
     "pooling": ("first_token_pool", "last_token_pool", "mean_pool"),
     "positions": ("apply_rotary", "position_ids_from_mask"),

@@ -18,6 +18,7 @@ SAME_ROLE = {
     "facts.py": "the dataclasses of a package's facts",
     "gguf.py": "what a package knows about GGUF",
     "html.py": "a package's page as one document",
+    "inspect.py": "inspection, and its command",
     "neighbors.py": "nearest rows of a query, and the commands that print them",
     "open.py": "chooses the class for a source",
     "pooling.py": "one vector per text: of hidden states, and of stored rows",

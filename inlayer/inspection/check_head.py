@@ -25,9 +25,9 @@ from inlayer.inspection.check_layer import text_config
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
+from inlayer.inspection.rows import ScannedRows
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
-from inlayer.inspection.undertrained import Rows
 
 SCALE_RATIO = 100.0  # between head and table
 MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1
@@ -108,7 +108,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("error", "head-not-finite", message, ids=ids)
 
 
-def head_row_findings(head: Rows, table: Rows) -> Iterator[Finding]:
+def head_row_findings(head: ScannedRows, table: ScannedRows) -> Iterator[Finding]:
     """Unusual rows in a head with its own weights."""
     zero, tokens = head.statistics.is_zero, head.tokens
     reached, unknown = zero & tokens.has_kind(TokenKind.ORDINARY), zero & tokens.has_kind(TokenKind.UNKNOWN)

@@ -25,9 +25,9 @@ import numpy as np
 
 from inlayer.inspection.findings import Finding
 from inlayer.inspection.report import RowFacts, TrainingFacts
+from inlayer.inspection.rows import MIN_CHANNELS, ScannedRows
 from inlayer.inspection.scan import Flags, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind
-from inlayer.inspection.undertrained import MIN_CHANNELS, Rows
 
 MAX_ZERO_ROWS = 0.01  # of all rows; more are an error
 MAX_NORM_RATIO = 30.0  # to the median norm; published models stay below 10
@@ -46,7 +46,7 @@ MAX_UNKNOWN = 0.25  # of all rows in a table without a tokenizer; padding is les
 MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added the same way
 
 
-def row_findings(rows: Rows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
+def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
     """Unusual rows of a table."""
     scan, tokens = rows.statistics, rows.tokens
     yield from _duplicate_findings(rows)
@@ -72,7 +72,7 @@ def row_findings(rows: Rows, facts: RowFacts, training: TrainingFacts | None) ->
         yield Finding("note", "random-initialization", "the table looks randomly initialized and not yet trained")
 
 
-def _undertrained_findings(rows: Rows, training: TrainingFacts | None) -> Iterator[Finding]:
+def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:
     found, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
     count, unseen = int(found.rows.sum()), 0 if training is None else training.unseen_tokens
     expected, advice = count <= MAX_UNSEEN_RATIO * unseen, ""
@@ -96,12 +96,12 @@ def _undertrained_findings(rows: Rows, training: TrainingFacts | None) -> Iterat
     )
 
 
-def has_many_undertrained(rows: Rows) -> bool:
+def has_many_undertrained(rows: ScannedRows) -> bool:
     """Whether more tokens look undertrained than in any published model."""
     return int(rows.undertrained.rows.sum()) > MAX_UNDERTRAINED * int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
 
 
-def _norm_findings(rows: Rows, median: float | None, is_reached: Flags) -> Iterator[Finding]:
+def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -> Iterator[Finding]:
     scan, rms = rows.statistics, rows.rms
     if median is None or rms is None:
         return
@@ -147,7 +147,7 @@ class SharedRows(NamedTuple):
     is_fault: bool
 
 
-def _duplicate_findings(rows: Rows) -> Iterator[Finding]:
+def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
     scan, tokens, duplicates = rows.statistics, rows.tokens, rows.duplicates
     if rows.all_identical:
         message = "all rows are identical, so all tokens have the same embedding"
@@ -169,7 +169,7 @@ def _duplicate_findings(rows: Rows) -> Iterator[Finding]:
     yield from _unknown_findings(rows, unknown, "duplicate-rows", "the same values as another row")
 
 
-def shared_rows(rows: Rows) -> tuple[SharedRows, SharedRows]:
+def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     """Ordinary tokens with equal rows: those that share a row of their own, and those that share an untrained row."""
     scan, ordinary = rows.statistics, rows.tokens.has_kind(TokenKind.ORDINARY)
     shared, count = scan.is_shared & ordinary, int(ordinary.sum())
@@ -187,7 +187,7 @@ def shared_rows(rows: Rows) -> tuple[SharedRows, SharedRows]:
     )
 
 
-def _unknown_findings(rows: Rows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
+def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
     """Unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
     if int(flags.sum()) > 1:  # a single one is the padding row
         message = f"{{rows}} {what}; without a tokenizer it is unknown whether text reaches them"

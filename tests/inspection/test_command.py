@@ -152,7 +152,7 @@ def test_interrupt_exits_with_130(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("inlayer.inspection.scan_rows", interrupt)
+    monkeypatch.setattr(sys.modules["inlayer.inspection.inspect"], "scan_rows", interrupt)
     assert run([str(folder)], capfd, monkeypatch) == (130, "", "")
 
 

@@ -1,0 +1,305 @@
+"""inspect: scan a model, collect facts and findings, and report them.
+
+source -> Model -> facts -> findings -> [Report]
+- all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
+- see also: the checks of each topic (check_layer.py, check_tokens.py, check_rows.py, check_head.py, check_tables.py)
+Tested on real models, which must pass, in tests/inspection/test_report.py, and with one damaged checkpoint per fault in
+tests/inspection/test_faults.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from inlayer.checkpoint import load
+from inlayer.checkpoint.model import Model
+from inlayer.errors import CheckpointError, InlayerError
+from inlayer.files import path_kind, printable
+from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
+from inlayer.inspection.findings import SEVERITIES, Finding, shorten
+from inlayer.inspection.report import (
+    HeadFacts,
+    NgramSummary,
+    OtherTableFacts,
+    PositionFacts,
+    Report,
+    RowFacts,
+    TableSummary,
+    TrainingFacts,
+    VocabularyFacts,
+)
+from inlayer.inspection.rows import ScannedRows, row_facts
+from inlayer.inspection.scan import Ids, Progress, RowStatistics, mean_direction, near_zero_share, scan_rows
+from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
+from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, reference_rows
+from inlayer.tables import StoredTable
+from inlayer.tokenizers import Tokenizer
+
+MAX_REFERENCES = 2048  # reference rows whose mean direction is computed
+MAX_SAMPLED = 512  # rows whose value distribution is measured
+MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
+TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
+MAX_RATIO = 2.0  # between the norms of references with and without a token
+RUNS, RUN_LENGTH = 32, 32  # of a quick sample: consecutive rows need one read, also in a remote file
+
+
+def inspect(
+    source: Model | str | os.PathLike[str] | None = None,
+    *,
+    quick: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Inspect the embedding layer of a checkpoint: facts, and findings about faults.
+
+    The files are never executed or trusted, and torch is not needed.
+
+    Args:
+        source: A folder, a file, a hub id or the name of a sample, as for `inlayer.load`; or a loaded model. The
+            default is the bundled sample model.
+        quick: Read headers and a sample of the rows only. Faults in other rows are missed.
+        strict: Also set `exit_code` to 1 if the table is randomly initialized, or if anything was not checked.
+        progress: Called as `progress(done, total)` while rows are read. If it returns False, reading stops and the
+            report covers the rows read so far.
+
+    Returns:
+        A report with facts, findings and an exit code. Every finding lists all of its token ids; `to_dict()` converts
+        the report to JSON values.
+
+    Raises:
+        InlayerError: If the source cannot be read as a checkpoint.
+
+    Example:
+        >>> import inlayer
+        >>> report = inlayer.inspect("default")
+        >>> report.exit_code, [finding.code for finding in report.findings]
+        (0, ['undertrained-tokens'])
+        >>> len(report.ids("undertrained-tokens"))
+        62
+    """
+    model = source if isinstance(source, Model) else load(source)
+    scanned = _scan(model, quick, progress)
+    # The bar is full by then, but Ctrl-C also stops reading the other tables.
+    keep_full: Progress | None = None if progress is None else lambda *_: progress(scanned.total, scanned.total)
+    facts, table_findings, tables_not_checked = _collect_facts(scanned, quick, keep_full)
+    findings = [*_collect_findings(scanned, facts), *table_findings, *_head_row_findings(scanned)]
+    not_checked = _not_checked(model, scanned.rows, facts.head, facts.training, scanned.was_stopped)
+    return Report(
+        source=model.source,
+        kind=model.store.kind,
+        description=model.note,
+        quick=quick,
+        strict=strict,
+        **facts._asdict(),
+        findings=tuple(sorted(findings, key=lambda one: SEVERITIES.index(one.severity))),
+        not_checked=(*not_checked, *tables_not_checked),
+    )
+
+
+class ScannedModel(NamedTuple):
+    """What was read of a model: its tokens, and the rows of its table and head."""
+
+    model: Model
+    config: dict[str, Any]
+    roles: dict[int, list[str]]  # of special tokens, by id
+    padding_id: int | None
+    tokens: TokenKinds
+    tokenizer_findings: list[Finding]
+    rows: ScannedRows
+    head: check_head.HeadScan
+    total: int  # rows to read, for the progress
+    was_stopped: bool
+
+
+class ReportFacts(NamedTuple):
+    """The facts of a report, under the names of its fields."""
+
+    table: TableSummary
+    positions: PositionFacts
+    head: HeadFacts
+    tables: tuple[OtherTableFacts, ...]
+    ngrams: tuple[NgramSummary, ...]
+    vocabulary: VocabularyFacts
+    rows: RowFacts
+    training: TrainingFacts | None
+
+
+def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
+    """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
+    rows = _check_size(model.table, quick)
+    config = check_layer.text_config(model.config)
+    roles = check_tokens.special_token_roles(config)
+    ids = _sample(rows, roles) if quick else None
+    wanted = rows if ids is None else len(ids)
+    total = wanted * (1 if model.head_name is None else 2)
+    if progress is not None:
+        progress(0, total)
+    tokenizer, tokenizer_findings = _open_tokenizer(model)
+    padding_ids = frozenset(token_id for token_id, names in roles.items() if "pad" in names)
+    padding_id = model.spec.padding_idx if model.spec is not None else min(padding_ids, default=None)
+    if tokenizer is not None and tokenizer.pad_id is not None:
+        padding_ids |= {tokenizer.pad_id}
+    tokens = classify_ids(tokenizer, rows, ids, roles, padding_ids)
+    if _were_added(model.table, tokens):
+        tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
+    scan = _scan_table(model.table, tokens, ids, _offset(progress, 0, total))
+    tokens = tokens.first(len(scan.ids))
+    was_stopped = len(scan.ids) < wanted
+    head = check_head.scan_head(model, ids, _offset(progress, wanted, total), skip=was_stopped)
+    was_stopped |= head.statistics is not None and len(head.statistics.ids) < wanted
+    return ScannedModel(
+        model,
+        config,
+        roles,
+        padding_id,
+        tokens,
+        tokenizer_findings,
+        ScannedRows(scan, tokens),
+        head,
+        total,
+        was_stopped,
+    )
+
+
+def _collect_facts(
+    scanned: ScannedModel, quick: bool, progress: Progress | None
+) -> tuple[ReportFacts, list[Finding], list[str]]:
+    """All facts; of the other tables, which are read here, also the findings and what was not checked."""
+    model, tokens = scanned.model, scanned.tokens
+    table, positions = check_layer.table_facts(model), check_layer.position_facts(model)
+    head = check_head.head_facts(model, scanned.head)
+    others, findings, not_checked = check_tables.check_tables(
+        model,
+        tokens,
+        table.model_parameters,
+        partial(_sample, roles={}),
+        quick=quick or scanned.was_stopped,
+        progress=progress,
+    )
+    ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
+    reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
+    vocabulary = check_tokens.vocabulary_facts(tokens, scanned.rows.statistics, scanned.roles, table.config_vocab_size)
+    rows = row_facts(scanned.rows, scanned.padding_id, near_zero_share(model.table, _spread(reached, MAX_SAMPLED)))
+    training = check_layer.training_facts(model)
+    facts = ReportFacts(table, positions, head, tuple(others), tuple(ngrams), vocabulary, rows, training)
+    return facts, [*findings, *ngram_findings], not_checked
+
+
+def _collect_findings(scanned: ScannedModel, facts: ReportFacts) -> Iterator[Finding]:
+    """Findings about layer, head, tokens and rows."""
+    model, tokens, rows = scanned.model, scanned.tokens, scanned.rows
+    yield from check_layer.table_findings(model, facts.table)
+    yield from check_layer.layer_findings(model, facts.positions, rows.rms)
+    yield from check_head.head_findings(model, facts.head, scanned.head)
+    yield from scanned.tokenizer_findings or check_tokens.vocabulary_findings(tokens, facts.vocabulary)
+    yield from check_tokens.special_token_findings(tokens, scanned.config, scanned.roles)
+    yield from check_rows.row_findings(rows, facts.rows, facts.training)
+
+
+def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
+    """Findings about the rows of a head with its own weights."""
+    statistics = scanned.head.statistics
+    if statistics is not None and scanned.head.equal is False:
+        rows = ScannedRows(statistics, scanned.tokens.first(len(statistics.ids)))
+        yield from check_head.head_row_findings(rows, scanned.rows)
+
+
+def _not_checked(
+    model: Model, rows: ScannedRows, head: HeadFacts, training: TrainingFacts | None, was_stopped: bool
+) -> Iterator[str]:
+    """What nothing is known about, so it is not taken for healthy."""
+    tokens = rows.tokens
+    if model.spec is None:
+        why = "no config.json" if model.config is None else "the config does not describe a supported model"
+        yield f"positions, scale and other tensors ({why})"
+    if head.tensor is not None and head.tie_word_embeddings is None:
+        yield "whether the head must equal the table (no tie_word_embeddings)"
+    if tokens.tokenizer is None:
+        yield "which rows text reaches (no tokenizer)"
+    if training is None and check_rows.has_many_undertrained(rows):
+        yield "whether the table was trained with this tokenizer (many undertrained tokens)"
+    if len(tokens.ids) < tokens.rows:
+        yield f"{tokens.rows - len(tokens.ids):,} of {tokens.rows:,} rows ({'stopped' if was_stopped else 'quick'})"
+    if was_stopped and head.tensor is not None:
+        yield "part of the head (stopped)"
+
+
+def _check_size(table: StoredTable, quick: bool) -> int:
+    """The number of rows, if statistics of each fit into memory: a file may claim any number."""
+    rows, width = table.num_embeddings, table.embedding_dim
+    if width > MAX_CHANNELS or (rows > MAX_ROWS and not quick):
+        raise CheckpointError(
+            f"the table {printable(table.name[:80])} is {rows:,} x {width:,}; inspect supports up to {MAX_ROWS:,} x "
+            f"{MAX_CHANNELS:,} (--quick samples the rows of a longer one)"
+        )
+    return rows
+
+
+def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
+    """The tokenizer, or a finding about it: a damaged tokenizer does not prevent inspecting the rows."""
+    try:
+        tokenizer = model.tokenizer
+    except InlayerError as error:
+        message = f"the tokenizer cannot be opened: {shorten(str(error), 300)}"
+        return None, [Finding("error", "tokenizer-unreadable", message)]
+    folder = getattr(model.store, "folder", None)
+    if tokenizer is None and isinstance(folder, Path):
+        for name in TOKENIZER_FILES:
+            if path_kind(folder / name) not in {"file", "missing"}:
+                return None, [Finding("warning", "tokenizer-unreadable", f"{name} is not a regular file")]
+    return tokenizer, []
+
+
+def _sample(rows: int, roles: dict[int, list[str]]) -> Ids:
+    """Runs of consecutive rows, evenly spaced from the first row to the last, and the config's special ids."""
+    if rows <= RUNS * RUN_LENGTH:
+        return np.arange(rows)
+    starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
+    special = [token_id for token_id in roles if token_id < rows]
+    return np.union1d((starts[:, None] + np.arange(RUN_LENGTH)).reshape(-1), np.array(special, np.int64))
+
+
+def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress | None) -> RowStatistics:
+    """Scan the table, comparing every row with the mean direction of the reference rows.
+
+    If text reaches almost every row, special tokens with equal rows serve as references: found in a first pass, and
+    compared with in a second.
+    """
+    unreached = tokens.ids[tokens.has_kind(*tokens.reference_kinds)]
+    scan = scan_rows(table, ids, mean_direction(table, _spread(unreached, MAX_REFERENCES)), progress)
+    if len(scan.ids) < len(tokens.ids):  # stopped
+        return scan
+    references = tokens.ids[reference_rows(scan, tokens)]
+    if len(unreached) < MIN_REFERENCES <= len(references):
+        scan = scan_rows(table, ids, mean_direction(table, _spread(references, MAX_REFERENCES)), progress)
+    return scan
+
+
+def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
+    """Whether rows without a token differ from the other references: they were added later, by resizing the table."""
+    old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
+    if min(len(old), len(new)) < MIN_REFERENCES:
+        return False
+    direction = mean_direction(table, _spread(old, MAX_SAMPLED))
+    ours, theirs = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
+    norm, norm_of_new = np.median(ours.norms), np.median(theirs.norms)
+    apart = direction is not None and np.median(ours.cosines) >= MIN_COSINE > np.median(theirs.cosines)  # type: ignore
+    return bool(apart) or not norm / MAX_RATIO <= norm_of_new <= norm * MAX_RATIO
+
+
+def _spread(ids: Ids, max_count: int) -> Ids:
+    """At most `max_count` of the ids, evenly spaced."""
+    return ids[:: max(1, -(-len(ids) // max_count))]
+
+
+def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Report the progress of one scan as progress of all of them."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
