@@ -20,6 +20,7 @@ from typing import Any
 
 from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError
 
+LFS_POINTER = b"version https://git-lfs"  # the start of a file that git-lfs has not downloaded
 LOCK_INTERVAL = 0.02  # seconds between two attempts to get a lock
 JSON_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
 

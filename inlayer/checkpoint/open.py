@@ -28,7 +28,6 @@ HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 FILE_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".json", ".ckpt")  # no hub id ends in one
 MAX_MODULES = 1 << 20  # bytes of a modules.json
-ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
 
 
 class Sample(NamedTuple):
@@ -206,10 +205,12 @@ def _first_module(folder: Path) -> tuple[str, str]:
 def _open_file(path: Path) -> Store:
     from inlayer.checkpoint.pytorch import PytorchStore
     from inlayer.checkpoint.store import FolderStore
+    from inlayer.formats import gguf
+    from inlayer.formats.torch_file import PICKLE, ZIP
 
     with file_errors(path, kind=MissingFileError), path.open("rb") as stream:
         start = stream.read(9)
-    if start.startswith(GGUF) or path.suffix == ".gguf":
+    if start.startswith(gguf.MAGIC) or path.suffix == ".gguf":
         from inlayer.checkpoint.gguf import GgufStore
 
         return GgufStore(path)

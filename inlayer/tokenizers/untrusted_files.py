@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
-from inlayer.files import check_is_file, file_errors, parse_json, printable, shown
+from inlayer.files import LFS_POINTER, check_is_file, file_errors, parse_json, printable, shown
 
 MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files have about 35 MB
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
-LFS_POINTER = b"version https://git-lfs"
 MAX_ID = 2**31 - 1  # ids are passed to tables and other programs as signed 32-bit integers
 
 # Each part with a type: its module in `tokenizers`, and the key under which a Sequence lists its steps.

@@ -13,8 +13,9 @@ import zipfile
 import pytest
 import torch
 
-from inlayer.checkpoint.pytorch import MAX_DIRECTORY, PytorchStore
+from inlayer.checkpoint.pytorch import PytorchStore
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, MissingFileError, ShapeError
+from inlayer.formats.torch_file import MAX_DIRECTORY
 from inlayer.formats.torch_pickle import MAX_PICKLE
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer, train_bpe
