@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.measure import Result, installed, interleave, milliseconds, ratio
 from inlayer.training.config import DecoderConfig, TrainConfig
-from inlayer.training.save import save_decoder
+from inlayer.training.export import save_decoder
 from inlayer.training.trainer import Trainer
 
 CASES = (

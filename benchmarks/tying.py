@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from inlayer.training.tokens import Tokens
+    from inlayer.training.encoded_corpus import EncodedCorpus
 
 HERE = Path(__file__).parent.parent / "docs" / "tying"
 SIZES = {"architecture": "llama", "n_embd": 96, "n_layer": 2, "n_head": 4, "block_size": 64}
@@ -200,7 +200,7 @@ def make_tokens(folder: Path) -> None:
     """Encode the text of Python's standard library with a tokenizer trained on it."""
     from inlayer import train_bpe
     from inlayer.training.corpus import python_chunks
-    from inlayer.training.tokens import write_tokens
+    from inlayer.training.encoded_corpus import write_tokens
 
     text = folder / "text.txt"
     text.write_text("".join(chunk.text for chunk in python_chunks()), encoding="utf-8")
@@ -214,7 +214,7 @@ def run_one(job_and_folder: tuple[Job, str]) -> dict[str, Any]:
 
     from benchmarks.tying_trainer import StudyTrainer
     from inlayer.training.config import DecoderConfig, TrainConfig
-    from inlayer.training.tokens import draw_batch, open_tokens, validation_batches
+    from inlayer.training.encoded_corpus import draw_batch, open_tokens, validation_batches
 
     torch.set_num_threads(1)
     job, folder = job_and_folder
@@ -247,7 +247,7 @@ def run_one(job_and_folder: tuple[Job, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def unigram_loss(tokens: Tokens) -> float:
+def unigram_loss(tokens: EncodedCorpus) -> float:
     """Validation loss of a model that only knows the token frequencies of the training text."""
     shares_V = (tokens.count_ids() + 1) / (tokens.train.size + tokens.vocab_size)
     return float(-np.log(shares_V[tokens.validation]).mean())

@@ -4,7 +4,8 @@
 - a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
 - a lock is released when its process ends, however that happens; file systems without locks do not block
 - a new folder is written the same way: an existing one is never replaced, unless it is empty
-Tested in tests/test_files.py and, with killed processes, in tests/test_new_folder.py and tests/learn/test_progress.py.
+Tested in tests/test_files.py and, with killed processes, in tests/test_new_folder.py and
+tests/learn/test_progress_file.py.
 """
 
 from __future__ import annotations

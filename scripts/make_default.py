@@ -34,9 +34,9 @@ from inlayer.geometry.evaluation import spearman
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
-from inlayer.training.run import END, PADDING, Run, TrainingProgress, is_run
-from inlayer.training.save import TABLE, load_decoder, save_decoder
-from inlayer.training.tokens import Tokens, open_tokens, validation_batches
+from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens, validation_batches
+from inlayer.training.export import TABLE, load_decoder, save_decoder
+from inlayer.training.run_folder import END, PADDING, Run, TrainingProgress, is_run
 
 VOCAB_SIZE = 6144
 # A second moment shared by the whole vocabulary gave the best neighbors in short runs (docs/log.md). Everything else
@@ -181,7 +181,7 @@ def measure(run: Run, made: Decoder, tokenizer: Tokenizer, evals: Path | None) -
 
 
 @torch.no_grad()
-def validate(decoder: Decoder, tokens: Tokens) -> float:
+def validate(decoder: Decoder, tokens: EncodedCorpus) -> float:
     """Mean loss over the whole validation text."""
     decoder.eval()
     width = decoder.config.block_size + 1

@@ -55,7 +55,7 @@ HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sente
         "import inlayer.tokenizers",
         "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
-        "import inlayer.learn, inlayer.learn.progress, inlayer.learn.course_steps, inlayer.learn.questions",
+        "import inlayer.learn, inlayer.learn.progress_file, inlayer.learn.course_steps, inlayer.learn.questions",
         "import sys\nsys.argv = ['inlayer', 'learn', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
         "import sys\nsys.argv = ['inlayer', 'walk', '--help']\nfrom inlayer.cli import main\n"

@@ -15,7 +15,7 @@ from inlayer.families import describe
 from inlayer.geometry.projection import fingerprint, saved
 from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder
-from inlayer.training.save import load_decoder
+from inlayer.training.export import load_decoder
 from scripts import make_default
 from tests.training.texts import write_text
 

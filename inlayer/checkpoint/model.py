@@ -300,7 +300,7 @@ class Model:
         encoder, settings = self._encoder(weights), Settings(pool, normalize, dim, dtype)
         if not show_progress:
             return encoder.encode(texts, settings, batch_size, None)
-        from inlayer.render.progress import progress_bar
+        from inlayer.render.progress_bar import progress_bar
 
         with progress_bar("encoding", "texts") as progress:
             return encoder.encode(texts, settings, batch_size, progress)

@@ -22,7 +22,7 @@ import typer
 from inlayer.cli.app import Source, app, console, examples, output_file, progress_bar
 from inlayer.errors import InputError
 from inlayer.files import printable, shown, write_output
-from inlayer.render.progress import stop_signals
+from inlayer.render.progress_bar import stop_signals
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model

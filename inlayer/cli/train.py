@@ -90,7 +90,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
 
 def saved_config(given: dict[str, Any]) -> TrainConfig:
     """The settings of the run to resume with the given ones in their place; new settings before the first run."""
-    from inlayer.training.run import Run, is_run
+    from inlayer.training.run_folder import Run, is_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)
     if given["files"] and not is_run(Path(out)):

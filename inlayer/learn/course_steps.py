@@ -3,8 +3,8 @@
 course, progress -> [steps] -> service
 - a quiz asks questions due from earlier quizzes, then the lesson's own, new ones before those asked already
 - a missed question returns after the next two, with its options shuffled, until it is answered correctly
-- after a miss it is due in the next two quizzes, and in two more whenever it is missed there (progress.py)
-Tested in tests/learn/test_service.py, tests/learn/test_progress.py and tests/learn/test_quiz.py.
+- after a miss it is due in the next two quizzes, and in two more whenever it is missed there (progress_file.py)
+Tested in tests/learn/test_service.py, tests/learn/test_progress_file.py and tests/learn/test_quiz.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from inlayer.learn.course import Course, Lesson, Task
-from inlayer.learn.progress import ProgressRecord, ProgressState
+from inlayer.learn.progress_file import ProgressRecord, ProgressState
 from inlayer.learn.questions import AnswerResult, Exercise, Question
 
 GAP = 2  # questions between a miss and the next try

@@ -26,7 +26,7 @@ from inlayer.errors import InlayerError, InputError
 from inlayer.files import file_errors, shown, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, Exercise, FreeTextQuestion, Question
 from inlayer.learn.service import CourseService, random_seed
 from inlayer.learn.terminal import CoursePrinter

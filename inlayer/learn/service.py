@@ -23,7 +23,7 @@ from inlayer.learn import course as course_module
 from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
 from inlayer.learn.course_steps import CourseOverview, lesson_steps
-from inlayer.learn.progress import ProgressFile, ProgressState, keep_old_file, now
+from inlayer.learn.progress_file import ProgressFile, ProgressState, keep_old_file, now
 from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion
 from inlayer.learn.task_files import SourceFile, TaskFile, choose_folder, require_unchanged
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from inlayer.errors import InputError
 from inlayer.files import check_path, file_errors, not_a_file, path_kind, shown, write_atomic
 from inlayer.learn.course import Task
-from inlayer.learn.progress import ProgressState
+from inlayer.learn.progress_file import ProgressState
 
 DEFAULT_FOLDER = "inlayer-course"
 MAX_SOURCE_BYTES = 1 << 20

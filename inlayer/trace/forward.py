@@ -3,7 +3,7 @@
 [text -> ids -> rows -> (+ positions) -> hidden states] -> head
 - each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
 - only the tokens in the window are run, with the positions they have in the whole text
-- see also: converting the result to facts (trace/run.py)
+- see also: converting the result to facts (trace/record.py)
 Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
 """
 
@@ -26,7 +26,7 @@ from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
 from inlayer.tokenizers.base import text_or_hex
 from inlayer.trace.facts import Change, Character, PreToken, Span, TextTrace
-from inlayer.trace.schemes import Rotary
+from inlayer.trace.position_schemes import Rotary
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline

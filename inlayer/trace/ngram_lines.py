@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from inlayer.render.numbers import count
-from inlayer.trace.extra_facts import NgramFacts, SharedNgrams
 from inlayer.trace.facts import TokenTrace
 from inlayer.trace.layout import Layout
+from inlayer.trace.optional_facts import NgramFacts, SharedNgrams
 
 MAX_SHARED = 6  # groups of n-grams with the same rows
 

@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> head
 - a walk changes nothing in its pipeline, so several threads can use one
 - a random pipeline has a randomly initialized table, to show what a table looks like before training
-- see also: the walk (trace/run.py), replacing the position scheme (trace/schemes.py)
+- see also: the walk (trace/record.py), replacing the position scheme (trace/position_schemes.py)
 Tested in tests/trace/test_pipeline.py.
 """
 
@@ -36,9 +36,9 @@ from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
 from inlayer.trace.learning import learn
-from inlayer.trace.run import run, values_of
+from inlayer.trace.position_schemes import RANDOM_POSITIONS, rotate, scheme_of, with_modules, with_positions
+from inlayer.trace.record import run, values_of
 from inlayer.trace.scene import TableScene, scene, table_scene
-from inlayer.trace.schemes import RANDOM_POSITIONS, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.token_facts import describe_token, initialize
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB

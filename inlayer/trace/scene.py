@@ -5,7 +5,8 @@ rows, hidden states -> [scene] -> canvas
   infinity. Exact digits come from a walk
 - the scale is a high quantile of the absolute values, so a few outlier channels do not make all others pale
 - cosines are computed for the rows, and for the hidden states, where positions have been added
-- see also: the recorded values (trace/run.py), a step of learning (trace/learning.py), the map (geometry/map_facts.py)
+- see also: the recorded values (trace/record.py), a step of learning (trace/learning.py), the map
+  (geometry/map_facts.py)
 Tested against the layer elementwise in tests/trace/test_scene.py.
 """
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import unicodedata
 
 from inlayer.render.numbers import count
-from inlayer.trace.extra_facts import RelativeFacts
 from inlayer.trace.facts import StepFacts, Trace
+from inlayer.trace.optional_facts import RelativeFacts
 
 MAX_CODE_TEXT = 240  # characters of the texts that are written into the code; else the first CUT_TEXT of each
 CUT_TEXT, CUT_TEXTS = 60, 4

@@ -19,7 +19,7 @@ from inlayer.shapes import check_seed
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import InitializationFacts, InitializationStep, NeighborFacts, TokenFacts
-from inlayer.trace.run import stored_hex, values_of
+from inlayer.trace.record import stored_hex, values_of
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline

@@ -8,7 +8,7 @@
   and the same Python gives the same text on every machine
 - repeated long paragraphs are left out there: topics quote each other, and text that is in both training and validation
   would make a model look better than it is
-- see also: ids, and which text is held out (tokens.py)
+- see also: ids, and which text is held out (encoded_corpus.py)
 Tested in tests/training/test_corpus.py.
 """
 

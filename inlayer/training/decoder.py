@@ -9,8 +9,8 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - dropout is where the reference models have it: gpt after the input layer, in attention and after both halves of a
   block; llama in attention only
 - `input_scale`, `output_scale`, `soft_cap` and `input_norm` belong to neither model; they stabilize tied tables
-- see also: DecoderConfig (config.py), training (trainer.py), files (save.py). No key/value cache
-Tested against transformers in tests/training/test_save.py; other rules in tests/training/test_decoder.py.
+- see also: DecoderConfig (config.py), training (trainer.py), files (export.py). No key/value cache
+Tested against transformers in tests/training/test_export.py; other rules in tests/training/test_decoder.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - tying is by module (head.py), so there is one weight to shard in both modes
 - states are gathered whole, under the decoder's own names: any number of processes writes and reads the same files
 - a group of one process makes the same calls, but starts no process group and changes no bit
-- see also: the training loop (run.py), files (state.py). The modes cannot be combined, and blocks are never split
+- see also: the training loop (run_folder.py), files (state.py). The modes cannot be combined, and blocks are never
+  split
 Tested with 2 and 4 processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
 """
 

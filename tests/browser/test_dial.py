@@ -11,7 +11,7 @@ import torch
 
 from inlayer.positions import RotaryPositions, apply_rotary
 from inlayer.trace.html import export
-from inlayer.trace.schemes import COMPARED_SCALINGS
+from inlayer.trace.position_schemes import COMPARED_SCALINGS
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.learn.course import Lesson, open_course
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from tests.browser.conftest import opening_pages
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
 from tests.browser.watched_page import READY, Watched

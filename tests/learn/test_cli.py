@@ -20,7 +20,7 @@ from inlayer.cli import main
 from inlayer.cli.learn import learn
 from inlayer.learn.batch import BatchReport, BatchRow
 from inlayer.learn.course import Course, Lesson
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.terminal import REPLACEMENTS, EncodedOutput
 from tests.learn.small import SOLUTION, START, WRONG, make_course

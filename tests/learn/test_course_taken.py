@@ -17,7 +17,7 @@ import pytest
 from inlayer.cli import main
 from inlayer.learn.course import open_course
 from inlayer.learn.course_steps import CourseOverview, QuizRun, lesson_steps
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from inlayer.learn.batch import task_cells
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, open_course
 from inlayer.learn.notebook import _printed, answer, ask, file_name, load_ipython_extension, write_notebooks
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
 from inlayer.render.markdown import to_notebook
 from tests.learn.test_lessons import fences

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inlayer.errors import InputError
 from inlayer.learn.course_steps import CourseOverview, QuizRun
-from inlayer.learn.progress import ProgressState
+from inlayer.learn.progress_file import ProgressState
 from inlayer.learn.questions import Option, Question
 from tests.learn.small import make_course
 

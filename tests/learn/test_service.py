@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.errors import InputError
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.service import CourseService, ReadOnlyError
 from inlayer.learn.task_files import FileConflictError

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.cli.learn.watch import fingerprint
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from tests.learn.small import SOLUTION, START, WRONG
 
 termios = pytest.importorskip("termios", reason="a terminal as Unix has them")

@@ -17,7 +17,7 @@ from inlayer.positions import Angles, RotaryPositions
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.facts import TokenTrace
-from inlayer.trace.schemes import COMPARED_SCALINGS
+from inlayer.trace.position_schemes import COMPARED_SCALINGS
 from tests.trace.pipelines import FAMILIES, SAMPLES, family, random_bytes, sample
 
 DIMS = 5
@@ -149,7 +149,7 @@ def test_quantized_rows_show_the_bytes_of_their_first_block() -> None:
 def test_one_hot_product_covers_the_table_or_the_rows_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = random_bytes("none")
     assert pipeline.walk(["ab"]).gather.whole_table
-    monkeypatch.setattr("inlayer.trace.run.MAX_COMPARED", 10)
+    monkeypatch.setattr("inlayer.trace.record.MAX_COMPARED", 10)
     gather = pipeline.walk(["ab"]).gather
     assert (gather.whole_table, gather.equal, gather.compared_rows) == (False, True, 2)
     monkeypatch.undo()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.training.run import Run
-from inlayer.training.save import load_decoder
+from inlayer.training.export import load_decoder
+from inlayer.training.run_folder import Run
 from tests.training.launcher import Launcher
 from tests.training.texts import write_text
 

@@ -1,4 +1,4 @@
-"""Rules of the decoder. The comparison with transformers is in tests/training/test_save.py."""
+"""Rules of the decoder. The comparison with transformers is in tests/training/test_export.py."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from inlayer.errors import CheckpointError, ConfigError, InlayerError
 from inlayer.sharding import rows_each
 from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.export import load_decoder, save_decoder
 from inlayer.training.parallel import (
     ProcessGroup,
     clip_gradients,
@@ -35,7 +36,6 @@ from inlayer.training.parallel import (
     process_group,
     shard,
 )
-from inlayer.training.save import load_decoder, save_decoder
 from tests.training import parallel_worker
 from tests.training.parallel_worker import (
     FEW,

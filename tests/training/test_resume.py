@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from inlayer.training.save import load_decoder
+from inlayer.training.export import load_decoder
 from tests.training.launcher import Launcher
 from tests.training.texts import write_text
 

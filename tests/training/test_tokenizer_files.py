@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 import inlayer
 from inlayer.errors import MissingFileError, TokenizerError
-from inlayer.training.save import save_decoder, tokenizer_files
+from inlayer.training.export import save_decoder, tokenizer_files
 from tests.training.models import make_decoder
 
 TEXTS = ["Hi", "", " two  spaces\n\tand a tab", "naïve 日本語 🙂", "\x00\x7f don't 123", "<s>", "<|endoftext|>"]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.trace import Pipeline
 from inlayer.web.app import make_app
 from inlayer.web.server import bind, make_config

@@ -12,7 +12,7 @@ import pytest
 
 from inlayer.learn.course import open_course
 from inlayer.learn.html import learn_policy
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.trace import Pipeline
 from inlayer.web.guard import Guard

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from inlayer.cli.app import app, console, examples
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.service import MAX_SEED, CourseService
 from inlayer.learn.task_files import choose_folder
 from inlayer.learn.terminal import CoursePrinter, EncodedOutput

@@ -17,7 +17,7 @@ from inlayer.errors import InputError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
 from inlayer.learn.course import not_found
 from inlayer.learn.course_steps import CourseOverview
-from inlayer.learn.progress import MAX_BYTES, DamagedProgressError, ProgressState, dump_state, load_state
+from inlayer.learn.progress_file import MAX_BYTES, DamagedProgressError, ProgressState, dump_state, load_state
 from inlayer.learn.service import CourseService
 
 NO_PAGER = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]

@@ -19,12 +19,12 @@ from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.files import locked
 from inlayer.inspection import inspect
 from inlayer.training.config import TrainConfig
+from inlayer.training.encoded_corpus import open_tokens
+from inlayer.training.export import load_decoder
 from inlayer.training.metrics import from_line
 from inlayer.training.parallel import ProcessGroup
-from inlayer.training.run import DivergedError, Run, TrainingProgress
-from inlayer.training.save import load_decoder
+from inlayer.training.run_folder import DivergedError, Run, TrainingProgress
 from inlayer.training.state import load_state
-from inlayer.training.tokens import open_tokens
 from tests.training.texts import write_text
 
 BLOCK = 24

@@ -7,7 +7,7 @@ front ends -> service -> [progress] -> progress.json
 - if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) and must say so
 - times are UTC in ISO 8601; "" means never
 - see also: the order of quiz questions (course_steps.py), the learner's own files (task_files.py)
-Tested, with writers that are killed, in tests/learn/test_progress.py.
+Tested, with writers that are killed, in tests/learn/test_progress_file.py.
 """
 
 from __future__ import annotations

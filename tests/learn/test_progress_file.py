@@ -17,9 +17,9 @@ import pytest
 
 from inlayer.errors import InputError
 from inlayer.files import locked
-from inlayer.learn import progress as progress_module
+from inlayer.learn import progress_file as progress_module
 from inlayer.learn.course_steps import CourseOverview, lesson_steps
-from inlayer.learn.progress import (
+from inlayer.learn.progress_file import (
     ProgressFile,
     ProgressRecord,
     ProgressState,
@@ -240,7 +240,7 @@ def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
 
 COUNTING = """
 import sys
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 for number in range(int(sys.argv[1])):
     with ProgressFile().edit() as state:
@@ -248,7 +248,7 @@ for number in range(int(sys.argv[1])):
         state.record("task", "both").tries += 1
 """
 ENDLESS = """
-from inlayer.learn.progress import ProgressFile
+from inlayer.learn.progress_file import ProgressFile
 number = 0
 while True:
     with ProgressFile().edit() as state:

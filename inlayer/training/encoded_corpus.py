@@ -10,7 +10,7 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> lo
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends on seed and step only, so a resumed run needs no data state
 - see also: the text (corpus.py), inputs and targets of a window (trainer.py)
-Tested against encoding in memory, and with kills while writing, in tests/training/test_tokens.py.
+Tested against encoding in memory, and with kills while writing, in tests/training/test_encoded_corpus.py.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WRITE_AGAIN = "remove the folder, and resume the run to encode the text again"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tokens:
+class EncodedCorpus:
     """The ids of a corpus, memory-mapped and read-only; every id is less than `vocab_size`."""
 
     train: npt.NDArray[Any]
@@ -78,7 +78,7 @@ def write_tokens(
     validation: float = 0.05,
     separator: int | None,
     progress: Callable[[int], None] | None = None,
-) -> Tokens:
+) -> EncodedCorpus:
     """Encode a corpus into a new folder and open it. After a kill, call it again.
 
     `validation` is the fraction of text held out; `separator` is an id inserted before every file except the first.
@@ -123,12 +123,12 @@ def count_rows(tokenizer: Tokenizer) -> int:
     return max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
 
 
-def open_tokens(folder: str | os.PathLike[str]) -> Tokens:
+def open_tokens(folder: str | os.PathLike[str]) -> EncodedCorpus:
     """Open the tokens of a folder. Both files are read once to verify them."""
     path = check_path(folder, "folder").expanduser()
     facts = _read_facts(path / FACTS)
     train, validation = (_open_ids(path / f"{side}.bin", facts) for side in SIDES)
-    return Tokens(train=train, validation=validation, vocab_size=facts["vocab_size"])
+    return EncodedCorpus(train=train, validation=validation, vocab_size=facts["vocab_size"])
 
 
 def draw_batch(

@@ -23,9 +23,9 @@ import inlayer
 from inlayer import ByteTokenizer
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError, TextError
 from inlayer.tokenizers import Tokenizer
-from inlayer.training import tokens as module
+from inlayer.training import encoded_corpus as module
 from inlayer.training.corpus import Chunk, read_chunks
-from inlayer.training.tokens import Tokens, draw_batch, open_tokens, validation_batches, write_tokens
+from inlayer.training.encoded_corpus import EncodedCorpus, draw_batch, open_tokens, validation_batches, write_tokens
 
 BYTES = inlayer.ByteTokenizer()
 END = "<|endoftext|>"
@@ -262,7 +262,7 @@ import json, os, signal, sys, tracemalloc
 from pathlib import Path
 from inlayer import ByteTokenizer
 from inlayer.training.corpus import Chunk, read_chunks
-from inlayer.training.tokens import open_tokens, write_tokens
+from inlayer.training.encoded_corpus import open_tokens, write_tokens
 
 folder, tokenizer = Path(sys.argv[1]), ByteTokenizer()
 
@@ -454,7 +454,7 @@ def test_count_ids(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts.dtype == np.int64
     assert all(counts[token] == np.count_nonzero(ours.train == token) for token in range(256))
     nothing = np.empty(0, np.uint16)
-    empty = Tokens(train=nothing, validation=nothing, vocab_size=3)
+    empty = EncodedCorpus(train=nothing, validation=nothing, vocab_size=3)
     assert empty.count_ids().tolist() == [0, 0, 0]
 
 

@@ -10,7 +10,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - a run that fails before its first step, because of its text for example, leaves nothing behind
 - a loss or gradient that is not finite ends the run: later states would be useless
 - see also: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
-Tested in tests/training/test_run.py, and with kills in tests/training/test_resume.py.
+Tested in tests/training/test_run_folder.py, and with kills in tests/training/test_resume.py.
 """
 
 from __future__ import annotations
@@ -31,17 +31,13 @@ from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import check_path, file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
-from inlayer.render.progress import stop_signals
+from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import TrainConfig, is_due
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
-from inlayer.training.parallel import ProcessGroup
-from inlayer.training.save import save_decoder, tokenizer_files
-from inlayer.training.state import load_state, save_state
-from inlayer.training.tokens import (
-    Tokens,
+from inlayer.training.encoded_corpus import (
+    EncodedCorpus,
     check_windows,
     count_rows,
     draw_batch,
@@ -49,6 +45,10 @@ from inlayer.training.tokens import (
     validation_batches,
     write_tokens,
 )
+from inlayer.training.export import save_decoder, tokenizer_files
+from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
+from inlayer.training.parallel import ProcessGroup
+from inlayer.training.state import load_state, save_state
 from inlayer.training.trainer import Trainer
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
@@ -147,7 +147,7 @@ class Run:
 
     # ---- preparation
 
-    def prepare(self, group: ProcessGroup) -> tuple[Tokenizer, Tokens]:
+    def prepare(self, group: ProcessGroup) -> tuple[Tokenizer, EncodedCorpus]:
         """Create tokenizer and tokens, once, in the main process; then open them."""
         if group.is_main:
             self._make_tokenizer()
@@ -165,7 +165,7 @@ class Run:
         """Open the run's tokenizer."""
         return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
 
-    def decoder_config(self, tokenizer: Tokenizer, tokens: Tokens) -> DecoderConfig:
+    def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
         """The decoder to train. A padding token that also ends texts is not padding: it has to be learned."""
         is_end = tokenizer.pad_id == tokenizer.special_tokens.get(END)
         return self.config.decoder_config(tokens.vocab_size, None if is_end else tokenizer.pad_id)
@@ -263,7 +263,7 @@ class Run:
         group.barrier()
         return trainer.step == config.steps
 
-    def _warn_about_the_text(self, tokens: Tokens, width: int) -> None:
+    def _warn_about_the_text(self, tokens: EncodedCorpus, width: int) -> None:
         """Warn if the text is too small for the vocabulary or for validation."""
         config, found = self.config, tokens.validation.size
         if config.tokenizer == "bpe" and tokens.vocab_size < config.bpe_vocab_size:
@@ -316,7 +316,7 @@ class Run:
                     "restore it, or start a new run in another folder"
                 )
 
-    def _validate(self, trainer: Trainer, tokens: Tokens) -> float:
+    def _validate(self, trainer: Trainer, tokens: EncodedCorpus) -> float:
         width, rows = (
             trainer.decoder.config.block_size + 1,
             self.config.batch_size // self.config.gradient_accumulation_steps,
@@ -352,7 +352,7 @@ class Run:
         return trainer.step
 
     def _write_model(
-        self, config: DecoderConfig, state: dict[str, Tensor], tokenizer: Tokenizer, tokens: Tokens
+        self, config: DecoderConfig, state: dict[str, Tensor], tokenizer: Tokenizer, tokens: EncodedCorpus
     ) -> None:
         weights = {name.removeprefix("model."): state[name] for name in state if name.startswith("model.")}
         unseen = set(np.flatnonzero(tokens.count_ids() == 0).tolist()) - set(tokenizer.special_ids)

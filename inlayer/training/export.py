@@ -13,7 +13,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   tokenizer_config.json gets one: transformers would otherwise use the class of the model family, and GPT-2's adds
   `<|endoftext|>` with an id outside the table
 - see also: training states, which keep the decoder's own names and every bit (state.py)
-Tested against transformers, tied and untied, in tests/training/test_save.py.
+Tested against transformers, tied and untied, in tests/training/test_export.py.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from inlayer.errors import CheckpointError, ConfigError, MissingFileError
 from inlayer.inspection import inspect
 from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder
-from inlayer.training.save import check_savable, load_decoder, save_decoder
+from inlayer.training.export import check_savable, load_decoder, save_decoder
 from tests.training.models import VOCABULARY, make_config, make_decoder, make_ids
 
 # Largest difference between float32 logits of the same model, computed in another order.
