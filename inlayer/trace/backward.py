@@ -21,8 +21,9 @@ from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
 from inlayer.head import Head
-from inlayer.trace.facts import Backward, RowGradient, Span
+from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.forward import Forward, UniqueRows
+from inlayer.trace.optional_facts import Place
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -31,7 +32,7 @@ MAX_HEAD_VALUES = 2**27  # of a head that is run in this step: 512 MB in float32
 MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are predicted
 
 
-class Problem(NamedTuple):
+class LossInputs(NamedTuple):
     """What is differentiated: a forward pass in float32, and the tokens that are predicted."""
 
     result: Forward
@@ -80,27 +81,27 @@ class Problem(NamedTuple):
         return functional.cross_entropy(self.logits(hidden_BTD.flatten(0, 1)[self.index_N], weight_VD), self.targets)
 
 
-def set_up(result: Forward) -> Problem:
+def choose_loss(result: Forward) -> LossInputs:
     """Choose the loss of a forward pass."""
     pipeline, unique = result.pipeline, result.unique
     assert unique is not None
     layer, head = pipeline.float32_layer(result.change.positions, result.change.theta), pipeline.head
     index_N, targets_N = _targets(result, unique, layer)
     fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
-    return Problem(result, unique, layer, index_N, targets_N if fits and len(index_N) > 0 else None)
+    return LossInputs(result, unique, layer, index_N, targets_N if fits and len(index_N) > 0 else None)
 
 
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
-    problem = set_up(result)
-    pipeline, unique, shown, max_tokens = result.pipeline, problem.unique, result.window.channels, result.window.tokens
-    by_head, padding = problem.targets is not None, problem.layer.padding_idx
-    loss, lookup_UD, head_UD, unmasked_UD, n_other_rows = _gradients(problem)
+    inputs = choose_loss(result)
+    pipeline, unique, shown, max_tokens = result.pipeline, inputs.unique, result.window.channels, result.window.tokens
+    by_head, padding = inputs.targets is not None, inputs.layer.padding_idx
+    loss, lookup_UD, head_UD, unmasked_UD, n_other_rows = _gradients(inputs)
     total_UD = lookup_UD if head_UD is None else lookup_UD + head_UD
     lookup, total = lookup_UD[:, shown].tolist(), total_UD[:, shown].tolist()
     through_head = None if head_UD is None else head_UD[:, shown].tolist()
     ids, norms = unique.ids_U.tolist(), total_UD.norm(dim=1).tolist()
-    occurrences: dict[int, list[Span]] = {}  # by index into ids_U, in order of first occurrence
+    occurrences: dict[int, list[Place]] = {}  # by index into ids_U, in order of first occurrence
     for b, indices in enumerate(unique.inverse_BT.tolist()):
         for t, index in enumerate(indices):
             occurrences.setdefault(index, []).append((b, t))
@@ -122,7 +123,7 @@ def backward(result: Forward) -> Backward:
         loss_kind="next token" if by_head else "sum",
         loss=float(loss),
         uniform=math.log(pipeline.table.shape[0]) if by_head else None,
-        note=backward_note(problem),
+        note=backward_note(inputs),
         tied=head_UD is not None,
         n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + n_other_rows,
         rows=rows,
@@ -147,30 +148,30 @@ def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Te
     return index_N, ids_BT.flatten()[index_N + 1] if len(index_N) else index_N
 
 
-def _gradients(problem: Problem) -> tuple[Tensor, Tensor, Tensor | None, Tensor, int]:
+def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tensor, int]:
     """The loss, and the gradients of the unique rows (U, D): through the lookup, through a tied head, and their sum
     without padding_idx; then the number of other rows that receive a gradient from a tied head.
     """
-    unique, padding, mask_BT = problem.unique, problem.layer.padding_idx, problem.result.mask_BT
+    unique, padding, mask_BT = inputs.unique, inputs.layer.padding_idx, inputs.result.mask_BT
     head_UD, n_other_rows = None, 0
     with torch.enable_grad():
         rows_UD = unique.rows_UD.float().clone().requires_grad_()
-        gathered_BTD = problem.gather(rows_UD)
-        hidden_BTD = problem.run_layer(gathered_BTD)
-        if problem.targets is None:
+        gathered_BTD = inputs.gather(rows_UD)
+        hidden_BTD = inputs.run_layer(gathered_BTD)
+        if inputs.targets is None:
             # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
             loss = (hidden_BTD if padding is not None else hidden_BTD * mask_BT[:, :, None]).sum()
             lookup_UD, upstream_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
         else:
-            hidden_ND = hidden_BTD.flatten(0, 1)[problem.index_N]
-            logits_NV = problem.logits(hidden_ND, problem.pipeline.head_rows())
-            loss = functional.cross_entropy(logits_NV, problem.targets)
+            hidden_ND = hidden_BTD.flatten(0, 1)[inputs.index_N]
+            logits_NV = inputs.logits(hidden_ND, inputs.pipeline.head_rows())
+            loss = functional.cross_entropy(logits_NV, inputs.targets)
             lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
-            if problem.head.tied:
+            if inputs.head.tied:
                 # What a tied head sends to the rows in use, from the gradient of their logits.
                 used_UD = unique.rows_UD.float().clone().requires_grad_()
-                bias_U = None if problem.bias is None else problem.bias[unique.ids_U]
-                logits_NU = problem.head.project(hidden_ND.detach(), used_UD, bias_U)
+                bias_U = None if inputs.bias is None else inputs.bias[unique.ids_U]
+                logits_NU = inputs.head.project(hidden_ND.detach(), used_UD, bias_U)
                 # An upstream gradient as argument would import torch's symbolic shapes, which takes half a second.
                 (head_UD,) = torch.autograd.grad((logits_NU * upstream_NV[:, unique.ids_U]).sum(), used_UD)
                 reached_V = upstream_NV.ne(0).any(dim=0)
@@ -185,17 +186,17 @@ def _gradients(problem: Problem) -> tuple[Tensor, Tensor, Tensor | None, Tensor,
     return loss.detach(), lookup_UD, head_UD, unmasked_UD, n_other_rows
 
 
-def backward_note(problem: Problem) -> str:
+def backward_note(inputs: LossInputs) -> str:
     """What the loss is computed from."""
-    head, n_targets = problem.pipeline.head, len(problem.index_N)
-    if problem.targets is not None:
+    head, n_targets = inputs.pipeline.head, len(inputs.index_N)
+    if inputs.targets is not None:
         tokens = "1 next token" if n_targets == 1 else f"{n_targets:,} next tokens"
         return f"cross-entropy of {tokens}, predicted by the head directly from the hidden states, without the decoder"
     if head is None:
         why = "the model's head is not available"
     elif n_targets == 0:
         why = "no token has a next token to predict"
-    elif head.n_embd != problem.pipeline.layer.n_embd:
+    elif head.n_embd != inputs.pipeline.layer.n_embd:
         why = "the head expects vectors of another width, which only the decoder produces"
     else:
         why = "the head is too large to run here"

@@ -13,10 +13,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inlayer.trace.optional_facts import NgramFacts, PerLayerFacts, RelativeFacts, ValueFacts
+from inlayer.trace.optional_facts import NgramFacts, PerLayerFacts, Place, RelativeFacts, ValueFacts
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
+Shape2D = tuple[int, int]  # rows, channels
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # in Python's JSON, and in ours
 
 
@@ -115,7 +116,7 @@ class TableFacts:
     remote: bool
     dtype: str  # as named in the file: "BF16", "Q8_0"
     row_dtype: str  # of the rows it returns: "bfloat16"
-    shape: Span
+    shape: Shape2D
     offset: int  # first byte of the tensor
     row_bytes: int
     itemsize: int | None  # bytes per value; None if rows are quantized in blocks
@@ -193,7 +194,7 @@ class RowGradient:
 
     id: int
     label: str
-    occurrences: list[Span]  # (text, token) of each lookup, at most `max_tokens` of them
+    occurrences: list[Place]  # of each lookup, at most `max_tokens` of them
     count: int  # all lookups of this row; their gradients are summed
     lookup: Vector  # gradient through the lookup
     head: Vector | None  # gradient through the tied head; None if the head is untied or missing
@@ -223,7 +224,7 @@ class Change:
 
     positions: str | None = None
     theta: float | None = None
-    swap: Span | None = None  # indices of two tokens of the first text
+    swap: tuple[int, int] | None = None  # indices of two tokens of the first text
     pad: int = 0
 
 
@@ -378,7 +379,7 @@ class ModelFacts:
     source: str
     note: str
     family: str | None
-    shape: Span
+    shape: Shape2D
     dtype: str
     positions: str
     padding_id: int | None

@@ -25,7 +25,7 @@ from torch.nn import functional
 from inlayer.geometry.nearest import nearest
 from inlayer.geometry.projection import TableProjection
 from inlayer.tensors import one_thread
-from inlayer.trace.backward import Problem, backward_note, set_up
+from inlayer.trace.backward import LossInputs, backward_note, choose_loss
 from inlayer.trace.facts import Change
 from inlayer.trace.forward import Forward, Window
 
@@ -97,23 +97,23 @@ def learn(
     """Take one step from the stored rows with each learning rate. The other arguments are the same as for a walk."""
     change, window = change or Change(), Window(tokens, 1, first_token)
     result = Forward(pipeline, change, window).run_texts(texts)
-    problem = set_up(result) if result.count else None
+    inputs = choose_loss(result) if result.count else None
     uniform = math.log(pipeline.table.shape[0])
-    if problem is None or problem.targets is None:
-        note = "the text has no tokens" if problem is None else backward_note(problem)
+    if inputs is None or inputs.targets is None:
+        note = "the text has no tokens" if inputs is None else backward_note(inputs)
         return LearnFacts(uniform=uniform, kind="sum", note=note, predicted=None, method=None, steps=[])
     if pipeline.values() > MAX_VALUES:
         note = "the table is too large for a step of learning here"
         return LearnFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
-    gradient_VD, steps = _gradient(problem), []
-    used, known = problem.unique.inverse_BT[result.mask_BT.bool()].tolist(), problem.unique.ids_U.tolist()
-    ids = [known[at] for at in dict.fromkeys(used) if known[at] != problem.layer.padding_idx][:MAX_MOVED]  # in order
-    target = int(problem.targets[-1])
-    places = torch.searchsorted(problem.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
-    rows_ND, moves_ND = problem.unique.rows_UD.float()[places], gradient_VD[ids]
+    gradient_VD, steps = _gradient(inputs), []
+    used, known = inputs.unique.inverse_BT[result.mask_BT.bool()].tolist(), inputs.unique.ids_U.tolist()
+    ids = [known[at] for at in dict.fromkeys(used) if known[at] != inputs.layer.padding_idx][:MAX_MOVED]  # in order
+    target = int(inputs.targets[-1])
+    places = torch.searchsorted(inputs.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
+    rows_ND, moves_ND = inputs.unique.rows_UD.float()[places], gradient_VD[ids]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
     for rate in map(float, rates):
-        loss, after_last_V, predicted_V = _evaluate(problem, rate, gradient_VD, last)
+        loss, after_last_V, predicted_V = _evaluate(inputs, rate, gradient_VD, last)
         steps.append(
             LearnStep(
                 rate=rate,
@@ -127,37 +127,37 @@ def learn(
     return LearnFacts(
         uniform=uniform,
         kind="next token",
-        note=backward_note(problem),
-        predicted=divmod(int(problem.index_N[-1]), result.count),
+        note=backward_note(inputs),
+        predicted=divmod(int(inputs.index_N[-1]), result.count),
         method=None if projection is None else projection.method,
         steps=steps,
     )
 
 
-def _gradient(problem: Problem) -> Tensor:
+def _gradient(inputs: LossInputs) -> Tensor:
     """The gradient of the whole table (V, D): through the lookup, and through a tied head."""
-    head, padding, head_VD = problem.head, problem.layer.padding_idx, problem.pipeline.head_rows()
+    head, padding, head_VD = inputs.head, inputs.layer.padding_idx, inputs.pipeline.head_rows()
     with torch.enable_grad():
-        rows_UD = problem.unique.rows_UD.float().clone().requires_grad_()
+        rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
         weight_VD = head_VD.clone().requires_grad_(head.tied)
-        loss = problem.loss(problem.hidden(rows_UD), weight_VD)
+        loss = inputs.loss(inputs.hidden(rows_UD), weight_VD)
         lookup_UD, *through_head = torch.autograd.grad(loss, (rows_UD, weight_VD) if head.tied else (rows_UD,))
-    gradient_VD = through_head[0] if head.tied else torch.zeros(problem.pipeline.table.shape)
-    gradient_VD.index_add_(0, problem.unique.ids_U, lookup_UD)
+    gradient_VD = through_head[0] if head.tied else torch.zeros(inputs.pipeline.table.shape)
+    gradient_VD.index_add_(0, inputs.unique.ids_U, lookup_UD)
     if padding is not None:
         gradient_VD[padding] = 0
     return gradient_VD
 
 
-def _evaluate(problem: Problem, rate: float, gradient_VD: Tensor, last: int) -> tuple[float, Tensor, Tensor]:
+def _evaluate(inputs: LossInputs, rate: float, gradient_VD: Tensor, last: int) -> tuple[float, Tensor, Tensor]:
     """The loss after a step, and the probabilities after token `last` of text 0 and after the last one trained."""
-    unique, weight_VD = problem.unique, problem.pipeline.head_rows()
-    hidden_BTD = problem.hidden(unique.rows_UD.float() - rate * gradient_VD[unique.ids_U])
-    if problem.head.tied:
+    unique, weight_VD = inputs.unique, inputs.pipeline.head_rows()
+    hidden_BTD = inputs.hidden(unique.rows_UD.float() - rate * gradient_VD[unique.ids_U])
+    if inputs.head.tied:
         weight_VD = weight_VD - rate * gradient_VD
-    loss = float(problem.loss(hidden_BTD, weight_VD))
-    hidden_PD = torch.stack((hidden_BTD[0, last], hidden_BTD.flatten(0, 1)[problem.index_N[-1]]))
-    after_last_V, predicted_V = functional.softmax(problem.logits(hidden_PD, weight_VD), dim=-1)
+    loss = float(inputs.loss(hidden_BTD, weight_VD))
+    hidden_PD = torch.stack((hidden_BTD[0, last], hidden_BTD.flatten(0, 1)[inputs.index_N[-1]]))
+    after_last_V, predicted_V = functional.softmax(inputs.logits(hidden_PD, weight_VD), dim=-1)
     return loss, after_last_V, predicted_V
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Place = tuple[int, int]  # text, token
+
 
 @dataclass(frozen=True, kw_only=True)
 class NgramRead:
@@ -26,7 +28,7 @@ class SharedNgrams:
 
     order: int
     texts: list[str]  # each once
-    places: list[tuple[int, int]]  # (text, token)
+    places: list[Place]
     n_heads: int  # whose row they share
     heads: int  # of this order
 
