@@ -88,7 +88,7 @@ def compare(name: str, model: Model, tokenizer_file: Path, texts: list[str]) -> 
     if name == "llama":
         words = WordLlamaInference(rows, Tokenizer.from_file(str(tokenizer_file)))  # its loader would download
         peers["WordLlama"] = lambda: words.embed(texts)
-    ids, encoder = model.tokenizer.encode_batch(texts, add_special_tokens=False), model._encoder()  # type: ignore[union-attr]
+    ids, encoder = model.tokenizer.encode_batch(texts, add_special_tokens=False), model.encoder()  # type: ignore[union-attr]
     data = "\n".join(texts).encode()
     limits: dict[str, Callable[[], object]] = {
         "tokenizing": lambda: model.tokenizer.encode_batch(texts, add_special_tokens=False),  # type: ignore[union-attr]

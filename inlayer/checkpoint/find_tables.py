@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from inlayer.checkpoint.find_quantized import QuantizedTable, find_quantized, fp8_table, logical_name
 from inlayer.checkpoint.store import FolderStore, Store
@@ -95,6 +96,16 @@ def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
         tensor = store.find(candidates[0])
     check_tensor(store.where, tensor, len(tensor.shape) == 2 and 0 not in tensor.shape, "a table is (V, D)")
     return tensor
+
+
+def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
+    """The token weights that some model2vec models store, or None."""
+    if not model.store.first_of(["weights"]):
+        return None
+    weights = model.store.read("weights").astype(np.float64)
+    if weights.shape != (model.table.num_embeddings,):
+        raise CheckpointError(f"{model.source}: weights has shape {weights.shape}; a table has one weight per row")
+    return weights
 
 
 # ---- n-gram memories

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_tables import TableInfo, describe_table, find_table, open_memory, table_names
+from inlayer.checkpoint.find_tables import TableInfo, describe_table, find_table, open_memory, read_weights, table_names
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, ConfigError, InputError, needs_torch
+from inlayer.errors import ConfigError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
 from inlayer.families.tensor_names import HEAD_TENSORS, choose_head, choose_part
-from inlayer.files import quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram import NgramMemory
@@ -139,12 +138,7 @@ class Model:
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:
         """The weight of each token in the mean of a text: stored by some model2vec models, else None."""
-        if not self._is_model2vec or not self.store.first_of(["weights"]):
-            return None
-        weights = self.store.read("weights").astype(np.float64)
-        if weights.shape != (self.table.num_embeddings,):
-            raise CheckpointError(f"{self.source}: weights has shape {weights.shape}; a table has one weight per row")
-        return weights
+        return read_weights(self) if self._is_model2vec else None
 
     @cached_property
     def embeddings(self) -> Embeddings:
@@ -202,10 +196,10 @@ class Model:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
             [' five', ' four', ' three']
         """
-        from inlayer.geometry.neighbors import Filter, find_neighbors
+        from inlayer.geometry.neighbors import Filter, find_neighbors, searched_table
 
         only = Filter(words, script, special)
-        return find_neighbors(self._searched(table), self.vocabulary, query, k, only, progress)
+        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, only, progress)
 
     def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words: bool = False) -> Analogy:
         """Answer "a - b + c", and test the answer against its baselines.
@@ -229,9 +223,9 @@ class Model:
             >>> found.answers[0].text, found.nearest_to_first[0].text  # the arithmetic added nothing
             (' prince', ' prince')
         """
-        from inlayer.geometry.neighbors import Filter, find_analogy
+        from inlayer.geometry.neighbors import Filter, find_analogy, searched_table
 
-        return find_analogy(self._searched(table), self.vocabulary, (a, b, c), k, Filter(words))
+        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, Filter(words))
 
     def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.
@@ -295,9 +289,9 @@ class Model:
             >>> load("default").encode(["I love dogs", "I love cats"]).shape
             (2, 128)
         """
-        from inlayer.encoding.encode import Settings
+        from inlayer.encoding.encode import EncodeSettings
 
-        encoder, settings = self._encoder(weights), Settings(pool, normalize, dim, dtype)
+        encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
         if not show_progress:
             return encoder.encode(texts, settings, batch_size, None)
         from inlayer.render.progress_bar import progress_bar
@@ -338,14 +332,28 @@ class Model:
             >>> sum(len(batch) for batch in load("default").encode_iter(str(number) for number in range(1000)))
             1000
         """
-        from inlayer.encoding.encode import Settings
+        from inlayer.encoding.encode import EncodeSettings
 
-        encoder = self._encoder(weights)
-        settings = Settings(pool, normalize, dim, dtype).checked(encoder.width)
+        encoder = self.encoder(weights)
+        settings = EncodeSettings(pool, normalize, dim, dtype).checked(encoder.width)
         return encoder.stream(texts, settings, batch_size)
 
-    def _encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
-        """The encoder for these weights; the last one is kept."""
+    def encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
+        """Open what `encode` uses: the tokenizer, the rows and the weights. The last one is kept.
+
+        Args:
+            weights: A `Weighting`, or the path of one.
+
+        Returns:
+            The encoder for these weights.
+
+        Raises:
+            InputError: If the model has no tokenizer, or the weights are of a table of another size.
+
+        Example:
+            >>> load("default").encoder().width
+            128
+        """
         if self._last_encoder is None or self._last_encoder[0] is not weights:
             from inlayer.encoding.encode import Encoder
             from inlayer.encoding.weighting import Weighting
@@ -353,16 +361,6 @@ class Model:
             loaded = weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
             self._last_encoder = weights, Encoder(self, loaded)
         return self._last_encoder[1]
-
-    def _searched(self, table: str) -> StoredTable:
-        """The table to search: the input table or the head."""
-        if table not in {"input", "head"}:
-            raise InputError(f'table is {quoted(table)}; it must be "input" or "head"')
-        if table == "input" or (self.head_name is None and self.is_tied):
-            return self.table
-        if self.head_name is None:
-            raise InputError(f"{self.source} has no head; search its input table")
-        return self.store.table(self.head_name)
 
     @property
     def is_tied(self) -> bool:

@@ -18,7 +18,7 @@ from inlayer.errors import InputError
 from inlayer.files import check_path, printable, quoted, shown
 
 if TYPE_CHECKING:
-    from inlayer.encoding.encode import Encoder, Settings
+    from inlayer.encoding.encode import Encoder, EncodeSettings
     from inlayer.encoding.job import EmbedJob
     from inlayer.encoding.sources import Reader
 
@@ -78,7 +78,7 @@ def embed(
 ) -> None:
     """Turn texts into vectors: files of any size, in constant memory."""
     from inlayer.checkpoint import load
-    from inlayer.encoding.encode import Settings
+    from inlayer.encoding.encode import EncodeSettings
     from inlayer.encoding.sources import Reader, find_sources
 
     if on_error not in {"fail", "skip"}:
@@ -101,20 +101,20 @@ def embed(
 
     keep = out is not None and out.endswith((".parquet", ".jsonl"))
     reader = Reader(
-        find_sources(texts) if inputs else [*texts], field=field, whole=per_file, on_bad_row=on_bad_row, keep=keep
+        find_sources(texts) if inputs else [*texts], field=field, per_file=per_file, on_bad_row=on_bad_row, keep=keep
     )
     opened = load(model)
-    encoder = opened._encoder(weights)
-    settings = Settings(pool, normalize, dim, dtype).checked(encoder.width)
+    encoder = opened.encoder(weights)
+    settings = EncodeSettings(pool, normalize, dim, dtype).checked(encoder.width)
     if out is None:
         _print_rows(reader, encoder, settings, bool(inputs), as_json)
         return
-    made = {
+    vector_settings = {
         "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
         "normalize": normalize, "dim": dim, "dtype": settings.dtype.name,
     }  # fmt: skip
-    given = {"inputs": texts, "field": field, "per_file": per_file, "engine": engine}
-    arguments = (encoder, settings, reader, check_path(out, "--out"), made, given)
+    input_settings = {"inputs": texts, "field": field, "per_file": per_file, "engine": engine}
+    arguments = (encoder, settings, reader, check_path(out, "--out"), vector_settings, input_settings)
     if engine == "ray":
         from inlayer.encoding.ray_job import RayJob
 
@@ -146,7 +146,7 @@ def _write(job: EmbedJob) -> int:
         raise typer.Exit(130) from None
 
 
-def _print_rows(reader: Reader, encoder: Encoder, settings: Settings, given: bool, as_json: bool) -> None:
+def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, given: bool, as_json: bool) -> None:
     """Print the first rows as a table, or the similarity matrix of the example sentences."""
     import numpy as np
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.weighting import Weighting
 
-__all__ = ["BATCH", "Encoder", "Settings", "TokenVectors"]
+__all__ = ["BATCH", "EncodeSettings", "Encoder", "TokenVectors"]
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -49,7 +49,7 @@ class TokenVectors(NamedTuple):
     offsets: IdArray  # (B + 1,)
 
 
-class Settings(NamedTuple):
+class EncodeSettings(NamedTuple):
     """What to do with the rows of a text."""
 
     pool: str = "mean"
@@ -57,7 +57,7 @@ class Settings(NamedTuple):
     dim: int | None = None
     dtype: Any = "float32"
 
-    def checked(self, width: int) -> Settings:
+    def checked(self, width: int) -> EncodeSettings:
         """The same settings, with a numpy dtype; InputError if one of them is not possible."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
@@ -94,7 +94,7 @@ class Encoder:
         scale: Array | None = model.token_weights
         if weighting is not None:
             weighting.check(model)
-            scale = weighting.tokens if scale is None else scale * weighting.tokens
+            scale = weighting.token_weights if scale is None else scale * weighting.token_weights
         self.pooler = RowPooler(model.table, scale)
         self.width = model.table.embedding_dim if weighting is None else weighting.width
         self._special_ids = self.tokenizer.special_ids
@@ -122,7 +122,7 @@ class Encoder:
         kept = np.append(0, np.cumsum(~special))
         return Ragged(ids.flat[~special], kept[ids.offsets])
 
-    def pooled(self, ids: Ragged, settings: Settings) -> Array:
+    def pooled(self, ids: Ragged, settings: EncodeSettings) -> Array:
         """One vector per text, for checked settings."""
         vectors: Array = self.pooler.pool(ids, settings.pool)
         if self.weighting is not None:
@@ -130,18 +130,18 @@ class Encoder:
             vectors[ids.counts == 0] = 0
         return settings.finish(vectors)
 
-    def _write_pooled(self, ids: Ragged, settings: Settings, out: Array) -> None:
+    def _write_pooled(self, ids: Ragged, settings: EncodeSettings, out: Array) -> None:
         if self.weighting is None and settings.is_identity:
             self.pooler.pool(ids, settings.pool, out)
         else:
             out[:] = self.pooled(ids, settings)
 
-    def batch(self, texts: list[str], settings: Settings) -> Array | TokenVectors:
+    def batch(self, texts: list[str], settings: EncodeSettings) -> Array | TokenVectors:
         """The vectors of a batch, for checked settings."""
         ids = self.ids(texts)
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
-    def stream(self, texts: Any, settings: Settings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
+    def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
         """The vectors of one batch after the other, for checked settings.
 
         By default, vectors of tokens come in smaller batches than texts are tokenized in: memory of this size is reused
@@ -161,7 +161,7 @@ class Encoder:
                 yield self.per_token(ids.part(start, stop), settings)
                 start = stop
 
-    def per_token(self, ids: Ragged, settings: Settings) -> TokenVectors:
+    def per_token(self, ids: Ragged, settings: EncodeSettings) -> TokenVectors:
         """One vector per token, for checked settings."""
         check_id_array(ids.flat, self.pooler.table.num_embeddings)
         vectors: Array = np.empty((ids.flat.size, self.pooler.width), np.float32)
@@ -169,7 +169,7 @@ class Encoder:
         vectors = vectors if self.weighting is None else self.weighting.transform(vectors)
         return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
 
-    def _short(self, text: str, settings: Settings) -> Array | None:
+    def _short(self, text: str, settings: EncodeSettings) -> Array | None:
         """The mean of one short text without the overhead of a batch; None if it is another case."""
         if settings.pool != "mean" or len(text) > SHORT_TEXT:
             return None
@@ -191,7 +191,7 @@ class Encoder:
             raise
 
     def encode(
-        self, texts: Any, settings: Settings, batch_size: int | None, progress: Progress | None
+        self, texts: Any, settings: EncodeSettings, batch_size: int | None, progress: Progress | None
     ) -> Array | TokenVectors:
         """The vectors of all texts; of a single text (D,)."""
         settings = settings.checked(self.width)

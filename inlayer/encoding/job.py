@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.encode import BATCH, Encoder, Settings
+from inlayer.encoding.encode import BATCH, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
 from inlayer.encoding.sources import Reader, TextRows
 from inlayer.errors import InlayerError, InputError
@@ -41,17 +41,18 @@ class EmbedJob:
         settings: Checked settings.
         reader: The rows.
         out: The file to write.
-        made: How the vectors are made; stored in the output.
-        given: Which rows are read. A run can only be resumed with the same `made` and `given`.
+        vector_settings: How the vectors are made; stored in the output.
+        input_settings: Which rows are read. A run can only be resumed with the same settings of both kinds.
     """
 
     def __init__(
-        self, encoder: Encoder, settings: Settings, reader: Reader, out: Path, made: dict[str, Any],
-        given: dict[str, Any],
+        self, encoder: Encoder, settings: EncodeSettings, reader: Reader, out: Path,
+        vector_settings: dict[str, Any], input_settings: dict[str, Any],
     ) -> None:  # fmt: skip
         check_output(out, settings.dtype)
-        self.encoder, self.settings, self.reader, self.out, self.made = encoder, settings, reader, out, made
-        self._arguments = json.dumps(made | given, sort_keys=True).encode()
+        self.encoder, self.settings, self.reader, self.out = encoder, settings, reader, out
+        self.vector_settings = vector_settings
+        self._arguments = json.dumps(vector_settings | input_settings, sort_keys=True).encode()
         self.folder = out.with_name(f".{out.name}.part")
         self.width = settings.dim or encoder.width
 
@@ -82,10 +83,10 @@ class EmbedJob:
         return sorted(file for file in self.folder.glob("*-*-*") if PART.fullmatch(file.name))
 
     def _check_settings(self) -> None:
-        file, made = self.folder / "job.json", self._arguments
+        file, arguments = self.folder / "job.json", self._arguments
         if not self.parts():
-            write_atomic(file, made)
-        elif not file.exists() or file.read_bytes() != made:
+            write_atomic(file, arguments)
+        elif not file.exists() or file.read_bytes() != arguments:
             raise InputError(
                 f"{shown(self.folder)} has the parts of an interrupted run with other arguments; run it again with the "
                 "same arguments, or delete that folder"
@@ -147,7 +148,7 @@ class EmbedJob:
     def _join(self, rows: int) -> None:
         joined = self.folder / f"joined{self.out.suffix}"
         try:
-            join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.made)
+            join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
             sync(joined)
             check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
             joined.replace(self.out)

@@ -1,6 +1,6 @@
 """The run of `inlayer embed --engine ray`: Parquet files to vectors on many machines, with Ray Data.
 
-row groups -> [one actor per CPU, its table memory-mapped] -> parts -> one file
+row groups -> [one actor per CPU, each with its own rows] -> parts -> one file
 - a part has the rows of one slice of a row group. The worker that made it writes it, by renaming, to the folder of
   parts, which all machines share. A slice that is embedded twice is still one file, and Ray runs the tasks of a killed
   worker again: no row is lost or repeated
@@ -20,7 +20,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from inlayer.encoding.encode import Settings
+from inlayer.encoding.encode import EncodeSettings
 from inlayer.encoding.job import PART, PART_BYTES, EmbedJob
 from inlayer.encoding.outputs import write_part
 from inlayer.encoding.sources import Reader, needs_pyarrow, rows_at_once, unreadable_parquet
@@ -42,12 +42,12 @@ class RowGroup(NamedTuple):
     slices: int
 
 
-class GroupSettings(NamedTuple):
+class WorkerConfig(NamedTuple):
     """What a worker needs to know."""
 
     model: str
     weighting: Weighting | None
-    settings: Settings
+    settings: EncodeSettings
     field: str | None
     keep: bool  # other columns
     skip: bool  # bad rows
@@ -122,8 +122,8 @@ class RayJob(EmbedJob):
             import ray.data
         except ImportError:
             raise MissingExtraError("--engine ray needs Ray: pip install 'inlayer[embed,ray]'") from None
-        model = Path(self.made["model"])
-        settings = GroupSettings(
+        model = Path(self.vector_settings["model"])
+        config = WorkerConfig(
             str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
             self.encoder.weighting, self.settings, self.reader.field, self.reader.keep, self.skip, self.slice_rows,
             str(self.folder.resolve()), self.out.suffix,
@@ -135,7 +135,7 @@ class RayJob(EmbedJob):
                 logging.getLogger("ray.data").setLevel(logging.ERROR)
                 workers = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
                 rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
-                    GroupWorker, fn_constructor_args=(settings,), num_cpus=1, concurrency=(1, workers)
+                    GroupWorker, fn_constructor_args=(config,), num_cpus=1, concurrency=(1, workers)
                 )
                 for row in rows.iter_rows():
                     yield json.loads(row["report"])
@@ -148,33 +148,33 @@ class RayJob(EmbedJob):
 class GroupWorker:
     """An actor: opens the model once, then writes the parts of one row group after the other."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, config: WorkerConfig) -> None:
         from inlayer.checkpoint import load
 
-        self.settings, self.encoder = settings, load(settings.model)._encoder(settings.weighting)
+        self.config, self.encoder = config, load(config.model).encoder(config.weighting)
 
     def __call__(self, item: dict[str, Any]) -> dict[str, str]:
         """Write the slices of a row group that are not done yet; returns which, the bad rows and an error as JSON."""
-        group, settings = RowGroup(*item["group"]), self.settings
+        group, config = RowGroup(*item["group"]), self.config
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []
         reader = Reader(
-            [], field=settings.field, whole=False, on_bad_row=lambda *one: bad.append(one), keep=settings.keep
+            [], field=config.field, per_file=False, on_bad_row=lambda *one: bad.append(one), keep=config.keep
         )  # fmt: skip
         error = ""
         try:
             for index, rows in enumerate(
-                reader.row_group(Path(group.path), group.name, group.number, settings.slice_rows)
+                reader.row_group(Path(group.path), group.name, group.number, config.slice_rows)
             ):
-                if bad and not settings.skip:
+                if bad and not config.skip:
                     break
                 if index in item["done"] or not rows.texts:
                     continue
                 number, count = group.first + index, len(rows.texts)
-                vectors = self.encoder.pooled(self.encoder.ids(rows.texts), settings.settings)
+                vectors = self.encoder.pooled(self.encoder.ids(rows.texts), config.settings)
                 name = f"{number:012d}-{count:012d}-{group.state:08x}"
-                with atomic_path(Path(settings.folder) / name) as path:
-                    write_part(path, settings.suffix, [rows], vectors)
+                with atomic_path(Path(config.folder) / name) as path:
+                    write_part(path, config.suffix, [rows], vectors)
                 written.append((number, count))
         except InlayerError as problem:
             error = str(problem)

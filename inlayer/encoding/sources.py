@@ -119,16 +119,16 @@ class Reader:
     Args:
         sources: What `find_sources` returned.
         field: The column of the texts; by default "text", or the only one.
-        whole: Take a .txt file as one text instead of one text per line.
+        per_file: Take a .txt file as one text instead of one text per line.
         on_bad_row: Called with the place of a bad row and its problem; may raise.
         keep: Also read the other columns.
     """
 
     def __init__(
-        self, sources: list[Path | str], *, field: str | None, whole: bool, on_bad_row: Callable[[str, str], None],
+        self, sources: list[Path | str], *, field: str | None, per_file: bool, on_bad_row: Callable[[str, str], None],
         keep: bool,
     ) -> None:  # fmt: skip
-        self.sources, self.field, self.whole, self.on_bad_row, self.keep = sources, field, whole, on_bad_row, keep
+        self.sources, self.field, self.per_file, self.on_bad_row, self.keep = sources, field, per_file, on_bad_row, keep
         sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
         self.meter, self._sizes = Meter(sum(sizes)), sizes
 
@@ -153,7 +153,7 @@ class Reader:
             reader = {".txt": self._lines, ".jsonl": self._json}.get(kind)
             if reader is None:
                 rows = self._csv(stream, name, "\t" if kind == ".tsv" else ",")
-            elif self.whole and kind == ".txt":
+            elif self.per_file and kind == ".txt":
                 rows = self._whole(stream, name)
             else:
                 rows = (reader(name, number, block) for number, block in _blocks(stream))

@@ -45,7 +45,7 @@ class Weighting:
     `Weighting.fit` makes one from texts, `Weighting.load` reads one from a file.
 
     Args:
-        tokens: The weight of each row (V,).
+        token_weights: The weight of each row (V,).
         mean: The vector subtracted from a pooled vector (D,).
         matrix: The matrix that the difference is multiplied by (D, width).
         settings: How it was fitted.
@@ -60,7 +60,7 @@ class Weighting:
         (128,)
     """
 
-    tokens: Vectors
+    token_weights: Vectors
     mean: Vectors
     matrix: Vectors
     settings: dict[str, Any] = field(default_factory=dict)
@@ -110,8 +110,8 @@ class Weighting:
             counts += np.bincount(encoder.ids(batch).flat, minlength=len(counts))
         if not counts.any():
             raise InputError(f"the {len(texts):,} texts have no tokens; give texts like those to encode")
-        tokens = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
-        scale = tokens if model.token_weights is None else tokens * model.token_weights
+        weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
+        scale = weights if model.token_weights is None else weights * model.token_weights
         mean, moment = _moments(RowPooler(model.table, scale), encoder, texts)
         matrix, shift = np.eye(width), np.zeros(width)
         if components:
@@ -125,7 +125,7 @@ class Weighting:
                 raise InputError("the texts all have the same vector; whitening needs texts that differ")
             matrix = matrix @ (vectors[:, kept] / np.sqrt(values[kept]))
         settings = {"sif": sif, "components": components, "whiten": whiten, "dim": dim, "texts": len(texts)}
-        stored = [np.ascontiguousarray(one, np.float32) for one in (tokens, shift, matrix)]
+        stored = [np.ascontiguousarray(one, np.float32) for one in (weights, shift, matrix)]
         return cls(stored[0], stored[1], stored[2], settings)
 
     @property
@@ -171,7 +171,7 @@ class Weighting:
             >>> model = inlayer.load("default")
             >>> inlayer.Weighting.fit(model, ["I love dogs", "I love cats"]).check(model)
         """
-        ours, theirs = (len(self.tokens), len(self.mean)), model.table.shape
+        ours, theirs = (len(self.token_weights), len(self.mean)), model.table.shape
         if ours != theirs:
             raise InputError(
                 f"the weighting was fitted on a table of {ours[0]:,} x {ours[1]:,}; {model.source} has "
@@ -198,7 +198,7 @@ class Weighting:
         from safetensors.numpy import save
 
         file = _file(path)
-        tensors = {"tokens": self.tokens, "mean": self.mean, "matrix": self.matrix}
+        tensors = {"tokens": self.token_weights, "mean": self.mean, "matrix": self.matrix}
         write_output(file, save(tensors, metadata={"weighting": json.dumps(self.settings)}))
         return file
 
@@ -236,10 +236,11 @@ class Weighting:
             settings = json.loads(metadata)
         except ValueError:
             settings = None
-        return cls(**tensors, settings=settings if isinstance(settings, dict) else {})
+        token_weights = tensors.pop("tokens")
+        return cls(token_weights, **tensors, settings=settings if isinstance(settings, dict) else {})
 
     def __repr__(self) -> str:
-        return f"Weighting({len(self.tokens):,} tokens, {len(self.mean)} -> {self.width}, {self.settings})"
+        return f"Weighting({len(self.token_weights):,} tokens, {len(self.mean)} -> {self.width}, {self.settings})"
 
 
 def _file(path: str | os.PathLike[str]) -> Path:

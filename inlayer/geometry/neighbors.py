@@ -11,17 +11,21 @@ Tested against a plain computation on real models in tests/geometry/test_neighbo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError
+from inlayer.files import quoted
 from inlayer.geometry.candidates import Progress
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.shapes import check_id_array, check_size
 from inlayer.tables.stored import StoredTable
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
 
 Query = Any  # str, int or vector
 
@@ -73,6 +77,17 @@ class Analogy(NamedTuple):
     answers: list[Neighbor]
     nearest_to_first: list[Neighbor]
     with_inputs: list[Neighbor]
+
+
+def searched_table(model: Model, table: str) -> StoredTable:
+    """The table to search: "input", or "head" for the rows of the head."""
+    if table not in {"input", "head"}:
+        raise InputError(f'table is {quoted(table)}; it must be "input" or "head"')
+    if table == "input" or (model.head_name is None and model.is_tied):
+        return model.table
+    if model.head_name is None:
+        raise InputError(f"{model.source} has no head; search its input table")
+    return model.store.table(model.head_name)
 
 
 def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[npt.NDArray[np.float32], list[int]]:

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from sentence_transformers.base.modules.input_module import InputModule
 
 from inlayer.checkpoint import load
-from inlayer.encoding.encode import Settings
+from inlayer.encoding.encode import EncodeSettings
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InputError
 from inlayer.ragged import Ragged
@@ -49,8 +49,8 @@ class TableModule(InputModule):  # type: ignore[misc]
     def __init__(self, source: Any = None, *, pool: str = "mean", weights: Any = None) -> None:
         super().__init__()
         self.model, self.pool = load(source), pool
-        self.encoder = self.model._encoder(weights)
-        self.settings = Settings(pool).checked(self.encoder.width)
+        self.encoder = self.model.encoder(weights)
+        self.settings = EncodeSettings(pool).checked(self.encoder.width)
         self.tokenizer = self.encoder.tokenizer
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, torch.Tensor]:

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
-from inlayer.encoding.encode import Encoder, Settings
+from inlayer.encoding.encode import Encoder, EncodeSettings
 from inlayer.errors import InputError
 from inlayer.files import listing, quoted
 from inlayer.ragged import Ragged
@@ -41,7 +41,7 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> 
     def find(name: str) -> Encoder:
         if name not in models:
             raise HTTPException(404, f"model {quoted(name)} is not served here; available models: {listing(models)}")
-        return models[name]._encoder()
+        return models[name].encoder()
 
     @app.get("/v1/models")
     async def get_model_list() -> Response:
@@ -62,7 +62,7 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> 
 
 def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
     """Answer a request."""
-    settings = Settings(normalize=True, dim=query.dimensions).checked(encoder.width)
+    settings = EncodeSettings(normalize=True, dim=query.dimensions).checked(encoder.width)
     ids = parse_input(encoder, query.input)
     if ids.flat.size > MAX_INPUT_TOKENS:
         raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")

@@ -376,7 +376,7 @@ def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monke
     pq.write_table(pa.table({"text": texts}), tmp_path / "long.parquet", row_group_size=100, use_dictionary=False)
     (tmp_path / "long.csv").write_text("\n".join(["text", *texts]))
     monkeypatch.setattr(sources, "ROWS_BYTES", 10_000)
-    reader = sources.Reader([tmp_path / kind], field=None, whole=False, on_bad_row=pytest.fail, keep=False)
+    reader = sources.Reader([tmp_path / kind], field=None, per_file=False, on_bad_row=pytest.fail, keep=False)
     sizes = [sum(map(len, rows.texts)) for rows in reader]
     assert max(sizes) < 12_000
     assert sum(sizes) == sum(map(len, texts))

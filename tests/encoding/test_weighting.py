@@ -40,8 +40,8 @@ def test_sif_and_common_component_equal_plain_loops(model):
     expected = means - np.outer(means @ directions[0], directions[0])
     weighting = Weighting.fit(model, TEXTS, sif=0.01, components=1)
     for token_id, one in weight.items():
-        assert weighting.tokens[token_id] == pytest.approx(one, rel=1e-6)
-    assert weighting.tokens.max() == 1.0  # tokens that do not occur
+        assert weighting.token_weights[token_id] == pytest.approx(one, rel=1e-6)
+    assert weighting.token_weights.max() == 1.0  # tokens that do not occur
     ours = model.encode(TEXTS, weights=weighting)
     np.testing.assert_allclose(ours[[bool(text) for text in TEXTS]], expected, atol=1e-5)
     assert not ours[TEXTS.index("")].any()
