@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
     from inlayer.encoding.encode import Encoder
     from inlayer.encoding.weighting import Weighting
-    from inlayer.geometry.candidates import Progress
     from inlayer.geometry.neighbors import Analogy, Neighbor
     from inlayer.geometry.projection import TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
     from inlayer.head import Head
+    from inlayer.render.progress_bar import Progress
 
 
 class Model:

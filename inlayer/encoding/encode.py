@@ -10,7 +10,7 @@ Tested against a plain float64 computation in tests/encoding/test_encode.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.files import quoted
 from inlayer.formats.safetensors import as_float_dtype
 from inlayer.ragged import IdArray, Ragged
+from inlayer.render.progress_bar import Progress
 from inlayer.shapes import check_id_array, check_size
 from inlayer.tokenizers.base import check_text, check_texts
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "EncodeSettings", "Encoder", "TokenVectors"]
 
 Array = npt.NDArray[Any]
-Progress = Callable[[int, int], None]
 
 BATCH = 16_384  # texts
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts

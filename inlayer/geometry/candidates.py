@@ -12,16 +12,15 @@ Tested through the search in tests/geometry/test_nearest.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.render.progress_bar import Progress
 from inlayer.threads import core_count, map_in_threads
 
 Vectors = npt.NDArray[np.float32]
-Progress = Callable[[int, int], None]  # rows searched so far, rows of the table
 
 BLOCK_VALUES = 2**18  # values that are widened at once: in shorter calls, threads wait for the interpreter lock
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.geometry.candidates import Progress
 from inlayer.geometry.compare import MatchedRows, NamedTable
 from inlayer.geometry.map_facts import encode
 from inlayer.geometry.map_page import MAX_NEIGHBOR_ROWS, METHODS, NEIGHBORS, all_neighbors, maps_page
 from inlayer.geometry.projection import TableProjection
+from inlayer.render.progress_bar import Progress
 
 MOVED_SHARE = 0.1  # of the shared tokens that are colored as moved
 MOVED_BELOW = 0.99  # cosine

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.geometry.candidates import Progress
 from inlayer.geometry.nearest import cosine_blocks, normalized, to_float32
+from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
 BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows

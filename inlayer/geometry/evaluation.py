@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError
 from inlayer.files import quoted, shown
-from inlayer.geometry.candidates import Progress
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
 BATCH = 1024  # questions per search

@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
-from inlayer.geometry.candidates import Progress
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.map_facts import encode, kept_shares, map_facts
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
+from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
 MAX_NEIGHBOR_ROWS = 60_000

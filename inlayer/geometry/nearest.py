@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError, ShapeError
-from inlayer.geometry.candidates import Progress, Scan
+from inlayer.geometry.candidates import Scan
+from inlayer.render.progress_bar import Progress
 from inlayer.shapes import check_size
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads

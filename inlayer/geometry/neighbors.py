@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
-from inlayer.geometry.candidates import Progress
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.render.progress_bar import Progress
 from inlayer.shapes import check_id_array, check_size
 from inlayer.tables.stored import StoredTable
 

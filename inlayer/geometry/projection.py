@@ -27,9 +27,9 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quoted, write_output
-from inlayer.geometry.candidates import Progress
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import to_float32
+from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
 METHODS = ("best", "pca", "tsne")

@@ -26,8 +26,9 @@ from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_row
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import ScannedRows
-from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
+from inlayer.render.progress_bar import Progress
 
 SCALE_RATIO = 100.0  # between head and table
 MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1

@@ -22,8 +22,9 @@ from inlayer.errors import InlayerError
 from inlayer.files import quoted
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramSummary, OtherTableFacts, describe_tensor
-from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
+from inlayer.render.progress_bar import Progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
 MAX_LISTED = 200  # tables; a model may have one per block

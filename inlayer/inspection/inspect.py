@@ -36,9 +36,10 @@ from inlayer.inspection.report import (
     VocabularyFacts,
 )
 from inlayer.inspection.rows import ScannedRows, row_facts
-from inlayer.inspection.scan import Ids, Progress, RowStatistics, mean_direction, near_zero_share, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, mean_direction, near_zero_share, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, reference_rows
+from inlayer.render.progress_bar import Progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 

@@ -14,20 +14,20 @@ Tested against a plain loop over the rows in tests/inspection/test_scan.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.render.progress_bar import Progress
 from inlayer.tables import StoredTable
 from inlayer.tables.row_index import hash_rows
 
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
-Progress = Callable[[int, int], object]  # rows done, rows in total; returning False stops the scan
 
 MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
 MIN_SAMPLE = 2**12  # values that make a distribution

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+Progress = Callable[[int, int], object]  # steps done, steps in total; where work can be stopped, False stops it
+
 
 @contextmanager
 def progress_bar(label: str, unit: str = "") -> Iterator[Callable[..., None] | None]:
@@ -23,11 +25,12 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[..., None] | N
     if not sys.stderr.isatty():
         yield None
         return
+    from rich import progress as rich_progress
     from rich.console import Console
-    from rich.progress import Progress, TextColumn
 
-    speed = [TextColumn("{task.fields[speed]}")] if unit else []
-    with Progress(*Progress.get_default_columns(), *speed, console=Console(stderr=True), transient=True) as bar:
+    speed = [rich_progress.TextColumn("{task.fields[speed]}")] if unit else []
+    columns = (*rich_progress.Progress.get_default_columns(), *speed)
+    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None, speed="")
 
         def update(done: int, total: int | None, count: int | None = None) -> None:
