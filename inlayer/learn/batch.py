@@ -33,9 +33,9 @@ from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 
 if TYPE_CHECKING:
-    from inlayer.learn.session import GradingLimits
+    from inlayer.learn.sandbox.limits import GradingLimits
 
-MAX_MESSAGE = 1_000  # characters
+MAX_CELL_CHARACTERS = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 MAX_NOTEBOOK_BYTES = 32 << 20  # with pictures and outputs
 MAX_COPIES = 5  # files of one task by one learner
@@ -164,7 +164,7 @@ def _one_line(message: str) -> str:
     """A message on one line, without the markers under a drawing."""
     lines = [" ".join(printable(part) for part in line.split()) for line in message.splitlines()]
     whole = " / ".join(line for line in lines if line.strip("^ "))
-    return whole if len(whole) <= MAX_MESSAGE else whole[:MAX_MESSAGE] + "..."
+    return whole if len(whole) <= MAX_CELL_CHARACTERS else whole[:MAX_CELL_CHARACTERS] + "..."
 
 
 def escape_formula(cell: str) -> str:

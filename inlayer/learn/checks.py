@@ -34,7 +34,7 @@ class CheckFailed(Exception):  # noqa: N818  # a result, not a bug
 
 
 @dataclass(frozen=True, kw_only=True)
-class RaisedError:
+class LearnerException:
     """An error raised by the learner's code: type, names of all bases, message, and line in their file."""
 
     type: str
@@ -249,6 +249,6 @@ class RecordedCall:
         names = [*self.parameters[: len(self.args)], *(f"argument {number + 1}" for number in unnamed)]
         listed = ", ".join([*names, *(f"{key}={key}" for key in self.kwargs)])
         inputs = [*zip(names, self.args, strict=True), *self.kwargs.items()]
-        output = f"raised {self.output}" if isinstance(self.output, RaisedError) else format_value(self.output)
+        output = f"raised {self.output}" if isinstance(self.output, LearnerException) else format_value(self.output)
         texts = [*((key, format_value(one)) for key, one in inputs), (label, output)]
         return [f"{self.name}({listed})", *(line for key, text in texts for line in labeled(key, text))]

@@ -24,7 +24,7 @@ from inlayer.learn.questions import Exercise, Option, Question
 from inlayer.render.markdown import parse
 
 CONTENT = Path(__file__).parent / "content"
-HINTS = ("Hint 1", "Hint 2", "Hint 3")
+HINT_SECTIONS = ("Hint 1", "Hint 2", "Hint 3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class Task(CoursePart):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        return tuple(self.document.sections[name] for name in HINTS)
+        return tuple(self.document.sections[name] for name in HINT_SECTIONS)
 
     @property
     def why(self) -> str:

@@ -19,9 +19,10 @@ from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
-from inlayer.learn.checks import RaisedError, RecordedCall, labeled
+from inlayer.learn.checks import LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
-from inlayer.learn.session import CheckFailed, GradingLimits, GradingSession, describe_value
+from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 from inlayer.shapes import check_seed
 
 MAX_SOURCE = 1 << 20  # characters
@@ -190,7 +191,7 @@ class GradingRun:
         if check is not None:
             solved = self.solve(check, len(session.calls), self.random_state)
             if not expected and solved is not None:
-                raises = isinstance(solved.output, RaisedError)
+                raises = isinstance(solved.output, LearnerException)
                 expected = f"a {solved.output.type}" if raises else describe_value(solved.output)
             example = self.solve(check, len(session.calls))
         lines = session.calls[-1].lines("your output") + labeled("expected", expected)

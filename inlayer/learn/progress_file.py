@@ -28,7 +28,7 @@ VERSION = 2
 FORMAT = "inlayer progress"
 MAX_BYTES = 2**24
 LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
-HINTS = 3
+MAX_HINTS = 3
 REPEATS = 2  # quizzes in which a missed question returns
 
 
@@ -63,7 +63,7 @@ class ProgressRecord:
 
     def note_hint(self, level: int | None = None) -> int:
         """Record a hint and return its level: the requested one, or the one after the last."""
-        level = min(self.hints + 1, HINTS) if level is None else level
+        level = min(self.hints + 1, MAX_HINTS) if level is None else level
         self.hints = max(self.hints, level)
         return level
 

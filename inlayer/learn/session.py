@@ -25,27 +25,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import CheckFailed, RaisedError, RecordedCall, describe_value
+from inlayer.learn.checks import CheckFailed, LearnerException, RecordedCall, describe_value
 from inlayer.learn.sandbox.fork_server import fork_server, kill_group
+from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 
 __all__ = [
-    "CallResult", "CheckFailed", "GradingLimits", "GradingSession", "RaisedError", "RemoteObject", "check_raised",
+    "CallResult", "CheckFailed", "GradingSession", "LearnerException", "RemoteObject", "check_raised",
     "describe_value", "value_of",
 ]  # fmt: skip
 
-MAX_MESSAGE = 64 << 20  # bytes, most of them tensors; protocol.py bounds the rest
+MAX_FRAME_BYTES = 64 << 20  # bytes, most of them tensors; protocol.py bounds the rest
 MAX_PRINTED = 20_000  # characters of printed output that are kept
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradingLimits:
-    """Resources that a learner's file may use."""
-
-    seconds: float = 20.0  # CPU time for all checks together
-    wall_seconds: float = 120.0
-    memory: int = 2 << 30  # bytes on top of Python and torch
-    output: int = 1 << 20  # printed bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +44,7 @@ class CallResult:
     """The result of a call: a value or an error, and on request the arguments after the call, or gradients."""
 
     value: Any = None
-    raised: RaisedError | None = None
+    raised: LearnerException | None = None
     arguments: tuple[Any, ...] = ()
     gradient: Tensor | None = None
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
@@ -98,9 +89,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
         self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()
         self.printed = ""  # the beginning of what the code printed, once the session is closed
-        self.channel, self.pid = server.fork(
-            self._output.fileno(), scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
-        )
+        self.channel, self.pid = server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
@@ -142,7 +131,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         if error := self._request(do="parse", source=source).get("error"):
             raise CheckFailed("syntax", str(error))
 
-    def load(self, source: str, file: str, forbidden: tuple[str, ...] = ()) -> RaisedError | None:
+    def load(self, source: str, file: str, forbidden: tuple[str, ...] = ()) -> LearnerException | None:
         """Run the learner's file; returns the error it raised, if any. From now on, `forbidden` names fail a check."""
         return self._result(do="load", source=source, file=file, forbidden=forbidden).raised
 
@@ -191,7 +180,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         answer = self._request(**request)
         try:
             raised = answer.pop("raised", None)
-            return CallResult(**answer, raised=None if raised is None else RaisedError(**raised))
+            return CallResult(**answer, raised=None if raised is None else LearnerException(**raised))
         except TypeError:
             raise self._tampered() from None
 
@@ -208,7 +197,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
 
         try:
             send(self.channel, encode(request), wait)
-            answer = decode(receive(self.channel, MAX_MESSAGE, wait))
+            answer = decode(receive(self.channel, MAX_FRAME_BYTES, wait))
             self.wall_left = end - time.monotonic()
         except ProtocolError:
             raise self._tampered() from None

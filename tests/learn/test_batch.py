@@ -18,7 +18,7 @@ from inlayer.learn import grader, task_files
 from inlayer.learn.batch import MAX_COPIES, MAX_UNKNOWN, BatchReport, BatchRow, escape_formula, grade_folder
 from inlayer.learn.course import open_course
 from inlayer.learn.notebook import file_name, write_notebooks
-from inlayer.learn.session import GradingLimits
+from inlayer.learn.sandbox.limits import GradingLimits
 
 pytestmark = pytest.mark.slow
 

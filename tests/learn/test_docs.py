@@ -14,7 +14,7 @@ from inlayer.learn import batch, session, task_files
 from inlayer.learn.course import Task
 from inlayer.learn.grader import grade
 from inlayer.learn.sandbox import limits as resource_limits
-from inlayer.learn.sandbox import protocol, runner
+from inlayer.learn.sandbox import protocol
 from tests.learn.toy import SOLUTION, toy
 
 DOC = (Path(__file__).parents[2] / "docs" / "learn.md").read_text(encoding="utf-8")
@@ -32,18 +32,18 @@ def test_every_command_is_documented_and_exists() -> None:
 def test_documented_limits_match_the_code() -> None:
     limits = dict(re.findall(r"^\| ([^|]+) \| (\d[^|]*) \|", GRADER, flags=re.MULTILINE))
     assert limits == {
-        "CPU time for all checks of a file": f"{session.GradingLimits().seconds:g} s",
-        "wall-clock time, as a backstop": f"{session.GradingLimits().wall_seconds:g} s",
-        "memory on top of Python and torch (Linux)": f"{session.GradingLimits().memory >> 30} GiB",
-        "printed output": f"{session.GradingLimits().output >> 20} MiB",
-        "size of a file": "64 MiB",
-        "open files": "256",
+        "CPU time for all checks of a file": f"{resource_limits.GradingLimits().seconds:g} s",
+        "wall-clock time, as a backstop": f"{resource_limits.GradingLimits().wall_seconds:g} s",
+        "memory on top of Python and torch (Linux)": f"{resource_limits.GradingLimits().memory >> 30} GiB",
+        "printed output": f"{resource_limits.GradingLimits().output >> 20} MiB",
+        "size of a file": f"{resource_limits.GradingLimits().file_bytes >> 20} MiB",
+        "open files": str(resource_limits.GradingLimits().open_files),
         "size of a result without its tensors": f"{protocol.MAX_TREE >> 20} MiB",
-        "threads": str(runner.MAX_THREADS),
+        "threads": str(resource_limits.GradingLimits().threads),
     }
     source = Path(resource_limits.__file__).read_text(encoding="utf-8")
-    assert "RLIMIT_FSIZE, (64 << 20," in source
-    assert "RLIMIT_NOFILE, (256," in source
+    assert "RLIMIT_FSIZE, (limits.file_bytes," in source
+    assert "RLIMIT_NOFILE, (limits.open_files," in source
     assert (task_files.MAX_SOURCE_BYTES, batch.MAX_NOTEBOOK_BYTES) == (1 << 20, 32 << 20)
     assert f"more than {batch.MAX_COPIES} files of one task, or {batch.MAX_ENTRIES:,} files" in DOC
 

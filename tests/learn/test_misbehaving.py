@@ -14,7 +14,8 @@ import pytest
 
 from inlayer.learn.grader import Verdict, grade
 from inlayer.learn.sandbox.fork_server import fork_server
-from inlayer.learn.session import GradingLimits, GradingSession
+from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.session import GradingSession
 from tests.learn.toy import SOLUTION, toy, values
 
 pytestmark = pytest.mark.slow

@@ -18,10 +18,12 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
 from inlayer.errors import InputError
+from inlayer.learn.sandbox.limits import GradingLimits
 
 READY = b"ready"
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
@@ -50,10 +52,10 @@ class ForkServer:
         if ours.recv(len(READY)) != READY:
             raise RuntimeError("the grader's fork server did not start; see its output above")
 
-    def fork(self, output: int, *, scratch: Path, memory: int, seconds: float) -> tuple[socket.socket, int]:
+    def fork(self, output: int, *, scratch: Path, limits: GradingLimits) -> tuple[socket.socket, int]:
         """Fork a runner that prints to the file descriptor `output` and leads its own process group."""
         ours, theirs = socket.socketpair()
-        request = json.dumps({"scratch": str(scratch), "memory": memory, "seconds": seconds}).encode()
+        request = json.dumps({"scratch": str(scratch), "limits": asdict(limits)}).encode()
         with theirs, self.lock:
             socket.send_fds(self.socket, [request], [theirs.fileno(), output])
             pid = int.from_bytes(self.socket.recv(8), "little")
@@ -118,7 +120,8 @@ def main() -> NoReturn:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.close(output)
-            run(socket.socket(fileno=channel), **json.loads(request))
+            received = json.loads(request)
+            run(socket.socket(fileno=channel), received["scratch"], GradingLimits(**received["limits"]))
         with suppress(OSError):  # the child did it first, or is gone
             os.setpgid(pid, pid)
         for handle in handles:

@@ -29,7 +29,7 @@ CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, the sam
 # Landlock rights by bit: 0 execute, 1 write, 2 read, 3 list a folder, 4 and 5 remove, 6 to 12 create; later versions
 # added 13 (link or rename across folders) and 14 (truncate).
 EXECUTE, WRITE, READ, LIST = (1 << bit for bit in range(4))
-CHANGES = WRITE | sum(1 << bit for bit in range(4, 15))
+CHANGE_RIGHTS = WRITE | sum(1 << bit for bit in range(4, 15))
 NETWORK, SCOPES = 0b11, 0b11  # bind and connect; abstract sockets and signals
 
 THREAD = 0x10000  # the clone flag for a thread instead of a process
@@ -60,7 +60,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     version = syscall(CREATE_RULESET, None, 0, 1)
     if version < 1:  # not supported by this kernel
         return
-    changes = CHANGES & ((1 << (13 if version < 2 else 14 if version < 3 else 15)) - 1)
+    changes = CHANGE_RIGHTS & ((1 << (13 if version < 2 else 14 if version < 3 else 15)) - 1)
     handled = EXECUTE | READ | LIST | changes
     attributes = struct.pack("<Q", handled)
     if version >= 4:

@@ -35,13 +35,12 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inlayer.learn.sandbox.limits import set_limits
+from inlayer.learn.sandbox.limits import GradingLimits, set_limits
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 from inlayer.learn.sandbox.restrict import restrict
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
-MAX_THREADS = 16
-MAX_MESSAGE = 2_000  # characters of an error message
+MAX_ERROR_CHARACTERS = 2_000  # characters of an error message
 
 # Audit events that no task needs, by how a refusal describes them: "your code tried to ...".
 REFUSED = {event: what for what, events in {
@@ -54,20 +53,20 @@ REFUSED = {event: what for what, events in {
     "add an audit hook": "sys.addaudithook",
     "search the process's memory": "gc.get_objects gc.get_referrers gc.get_referents sys._current_frames",
 }.items() for event in events.split()}  # fmt: skip
-CHANGES = {  # events that change files, and which of their arguments are paths
+CHANGE_EVENTS = {  # events that change files, and which of their arguments are paths
     "os.remove": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.mkdir": (0,), "os.link": (0, 1), "os.symlink": (1,),
     "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,), "shutil.rmtree": (0,),
     "sqlite3.connect": (0,),
 }  # fmt: skip
 
 
-def run(channel: socket.socket, scratch: str, memory: int, seconds: float) -> NoReturn:
+def run(channel: socket.socket, scratch: str, limits: GradingLimits) -> NoReturn:
     """Answer requests until the channel closes; called in the forked process."""
     os.chdir(scratch)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
     tempfile.tempdir = scratch  # importing torch may have cached another one
-    runner = Runner(channel, scratch, memory)
-    set_limits(memory, seconds)
+    runner = Runner(channel, scratch, limits)
+    set_limits(limits)
     # A traceback may show this file, which cannot be read after restrict().
     linecache.cache[__file__] = (0, None, linecache.getlines(__file__), __file__)
     builtin_exit = os._exit
@@ -113,13 +112,14 @@ class ForbiddenOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class Runner:
     """The learner's module and the objects it created, answering one request at a time."""
 
-    def __init__(self, channel: socket.socket, scratch: str, memory: int) -> None:
+    def __init__(self, channel: socket.socket, scratch: str, limits: GradingLimits) -> None:
         self.send: Callable[[bytes], None] = partial(send, channel)
         self.scratch = os.path.realpath(scratch)
         self.module = ModuleType("learner")
         self.objects: list[Any] = []
-        self.threads = 0
-        self.too_much_memory = failure("memory", f"your code used more than {memory / (1 << 30):g} GiB of memory")
+        self.threads, self.max_threads = 0, limits.threads
+        gigabytes = f"{limits.memory / (1 << 30):g} GiB"
+        self.too_much_memory = failure("memory", f"your code used more than {gigabytes} of memory")
         self.streams = (sys.stdout, sys.stderr)  # the code may replace them in sys
         self.encode, self.decode = encode, decode  # the module is removed from sys.modules
         self.on_refusal, self.realpath, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
@@ -237,7 +237,7 @@ class Runner:
         own = [line for frame, line in frames if frame.f_code.co_filename == self.module.__file__]
         line = own[-1] if own else None
         try:
-            message = str(error)[:MAX_MESSAGE]
+            message = str(error)[:MAX_ERROR_CHARACTERS]
         except BaseException:  # __str__ itself may raise
             message = "(its message cannot be shown)"
         bases = tuple(str(one.__name__) for one in type(error).__mro__)
@@ -290,13 +290,13 @@ class Runner:
                 isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             )
             self.check_path(path, bool(writes), opens=True)
-        elif event in CHANGES:
-            for place in CHANGES[event]:
+        elif event in CHANGE_EVENTS:
+            for place in CHANGE_EVENTS[event]:
                 self.check_path(args[place], True)
         elif event == "_thread.start_new_thread":
             self.threads += 1
-            if self.threads > MAX_THREADS:
-                self.on_refusal(f"start more than {MAX_THREADS} threads")
+            if self.threads > self.max_threads:
+                self.on_refusal(f"start more than {self.max_threads} threads")
 
     def check_path(self, path: Any, writes: bool, opens: bool = False) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):  # a file descriptor
