@@ -2,7 +2,8 @@
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
 - operations run in the order of the original models, because results are promised to be bit-equal:
-  rows (x scale), (projection), + token types, + positions, (norm), (dropout), (projection)
+  rows (x scale) (+ n-grams) (x multiplier) (projection) (norm), + token types, + positions, (norm) (mask) (dropout)
+  (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
 - see also: the token table, resized and tied (input_table.py), reverse lookup (`ids_of`), merged rows and
@@ -242,7 +243,7 @@ class Embeddings(NgramLookup):
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning says so if a
                 batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
-            history: The ids (B, H) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
+            history: The ids (B, S) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.
 
         Returns:

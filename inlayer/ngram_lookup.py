@@ -40,9 +40,9 @@ class NgramLookup(RowLookup):
 
         Args:
             input_ids: Token ids (B, T).
-            history: The ids (B, H) before them. With them, a text in pieces gives the rows of the whole text.
+            history: The ids (B, S) before them. With them, a text in pieces gives the rows of the whole text.
             layer: The decoder layer, if several have a memory.
-            attention_mask: (B, H + T), 0 for padding, which n-grams do not cross.
+            attention_mask: (B, S + T), 0 for padding, which n-grams do not cross.
 
         Returns:
             One row per head (B, T, heads).
@@ -75,9 +75,9 @@ class NgramLookup(RowLookup):
 
         Args:
             input_ids: Token ids (B, T).
-            history: The ids (B, H) before them.
+            history: The ids (B, S) before them.
             layer: The decoder layer, if several have a memory.
-            attention_mask: (B, H + T), 0 for padding.
+            attention_mask: (B, S + T), 0 for padding.
 
         Returns:
             The rows of all heads (B, T, heads, D), in the table's dtype. `.flatten(-2)` is what the model projects.
@@ -127,8 +127,8 @@ class NgramLookup(RowLookup):
         Args:
             rows: The rows of the tokens (B, T, D), scaled.
             input_ids: Their ids (B, T).
-            history: The ids (B, H) before them.
-            attention_mask: (B, H + T), 0 for padding.
+            history: The ids (B, S) before them.
+            attention_mask: (B, S + T), 0 for padding.
 
         Returns:
             Vectors (B, T, D): what `forward` continues with.

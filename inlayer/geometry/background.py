@@ -115,7 +115,7 @@ def compute_tsne(table: StoredTable, cache: Path) -> None:
         multiprocessing.connection.wait([parent.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
 
-    # SystemExit instead of sudden death: a file that is being written is removed.
+    # Turn SIGTERM into SystemExit, so that a partly written file is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=watch, daemon=True).start()

@@ -27,7 +27,7 @@ NAMED_HOLES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class MapFacts:
-    """A map of every row. Arrays are base64 of little-endian float32."""
+    """A map of every row. `words` is uint8, the other arrays are float32; all little-endian, in base64."""
 
     method: str
     complete: bool  # False if a t-SNE was interrupted

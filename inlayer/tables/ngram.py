@@ -84,8 +84,8 @@ def ngram_ids(
     Args:
         spec: The memory.
         ids: Token ids (B, T).
-        history: The ids (B, H) before them; only the last `spec.look_back` matter.
-        mask: (B, H + T), 0 for padding.
+        history: The ids (B, S) before them; only the last `spec.look_back` matter.
+        mask: (B, S + T), 0 for padding.
         token_map: The compressed id of each token, for a spec with `compressed_size`.
 
     Raises:

@@ -129,7 +129,7 @@ class Guard:
         for value in Headers(scope=scope).getlist("authorization"):
             scheme, _, secret = value.partition(" ")
             given.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
-        # All of them are compared: constant time.
+        # Compare all of them, so that the time does not depend on which one matches.
         correct = [hmac.compare_digest(value, self.token) for value in given]
         if scope["path"].startswith(API):
             correct = [hmac.compare_digest(value, self.api_key) or ok for value, ok in zip(given, correct, strict=True)]

@@ -1,6 +1,6 @@
 """Remote files and the folders they are in: a hub repository at one commit, or a folder at a URL.
 
-[checkpoint] -> Embeddings, Head, tokenizer
+source -> [remote files] -> Store -> Model
 - a branch is resolved to a commit once, and everything is read from that commit. Offline, the last one is used
 - plain HTTP servers cannot list a folder; there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely

@@ -1,6 +1,6 @@
 """Stores for remote checkpoints: safetensors and GGUF, read by byte range.
 
-[checkpoint] -> Embeddings, Head, tokenizer
+source -> [remote files] -> Store -> Model
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
   end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
 - a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume

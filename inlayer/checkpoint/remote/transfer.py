@@ -1,6 +1,6 @@
 """Requests to remote servers, and a bounded cache on disk of what they returned.
 
-[checkpoint] -> Embeddings, Head, tokenizer
+source -> [remote files] -> Store -> Model
 - each response of fsspec's HTTP file system is validated before its body is read: the requested range, the length, no
   compression. HfFileSystem accepts whatever the server sends (docs/decisions.md has the measurement)
 - the hub's token is sent to the hub alone, never along a redirect to another host
