@@ -2,8 +2,8 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own blocks -> [head] -> logits
 - only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
-- the parameters stay the same objects with the same values: logits are bit-equal, an existing optimizer keeps working,
-  and save_pretrained writes the same files
+- the parameters stay the same objects with the same values: logits are bit-identical, an existing optimizer keeps
+  working, and save_pretrained writes the same files
 - tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
 - a padding row that is zero stays zero, even when tied. One that is not zero was trained (often it ends texts): the
   head keeps training it, and lookups do not, like in the model itself
@@ -206,7 +206,7 @@ def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
 
 
 def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
-    """A table around the old one's weight, checked to return bit-equal rows."""
+    """A table around the old one's weight, checked to return bit-identical rows."""
     scale = getattr(old, "embed_scale", None)
     if scale is None:
         table = Table.from_weight(old.weight, padding_idx)

@@ -52,7 +52,7 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
-            f"{where} has a tokenizer of the unknown model {quoted(model)}; known are {', '.join(converters)}"
+            f"{where} has a tokenizer of unknown type {quoted(model)}; supported types are {', '.join(converters)}"
         )
     return converters[model](GgufFields(fields, where))
 

@@ -253,7 +253,7 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
     if different := own.keys() ^ state.keys():
         name = min(different)
         found = f"has no tensor {name}" if name in own else f"has {name}, which the decoder does not have"
-        raise CheckpointError(f"the state {found}; was it written by another model?")
+        raise CheckpointError(f"the state {found}; is it from another model?")
     for name, tensor in own.items():
         if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
             raise CheckpointError(

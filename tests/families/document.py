@@ -75,7 +75,7 @@ Configs with a nested text config ({nested}, and any other whose `text_config` h
 as well. `inlayer.load` opens an unknown type as **generic** if its config is ordinary and its tensors are one table,
 one final norm, a head and blocks with attention. The label in `inspect` and in the walk says what is assumed: rows are
 used as stored, and rotary pairs are halves. A type that scales or normalizes its rows without a field in its config
-would be wrong. Any other model type is an error that lists similar ones. You can build its layer yourself:
+would be wrong. Any other model type raises an error that lists similar ones. You can build its layer yourself:
 
 ```python
 from inlayer import Embeddings

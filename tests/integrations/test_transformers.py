@@ -1,4 +1,4 @@
-"""attach: models with inlayer's table and head are bit-equal to the original, also step by step in training."""
+"""attach: models with inlayer's table and head are bit-identical to the original, also step by step in training."""
 
 from __future__ import annotations
 

@@ -649,7 +649,7 @@ def test_the_task_in_progress_is_shown_if_it_is_not_next(run: Run) -> None:
     run("check")
     assert "In progress" not in run().out
     done = run("hint")  # never for a task that was not started
-    assert (done.code, done.err.startswith("inlayer: add_more has passed and no other task is in progress")) == (
+    assert (done.code, done.err.startswith("inlayer: you have passed add_more, and no other task is in progress")) == (
         2,
         True,
     )

@@ -351,7 +351,7 @@ def test_saved_config_tells_how_much_was_seen(text: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_run_is_extended(text: Path, tmp_path: Path) -> None:
-    """The added steps follow the schedule of the new length, and are bit-equal however often they are interrupted."""
+    """The added steps follow the schedule of the new length, and are bit-identical no matter how often it stops."""
     for name in ("whole", "parts"):
         assert inlayer.train(make_config(text, tmp_path / name)) is not None
     before = read_metrics(tmp_path / "whole")

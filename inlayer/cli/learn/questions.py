@@ -188,7 +188,7 @@ def ask_quiz(
                 out.line(f"✓ Correct{repeat_note(before, due, repeated=repeated)}.", style="bold green")
                 out.reasons(one)
             else:  # the other reasons would give the answer away
-                out.line("✗ Not correct; the question returns.", style="bold red")
+                out.line("✗ Incorrect. This question will come back.", style="bold red")
                 out.markdown_line(result.message, 2, "dim")
             out.line()
     out.line(f"Correct on the first try: {run.n_questions - len(run.missed)} of {run.n_questions}.", style="bold")

@@ -150,7 +150,7 @@ def read_the_tie(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="Yes, because of the class.",
                 correct=False,
-                reason="The attribute names what would share one table if the config asked for it.",
+                reason="The attribute names what would share one table if the config enabled it.",
             ),
             Option(text="No", correct=True, reason="Right: the config says so, and the files contain a second table."),
             Option(
