@@ -108,12 +108,12 @@ def embedded_map(
     rows = table.num_embeddings
     if remote or rows > MAX_NEIGHBOR_ROWS:
         why = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
-        return None, {"note": f"There is no map: the table is {why}."}
+        return None, {"note": f"No map: the table is {why}."}
     try:
         projection = project(table, "best", cache=cache_folder())
         return projection, asdict(map_facts(table, vocabulary(), projection))
     except InlayerError as error:  # fewer than three usable rows, or a damaged tokenizer
-        return None, {"note": f"There is no map: {error}."}
+        return None, {"note": f"No map: {error}."}
 
 
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:

@@ -138,7 +138,7 @@ class Best:
 
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
-    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf without a direction."""
+    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf for unusable rows."""
     for ids_N, scores_QN in _scores(table, queries_QD, range(table.num_embeddings)):
         yield int(ids_N[0]), scores_QN
 
@@ -171,7 +171,7 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
 
 
 def _divided(products_QN: Vectors, squares_N: Vectors) -> Vectors:
-    """Cosines, in place, from products with unit vectors and squared norms; -inf for a row without a direction."""
+    """Cosines, in place, from products with unit vectors and squared norms; -inf for zero or non-finite rows."""
     with np.errstate(all="ignore"):
         norms_N = np.sqrt(squares_N)
         products_QN /= norms_N

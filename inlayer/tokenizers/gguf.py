@@ -133,7 +133,7 @@ class GgufFields:
 def byte_level_bpe(fields: GgufFields) -> Tokenizer:
     if fields.pre not in PRE_TOKENIZERS:
         known = ", ".join(filter(None, PRE_TOKENIZERS))
-        raise fields.error(f"uses the unknown pre-tokenizer {quoted(fields.pre)}; known are {known}")
+        raise fields.error(f"uses the unknown pre-tokenizer {quoted(fields.pre)}; supported: {known}")
     pre_tokenizer = PRE_TOKENIZERS[fields.pre]
     pairs = [merge.split(" ") for merge in fields.strings("merges")]
     if not pairs:
