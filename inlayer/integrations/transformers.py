@@ -60,7 +60,10 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
     table, head = parts_of(model)
     if isinstance(table, Table) and isinstance(head, AttachedHead) and head.partner is table:
         if padding_idx not in ("same", table.padding_idx):
-            raise InputError(f"the model is attached with padding_idx {table.padding_idx}; {padding_idx} is too late")
+            raise InputError(
+                f"the model is already attached with padding_idx {table.padding_idx}; it cannot be changed to "
+                f"{padding_idx}"
+            )
         return model
     scaled = isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
     check_part(table, "table", (nn.Embedding, type(table) if scaled else Table, ScaledTable))

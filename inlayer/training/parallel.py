@@ -258,7 +258,7 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
         if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
             raise CheckpointError(
                 f"{name} is {tuple(state[name].shape)} of {state[name].dtype} in the state and {tuple(tensor.shape)} "
-                f"of {tensor.dtype} in the decoder; was the state written by another model?"
+                f"of {tensor.dtype} in the decoder; is the state from another model?"
             )
     for name, tensor in own.items():
         if is_sharded(tensor):

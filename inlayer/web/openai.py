@@ -97,7 +97,7 @@ def read_input(encoder: Encoder, value: Any) -> Ragged:
     """The ids of each input."""
     items: Any = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
-        raise InputError("input must be a text, a list of texts, a list of ids, or a list of lists of ids; not empty")
+        raise InputError("input must be a nonempty text, list of texts, list of ids, or list of lists of ids")
     if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         items = [items]
     if len(items) > MAX_INPUTS:

@@ -320,7 +320,7 @@ def test_resuming_with_other_input_or_arguments_is_an_error(tmp_path):
         assert process.stdout.readline() == "part\n"
         process.kill()
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", "--normalize") as process:
-        assert "interrupted run with other arguments" in process.communicate(timeout=TIMEOUT)[1]
+        assert "interrupted run with different arguments" in process.communicate(timeout=TIMEOUT)[1]
         assert process.returncode == 2
     (tmp_path / "lines.txt").write_text("other\n" * 2000)
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy") as process:
