@@ -81,11 +81,11 @@ def test_models(client):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"input": []}, "input must be a text"),
+        ({"input": []}, "input must be a nonempty text"),
         ({"input": ""}, "input contains an empty text"),
         ({"input": ["a", ""]}, "input contains an empty text"),
         ({"input": [[]]}, "input contains an empty text or list"),
-        ({"input": 3}, "input must be a text"),
+        ({"input": 3}, "input must be a nonempty text"),
         ({"input": ["a", 1]}, "input mixes texts, ids"),
         ({"input": [[1.5]]}, "input mixes texts, ids"),
         ({"input": [True]}, "input mixes texts, ids"),
