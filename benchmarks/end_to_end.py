@@ -1,6 +1,6 @@
 """text -> hidden states: inlayer compared with `tokenizers` + nn.Embedding, with DeepSeek-V3's vocabulary.
 
-Both get the same batches of texts and return bit-equal padded hidden states (B, T, D). The table has DeepSeek-V3's
+Both get the same batches of texts and return bit-identical padded hidden states (B, T, D). The table has DeepSeek-V3's
 129,280 rows; its width is reduced to fit a small machine. A wider table or dtype shifts time from text -> ids, where
 the gain is largest, to ids -> rows, where both are limited by memory speed. So the ratio depends on the dtype, and
 two are measured with the same target: bfloat16, which DeepSeek-V3 uses, and float32, which is harder.
@@ -99,5 +99,5 @@ def compare(dtype: torch.dtype) -> Result:
             "dtype": str(dtype),
             "hidden states": sum(batch * length for batch, length, _ in hidden_states),
         },
-        notes=["hidden states bit-equal"],
+        notes=["hidden states bit-identical"],
     )

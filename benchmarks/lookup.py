@@ -98,7 +98,7 @@ def run() -> Iterator[Result]:
                 "page faults per call": {"fresh": fresh["faults"], "default": common["faults"]},
             },
             sizes={"ids": ids, "rows": rows, "width": width, "dtype": str(dtype)},
-            notes=["rows bit-equal"],
+            notes=["rows bit-identical"],
         )
 
 

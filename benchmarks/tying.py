@@ -83,7 +83,7 @@ VARIANTS = (
             settings={"embedding_weight_decay": 0.0}),
     Variant(name="table rate x0.3", about="0.3 times the learning rate for the table", kind="alone",
             settings={"embedding_lr_scale": 0.3}),
-    Variant(name="centered table", about="mean row subtracted after each step", kind="alone",
+    Variant(name="centered table", about="mean vector subtracted after each step", kind="alone",
             settings={"center": True}),
     Variant(name="shared moment", about="AdamW's second moment averaged over the vocabulary", kind="alone",
             settings={"shared_second_moment": True}),

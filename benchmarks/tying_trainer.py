@@ -19,7 +19,7 @@ from inlayer.training.trainer import Trainer
 class StudyTrainer(Trainer):
     """A trainer that can also change the table, its gradient or its tie to the head.
 
-    center                subtract the mean row from the table after each step
+    center                subtract the mean vector from the table after each step
     input_gradient_scale  factor applied to the gradient of the lookups
     untie_at              fraction of the steps after which the head gets its own copy of the table
     """
@@ -49,7 +49,7 @@ class StudyTrainer(Trainer):
 
     @torch.no_grad()
     def _center(self) -> None:
-        """Subtract the mean row from the table; the padding row stays zero."""
+        """Subtract the mean vector from the table; the padding row stays zero."""
         weight_VD, padding_idx = self.table.weight, self.table.padding_idx
         rows = len(weight_VD) - (padding_idx is not None)
         weight_VD -= weight_VD.sum(0) / rows

@@ -1,6 +1,6 @@
 """Put inlayer's table and head into a transformers model, and train it without holding all logits.
 
-The parameters stay the same objects: logits are bit-equal, and save_pretrained writes the same files.
+The parameters stay the same objects: logits are bit-identical, and save_pretrained writes the same files.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ with torch.no_grad():
     inlayer.attach(model)
     after = model(ids).logits
 print("table:", type(model.get_input_embeddings()).__name__, "head:", type(model.lm_head).__name__)
-print("logits are bit-equal:", torch.equal(before, after))
+print("logits are bit-identical:", torch.equal(before, after))
 
 # The usual way computes all logits (tokens x 6,144 values). This way computes them in chunks.
 hidden = model.model(ids).last_hidden_state

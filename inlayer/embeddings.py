@@ -1,7 +1,7 @@
 """The input layer: rows + positions -> hidden states. What a model computes between its tokenizer and its first block.
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
-- operations run in the order of the original models, because results are promised to be bit-equal:
+- operations run in the order of the original models, because results are promised to be bit-identical:
   rows (x scale) (+ n-grams) (x multiplier) (projection) (norm), + token types, + positions, (norm) (mask) (dropout)
   (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention

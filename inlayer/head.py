@@ -80,7 +80,7 @@ class Head(HeadRows):
             check_size(size, name)
         for name, factor in (("input_scale", input_scale), ("scale", scale), ("divisor", divisor)):
             if not is_finite(factor) or factor == 0:
-                raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 does nothing)")
+                raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 has no effect)")
         if soft_cap is not None and not (is_finite(soft_cap) and soft_cap > 0):
             raise InputError(f"soft_cap is {soft_cap!r}; it must be a positive number, or None for no cap")
         self.n_embd = n_embd

@@ -142,7 +142,7 @@ class RowLookup(InputTable):
         count, is_placeholder = sum(len(part) for part in parts), ids == placeholder_id
         places = is_placeholder.nonzero()
         if len(places) != count:
-            left = f"the vector {len(places)} has no placeholder"
+            left = f"vector {len(places)} has no placeholder"
             if len(places) > count:
                 place = places[count].tolist()
                 left = f"the placeholder at {tuple(place) if len(place) > 1 else place[0]} has no vector"

@@ -86,7 +86,7 @@ def test_invalid_utf8_argument() -> None:
     ("text", "words"),
     [
         ("ok\udcff", "text 1 is not valid UTF-8: byte 0xff at offset 2"),
-        ("a" * 20_000, "the page takes at most 16 texts of 16,384 characters together"),
+        ("a" * 20_000, "the page accepts at most 16 texts with 16,384 characters in total"),
     ],
 )
 def test_page_rejects_invalid_or_long_texts(command: tuple[str, str], text: str, words: str, run: Run) -> None:

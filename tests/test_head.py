@@ -1,4 +1,4 @@
-"""Head: logits bit-equal to transformers, ties that survive, and a loss equal to plain cross-entropy."""
+"""Head: logits bit-identical to transformers, ties that survive, and a loss equal to plain cross-entropy."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_merge_names_what_does_not_match() -> None:
     one, ids = layer(), torch.tensor([[1, 7, 2], [7, 3, 7]])
     with pytest.raises(InputError, match=r"3 placeholders \(id 7\), .* 2 vectors: the placeholder at \(1, 2\) has no"):
         one.merge(ids, torch.randn(2, 6), 7)
-    with pytest.raises(InputError, match=r"has 4 vectors: the vector 3 has no placeholder"):
+    with pytest.raises(InputError, match=r"has 4 vectors: vector 3 has no placeholder"):
         one.merge(ids, [torch.randn(3, 6), torch.randn(1, 6)], 7)
     with pytest.raises(ShapeError, match=r"features\[1\] has shape \(1, 5\); its last axis must have width 6"):
         one.merge(ids, [torch.randn(3, 6), torch.randn(1, 5)], 7)

@@ -190,7 +190,7 @@ class Model:
             Neighbors with `.id`, `.text` and `.score`, nearest first; the query's own tokens are left out.
 
         Raises:
-            InputError: If the query is empty or has no direction, or a filter needs a tokenizer and there is none.
+            InputError: If the query is empty, zero or not finite, or a filter needs a tokenizer and there is none.
 
         Example:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
@@ -216,7 +216,7 @@ class Model:
             `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs` (a, b and c not excluded).
 
         Raises:
-            InputError: If a query is empty or has no direction, or the model has no such table.
+            InputError: If a query is empty, zero or not finite, or the model has no such table.
 
         Example:
             >>> found = load("default").analogy("king", "man", "woman")
@@ -236,7 +236,7 @@ class Model:
             progress: Called as `progress(done, total)`.
 
         Returns:
-            A projection with `points` (V, 2); rows without a direction are NaN.
+            A projection with `points` (V, 2); rows that are zero or not finite become NaN.
 
         Raises:
             InputError: If the method is unknown, or the table is too small for it.
@@ -271,7 +271,7 @@ class Model:
             texts: A text, or a list of texts.
             pool: "mean", "first", "last" or "max"; or "none" for one vector per token.
             weights: A fitted `Weighting`, or the file or folder where one was saved.
-            normalize: Scale each vector to length 1.
+            normalize: Scale each vector to norm 1.
             dim: Keep only the first `dim` values.
             dtype: The dtype of the result.
             batch_size: Texts per batch, which limits memory; chosen by default.
@@ -316,7 +316,7 @@ class Model:
             texts: Texts, for example the lines of a file; read as they are needed.
             pool: As in `encode`, like the arguments below.
             weights: A `Weighting`, or the path of one.
-            normalize: Scale each vector to length 1.
+            normalize: Scale each vector to norm 1.
             dim: Keep this many values.
             dtype: Of the vectors.
             batch_size: Texts per batch.

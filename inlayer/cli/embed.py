@@ -64,7 +64,7 @@ def embed(
     ] = False,
     pool: Pool = "mean",
     weights: Weights = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to norm 1.")] = False,
     dim: Dim = None,
     dtype: Annotated[str, typer.Option(help="Dtype of the vectors, such as float32, float16 or bfloat16.")] = "float32",
     on_error: Annotated[
@@ -203,13 +203,13 @@ def search(
     )  # fmt: skip
     if len(vector) < table.embedding_dim:
         raise InputError(
-            f"{shown(vectors)} has vectors of {table.embedding_dim} values, {opened.source} has {len(vector)}; name "
-            "the model that made them with --model"
+            f"{shown(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {len(vector)}; "
+            "name the model that made them with --model"
         )
     if len(vector) > table.embedding_dim != made.get("dim"):
         sys.stderr.write(
-            f"note: {shown(vectors)} has vectors of {table.embedding_dim} values, so only as many of the "
-            f"{len(vector)} of {opened.source} are compared; if another model made them, name it with --model\n"
+            f"note: {shown(vectors)} has vectors of {table.embedding_dim} values, so only that many of the "
+            f"{len(vector)} values of {opened.source} are compared; if another model made them, name it with --model\n"
         )
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, vector[None, : table.embedding_dim], k, progress=progress)
@@ -219,7 +219,7 @@ def search(
         if row >= 0
     ]
     if not found:
-        raise InputError(f"{shown(vectors)} has no vector with a direction: all are zero, or not finite")
+        raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
     if as_json:
         print_json({"query": query, "rows": found})
         return

@@ -58,7 +58,7 @@ def check_page_texts(texts: list[str]) -> list[str]:
     from inlayer.web.schemas import MAX_CHARACTERS, MAX_TEXTS
 
     if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARACTERS:
-        raise InputError(f"the page takes at most {MAX_TEXTS} texts of {MAX_CHARACTERS:,} characters together")
+        raise InputError(f"the page accepts at most {MAX_TEXTS} texts with {MAX_CHARACTERS:,} characters in total")
     return [check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)]
 
 

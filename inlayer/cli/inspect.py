@@ -51,7 +51,7 @@ def inspect(
     ] = None,
     html: Annotated[str | None, output_file(help="Write a page with the map of the rows.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Read only headers and a sample of the rows; may miss faults.")
+        bool, typer.Option("--quick", help="Read only headers and a sample of the rows; may miss defects.")
     ] = False,
     strict: Annotated[
         bool,

@@ -89,7 +89,7 @@ class Encoder:
 
     def __init__(self, model: Model, weighting: Weighting | None = None) -> None:
         if model.tokenizer is None:
-            raise InputError(f"{model.source} has no tokenizer, which encoding texts needs; put its files next to it")
+            raise InputError(f"{model.source} has no tokenizer, so it cannot encode texts; put one next to the weights")
         self.tokenizer, self.weighting = model.tokenizer, weighting
         scale: Array | None = model.token_weights
         if weighting is not None:

@@ -88,8 +88,8 @@ class EmbedJob:
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
             raise InputError(
-                f"{shown(self.folder)} has the parts of an interrupted run with other arguments; run it again with the "
-                "same arguments, or delete that folder"
+                f"{shown(self.folder)} has the parts of an interrupted run with different arguments; run it again with "
+                "the same arguments, or delete that folder"
             )
 
     def _finished(self) -> tuple[int, int]:

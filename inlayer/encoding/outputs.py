@@ -40,7 +40,7 @@ def check_output(path: Path, dtype: np.dtype[Any]) -> None:
     if path.suffix not in FORMATS:
         raise InputError(f"--out is {shown(path)}; its suffix must be one of {', '.join(FORMATS)}")
     if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
-        raise InputError(f"{path.suffix} has no dtype {dtype.name}; use float16, float32 or float64, or .safetensors")
+        raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32 or float64, or .safetensors")
     if path_kind(path) != "missing":
         raise InputError(f"{shown(path)} already exists; choose another name, or delete it first")
     if path_kind(path.parent) != "folder":

@@ -261,7 +261,7 @@ class Reader:
         """Other columns are kept, so none may have the name of a column that is written."""
         for name in (FIELD, VECTORS):
             if self.keep and name in names:
-                raise InputError(f"{where} has another column {quoted(name)}, a name that the output uses; rename it")
+                raise InputError(f"{where} has a column {quoted(name)}, a name that the output also uses; rename it")
 
     def row_group(self, path: Path, name: str, group: int, most: int) -> Iterator[TextRows]:
         """The rows of one row group of a Parquet file; a batch has `rows_at_once`, less the bad ones."""

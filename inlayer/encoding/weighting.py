@@ -104,7 +104,7 @@ class Weighting:
         if dim is not None:
             check_size(dim, "dim")
             if not whiten or dim > width:
-                raise InputError(f"dim is {dim}; it needs whiten=True and is at most {width}")
+                raise InputError(f"dim is {dim}; it requires whiten=True and must be at most {width}")
         encoder, counts = Encoder(model), np.zeros(model.table.num_embeddings, np.int64)
         for batch in batches(texts):
             counts += np.bincount(encoder.ids(batch).flat, minlength=len(counts))

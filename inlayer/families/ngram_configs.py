@@ -57,7 +57,7 @@ def _qwen4(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpe
     if not layers:
         return ()
     if layers[0] < 1:
-        raise ConfigError("the config's ple_layer_ids has 0; layers count from 1 there")
+        raise ConfigError("the config's ple_layer_ids contains 0; its layers are numbered from 1")
     largest, per_order, heads = _counts(fields, ("ngram_size", "heads_per_ngram"), len(layers))
     width = _divided(fields.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
     multiple, seed = fields.size("make_ngram_vocab_size_divisible_by"), fields.count("seed")
@@ -118,7 +118,7 @@ def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
         raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} gives tables of {rows:g} rows")
     moduli = tuple(int(rows) + 2 * head + 1 for head in range(heads))
     if vocab_size * moduli[-1] * largest >= 2**63:  # sglang reduces every product, which makes no difference below
-        raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} by {moduli[-1]:,} does not fit in 64 bits")
+        raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} modulo {moduli[-1]:,} does not fit in 64 bits")
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
     return (
         NgramSpec(
@@ -138,7 +138,7 @@ def _blt(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec,
     if not sizes or functions * len(sizes) > MAX_HEADS or not all(1 <= size <= MAX_ORDER for size in sizes):
         raise ConfigError(
             f"the config has {functions:,} hash functions for byte groups of {short(sizes)}; at most {MAX_HEADS:,} "
-            f"heads of 1..{MAX_ORDER} bytes are possible"
+            f"heads of 1..{MAX_ORDER} bytes are supported"
         )
     bases = [BLT_BASES[function % len(BLT_BASES)] for function in range(functions)]
     heads = [(base, size) for base in bases for size in sizes]

@@ -231,7 +231,7 @@ class AlibiSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class BucketSpec:
-    """Relative positions: the distance of two tokens selects a row of a learned table; far distances share rows.
+    """Relative positions: the distance between two tokens selects a row of a learned table; far distances share rows.
 
     A row of "t5" has one bias per head. A row of "deberta" is a vector that attention multiplies by queries and keys.
     """

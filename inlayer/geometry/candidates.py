@@ -41,7 +41,7 @@ class Scan:
         """Find the rows that may be among the k nearest of a query.
 
         Args:
-            queries_QD: Few vectors of length 1.
+            queries_QD: A few vectors of norm 1.
             k: Number of rows per query, at most V.
             allowed: (V,), true for rows that count.
             progress: Called with the number of rows searched and of all rows.

@@ -71,7 +71,7 @@ class MatchedRows(NamedTuple):
     """Tokens of two tables matched by their bytes.
 
     ids_a, ids_b: The ids of every shared token.
-    cosines: Of its two rows; NaN if one has no direction.
+    cosines: Of its two rows; NaN if one is zero or not finite.
     norms_a, norms_b: Lengths of its rows.
     equal: Whether its rows are exactly equal.
     aligned: Whether rows of the second table were rotated onto the first.
@@ -166,7 +166,7 @@ def _tokens(vocabulary: Vocabulary) -> dict[bytes, int]:
     """The id of every token, by its bytes; the first one if several tokens have the same."""
     found: dict[bytes, int] = {}
     if vocabulary.tokenizer is None:
-        raise InputError("a model without a tokenizer cannot be compared: its rows have no names")
+        raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
     for token_id in range(vocabulary.rows):
         try:
             found.setdefault(vocabulary.tokenizer.token_bytes(token_id).replace(SPACE, b" "), token_id)
@@ -188,7 +188,7 @@ def _pairs(
 def _row_facts(
     table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids, rotation: npt.NDArray[np.float32] | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Cosine (NaN without a direction), both norms, and equality of every pair of rows."""
+    """Cosine (NaN if a row is zero or not finite), both norms, and equality of every pair of rows."""
     cosines, norms_a, norms_b = np.full((3, len(ids_a)), np.nan)
     equal = np.zeros(len(ids_a), np.bool_)
     for start, one, other in _pairs(table_a, table_b, ids_a, ids_b):

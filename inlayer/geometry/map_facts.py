@@ -32,13 +32,13 @@ class MapFacts:
     method: str
     complete: bool  # False if a t-SNE was interrupted
     better: bool  # True: a better layout is being computed; ask again
-    points: str  # (V, 2); NaN for rows without a direction
+    points: str  # (V, 2); NaN for rows that are zero or not finite
     texts: list[str]
     kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
     kept_share: float  # its mean
     trustworthiness: float
     measured: int  # neighbors considered per row
-    holes: int  # rows without a direction
+    holes: int  # rows that are zero or not finite
     missing: list[int]  # ids of the first of them
     words: str | None = None  # (V,) uint8, 1 for whole words, which are labeled first; None without a tokenizer
 

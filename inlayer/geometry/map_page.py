@@ -39,7 +39,7 @@ EXAMPLES = {  # of a picture: groups of words that should be close together, by 
     "#6a4fb3": "love hate want think",
     "#8a6d00": "red blue green black",
 }
-HOLES = 8  # rows without a direction that are named
+HOLES = 8  # zero or non-finite rows that are named
 MAP_SCRIPTS = ("map_points.js", "map_labels.js", "map_overlay.js", "map_input.js", "map_canvas.js")
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
@@ -73,7 +73,7 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
     }
     holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
     named = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
-    missing = f"{len(holes):,} rows have no direction and are not drawn: {named}{', ...' * (len(holes) > HOLES)}. "
+    missing = f"{len(holes):,} rows are zero or not finite and are not drawn: {named}{', ...' * (len(holes) > HOLES)}. "
     about = (
         f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "
         + (_faithfulness(distortion) if len(distortion.ids) else "")
@@ -108,12 +108,12 @@ def embedded_map(
     rows = table.num_embeddings
     if remote or rows > MAX_NEIGHBOR_ROWS:
         why = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
-        return None, {"note": f"There is no map: the table is {why}."}
+        return None, {"note": f"No map: the table is {why}."}
     try:
         projection = project(table, "best", cache=cache_folder())
         return projection, asdict(map_facts(table, vocabulary(), projection))
-    except InlayerError as error:  # fewer than three rows with a direction, or a damaged tokenizer
-        return None, {"note": f"There is no map: {error}."}
+    except InlayerError as error:  # fewer than three usable rows, or a damaged tokenizer
+        return None, {"note": f"No map: {error}."}
 
 
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:
@@ -215,7 +215,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
 def all_neighbors(
     table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """The nearest rows of every row; -1 for a row without a direction."""
+    """The nearest rows of every row; -1 for a row that is zero or not finite."""
     rows = table.num_embeddings
     ids, cosines = np.full((rows, NEIGHBORS), -1, np.int64), np.zeros((rows, NEIGHBORS), np.float32)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))

@@ -5,7 +5,7 @@ table, queries -> [ids, cosines]
   constant memory; each core searches its own part
 - products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
 - for few queries, a bfloat16 file is first searched for candidates (geometry/candidates.py), twice as fast
-- rows of zeros (padding) and rows with NaN or infinity have no direction and are never returned
+- rows of zeros (padding) and rows with NaN or infinity are never returned
 - equal cosines are ordered by id, so a result does not depend on the number of cores
 - see also: what a query is, and which rows are allowed (geometry/neighbors.py)
 Tested against a plain float64 computation in tests/geometry/test_nearest.py.
@@ -55,7 +55,7 @@ def nearest(
     Args:
         table: The rows to search.
         queries: Vectors (Q, D).
-        k: Number of rows per query; fewer are returned if fewer have a direction.
+        k: Number of rows per query; fewer are returned if fewer are nonzero and finite.
         allowed: (V,), true for rows that may be returned; by default all.
         progress: Called with the number of rows searched and of all rows.
 
@@ -98,7 +98,7 @@ def nearest(
 
 
 def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, float]]:
-    """The k rows nearest to a row of the table, as (id, cosine); none if the row has no direction."""
+    """The k rows nearest to a row of the table, as (id, cosine); none if the row is zero or not finite."""
     query_1D = table.rows([row]).astype(np.float64)
     norm = np.linalg.norm(query_1D)
     if norm == 0 or not np.isfinite(norm):
@@ -139,7 +139,7 @@ class Best:
 
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
-    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf without a direction."""
+    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf for unusable rows."""
     for ids_N, scores_QN in _scores(table, queries_QD, range(table.num_embeddings)):
         yield int(ids_N[0]), scores_QN
 
@@ -172,7 +172,7 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
 
 
 def _divided(products_QN: Vectors, squares_N: Vectors) -> Vectors:
-    """Cosines, in place, from products with unit vectors and squared norms; -inf for a row without a direction."""
+    """Cosines, in place, from products with unit vectors and squared norms; -inf for zero or non-finite rows."""
     with np.errstate(all="ignore"):
         norms_N = np.sqrt(squares_N)
         products_QN /= norms_N
@@ -183,13 +183,13 @@ def _divided(products_QN: Vectors, squares_N: Vectors) -> Vectors:
 
 
 def normalized(vectors: npt.ArrayLike, width: int) -> Vectors:
-    """Vectors (Q, D) of length 1, in float32."""
+    """Vectors (Q, D) of norm 1, in float32."""
     vectors_QD = np.asarray(vectors, np.float64)
     if vectors_QD.ndim != 2 or vectors_QD.shape[1] != width:
         raise ShapeError(f"the query has shape {vectors_QD.shape}; expected (queries, {width})")
     norms_Q = np.linalg.norm(vectors_QD, axis=1, keepdims=True)
     if not np.isfinite(norms_Q).all() or (norms_Q == 0).any():
-        raise InputError("the query has no direction: its values are all zero, or not finite")
+        raise InputError("the query is zero or not finite, so it has no neighbors")
     units_QD: Vectors = (vectors_QD / norms_Q).astype(np.float32)
     return units_QD
 

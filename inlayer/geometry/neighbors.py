@@ -107,8 +107,8 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
     check_id_array(ids, table.num_embeddings)
     vector_D = to_float32(table.rows(ids)).mean(axis=0)
     if not np.isfinite(vector_D).all() or not vector_D.any():
-        rows = f"row {ids[0]} has" if len(ids) == 1 else f"the mean of rows {', '.join(map(str, ids[:8]))} has"
-        raise InputError(f"{rows} no direction: its values are all zero, or some are not finite")
+        rows = f"row {ids[0]}" if len(ids) == 1 else f"the mean of rows {', '.join(map(str, ids[:8]))}"
+        raise InputError(f"{rows} is zero or not finite, so it has no neighbors")
     return vector_D, ids
 
 
@@ -128,7 +128,7 @@ def find_neighbors(
 def find_analogy(
     table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only: Filter = NO_FILTER
 ) -> Analogy:
-    """The tokens nearest to a - b + c, for words (a, b, c), next to the baselines. Vectors have length 1 before."""
+    """The tokens nearest to a - b + c, for words (a, b, c), next to the baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
     with np.errstate(all="ignore"):
         a, b, c = (vector / np.linalg.norm(vector) for vector, _ in pairs)

@@ -2,7 +2,7 @@
 
 table -> [coordinates (V, 2)] -> map
 - PCA needs only numpy and takes seconds; t-SNE (extra `map`) starts from it, takes minutes, and can be interrupted
-- rows are centered; those without a direction (zeros, NaN, infinity) have no coordinates and become NaN
+- rows are centered; rows of zeros and rows with NaN or infinity get NaN coordinates
 - up to EXACT_WIDTH channels the covariance is computed exactly. Wider tables use subspace iteration, which reads the
   table once per iteration and stops when the plane no longer turns
 - the largest loading of an axis is positive, so the same table always gives the same picture
@@ -49,7 +49,7 @@ class TableProjection(NamedTuple):
     """A map of a table.
 
     method: "pca" or "tsne".
-    points: (V, 2) float32; NaN for rows without a direction.
+    points: (V, 2) float32; NaN for rows that are zero or not finite.
     explained: Share of the variance that the points keep (PCA only).
     complete: False if a t-SNE was interrupted.
     axes: (D, 2) float32, the directions of the two coordinates (PCA only).
@@ -122,7 +122,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
     width = table.embedding_dim
     mean_D, valid_V, total = _statistics(table)
     if int(valid_V.sum()) < 3:
-        raise InputError(f"a map needs at least 3 rows with a direction; the table has {int(valid_V.sum())}")
+        raise InputError(f"a map needs at least 3 rows that are nonzero and finite; the table has {int(valid_V.sum())}")
     if width <= count:
         axes_DA = np.eye(width, count)
     elif width <= EXACT_WIDTH:
@@ -247,7 +247,7 @@ def _subspace(table: StoredTable, mean_D: Floats, valid_V: Mask, count: int, pro
 def _centered(
     table: StoredTable, mean_D: Floats, valid_V: Mask, progress: Progress | None
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Blocks of rows minus their mean; rows without a direction are zero."""
+    """Blocks of rows minus their mean; rows that are zero or not finite become zero."""
     mean = mean_D.astype(np.float32)
     for start, rows in _blocks(table):
         centered = rows - mean

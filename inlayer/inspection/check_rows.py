@@ -1,10 +1,10 @@
 """Rows: NaN, zero, constant and duplicate rows, norms, channels, padding, undertrained tokens.
 
 source -> Model -> facts -> [findings] -> Report
-- warnings are about rows that ordinary text reaches. Zero, equal or untrained rows beyond the tokenizer, in reserved
+- warnings are about tokens that ordinary text produces. Zero, equal or untrained rows beyond the tokenizer, in reserved
   tokens and in the padding row are normal in healthy models
 - NaN and infinity are errors in every row: a tied head spreads them to all logits
-- without a tokenizer it is unknown which rows are reached; only what padding cannot explain is a warning then
+- without a tokenizer it is unknown which ids text can produce; only what padding cannot explain is a warning then
 - healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2
   four tokens share the row of a special one; a small English model has one row for all bytes it never saw. They are a
   note as long as they are few. Ordinary tokens that share a row of their own are a warning, except for the last tokens
@@ -54,7 +54,7 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
     yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
     zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
-    message = "{rows} only zeros although text reaches them; the model cannot distinguish these tokens"
+    message = "{rows} only zeros, although text produces these tokens; the model cannot distinguish these tokens"
     yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
     yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
     reached = tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)
@@ -79,7 +79,7 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
     if expected:
         advice = f"{unseen:,} tokens never occurred in the training text. Train on more text, or a smaller vocabulary."
     elif has_many_undertrained(rows) and training is not None:
-        advice = f"Only {unseen:,} tokens never occurred in the training text, as training recorded, so this is "
+        advice = f"Only {unseen:,} tokens never occurred in the training text (per the training record), so this is "
         advice += "probably not the tokenizer that the table was trained with."
     elif has_many_undertrained(rows):
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
@@ -89,7 +89,7 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
         "warning" if contradicted else "note",
         "undertrained-tokens",
         f"{count:,} of {ordinary:,} ordinary tokens look undertrained: their embeddings resemble those of "
-        f"{found.references:,} reference tokens that text never reaches",
+        f"{found.references:,} reference tokens that text never produces",
         found.rows,
         rows.statistics.norms,
         advice,
@@ -120,7 +120,7 @@ def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -
         group = outliers & (is_reached == reached)
         ratio = float(scan.norms[group].max(initial=0)) / median
         message = f"{{rows}} a norm up to {ratio:,.0f} times the median of {median:.3g}"
-        message += "" if reached else "; ordinary text does not reach them"
+        message += "" if reached else "; ordinary text does not produce these tokens"
         yield from rows.finding("warning" if reached else "note", "norm-outliers", message, group, scan.norms)
 
 
@@ -156,7 +156,7 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
     block = _repeated_block(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
     if block is not None:
         first, source, length = block
-        message = f"rows {first:,} to {first + length - 1:,} repeat the rows from {source:,} on"
+        message = f"rows {first:,} to {first + length - 1:,} repeat the rows starting at {source:,}"
         in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
         yield from rows.finding("error", "repeated-block", message, in_block)
         return
@@ -177,7 +177,7 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     untrained = ~ordinary | rare_bytes | rows.undertrained.rows
     with_untrained = np.isin(scan.first_equal, scan.first_equal[untrained])
     own, borrowed = shared & ~with_untrained, shared & with_untrained
-    # Tokens that share a trained row are a fault if there are only two of them, if one of them is frequent, or if there
+    # Tokens that share a trained row are a defect if there are only two of them, if one of them is frequent, or if there
     # are many in total.
     _, group_of, sizes = np.unique(scan.first_equal, return_inverse=True, return_counts=True)
     is_pair, is_common = sizes[group_of.reshape(-1)] == 2, scan.ids < RARE_FROM * rows.tokens.last_token
@@ -191,7 +191,7 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
 def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
     """Unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
     if int(flags.sum()) > 1:  # a single one is the padding row
-        message = f"{{rows}} {what}; without a tokenizer it is unknown whether text reaches them"
+        message = f"{{rows}} {what}; without a tokenizer it is unknown whether text produces these ids"
         advice = "Add the tokenizer and inspect again."
         yield from rows.finding("warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice)
 

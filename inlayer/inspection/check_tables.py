@@ -4,7 +4,7 @@ source -> Model -> facts -> [findings] -> Report
 - the token table and the head are read elsewhere; of the others, rows are read in blocks, or a sample of them in a
   quick inspection, from a remote file, and from a table with more rows than a vocabulary
 - a table with one row per token must have as many rows as the token table, or as the config requires
-- rows of a copy are compared with the token table or the head; a few that differ are a fault, all of them are not
+- rows of a copy are compared with the token table or the head; a few that differ are a defect, all of them are not
 - see also: which tensors are tables (checkpoint/find_tables.py), learned positions (check_layer.py)
 Tested with damaged checkpoints in tests/inspection/test_tables.py and test_ngrams.py.
 """

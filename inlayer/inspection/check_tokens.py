@@ -72,7 +72,7 @@ def _special_tokens(tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int,
 def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[Finding]:
     """Contradictions between the tokenizer and the table."""
     if tokens.tokenizer is None:
-        message = "without a tokenizer, rows cannot be shown as text or told apart by use"
+        message = "without a tokenizer, rows cannot be shown as text or classified as ordinary, special or unused"
         yield Finding("note", "tokenizer-missing", message)
         return
     outside, count, trailing = tokens.out_of_range_ids, tokens.tokens_out_of_range, facts.trailing_rows or 0

@@ -43,7 +43,7 @@ from inlayer.render.progress_bar import Progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 
-MAX_REFERENCES = 2048  # reference rows whose mean direction is computed
+MAX_REFERENCES = 2048  # reference tokens whose mean direction is computed
 MAX_SAMPLED = 512  # rows whose value distribution is measured
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
@@ -59,7 +59,7 @@ def inspect(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Inspect the embedding layer of a checkpoint: facts, and findings about faults.
+    """Inspect the embedding layer of a checkpoint: facts, and findings about defects.
 
     The files are never executed or trusted, and torch is not needed.
 
@@ -224,7 +224,7 @@ def _not_checked(
     if head.tensor is not None and head.tie_word_embeddings is None:
         yield "whether the head must equal the table (no tie_word_embeddings)"
     if tokens.tokenizer is None:
-        yield "which rows text reaches (no tokenizer)"
+        yield "which token ids text can produce (no tokenizer)"
     if training is None and check_rows.has_many_undertrained(rows):
         yield "whether the table was trained with this tokenizer (many undertrained tokens)"
     if len(tokens.ids) < tokens.rows:
@@ -269,10 +269,10 @@ def _sample(rows: int, roles: dict[int, list[str]]) -> Ids:
 
 
 def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress | None) -> RowStatistics:
-    """Scan the table, comparing every row with the mean direction of the reference rows.
+    """Scan the table, comparing every row with the mean direction of the reference tokens.
 
-    If text reaches almost every row, special tokens with equal rows serve as references: found in a first pass, and
-    compared with in a second.
+    If text can produce almost every token, special tokens with equal rows serve as references: they are found in a
+    first pass and compared in a second.
     """
     unreached = tokens.ids[tokens.has_kind(*tokens.reference_kinds)]
     scan = scan_rows(table, ids, mean_direction(table, _spread(unreached, MAX_REFERENCES)), progress)

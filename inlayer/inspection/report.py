@@ -159,7 +159,7 @@ class RowFacts:
     inf_rows: int
     zero_rows: int
     constant_rows: int
-    duplicate_rows: int  # bit-equal to an earlier row; zero rows are not counted
+    duplicate_rows: int  # bit-identical to an earlier row; zero rows are not counted
     norm_min: float | None
     norm_median: float | None
     norm_max: float | None
@@ -174,9 +174,9 @@ class RowFacts:
     near_zero_share: float | None  # values much smaller than the rest of their row; None if too few rows were read
     randomly_initialized: bool
     undertrained_rows: int
-    reference_rows: int  # rows that text never reaches, which undertrained rows resemble
+    reference_rows: int  # reference tokens: text never produces them, and undertrained rows resemble theirs
     norm_threshold: float | None  # undertrained rows have at most this norm; None if norms do not separate them
-    cosine_threshold: float | None  # or at least this cosine similarity to the mean direction of the reference rows
+    cosine_threshold: float | None  # or at least this cosine similarity to the mean direction of the reference tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
         yield "norms", _histogram(report, console)
     if report.training is not None and report.training.input_scale not in (None, 1):
         scale = f"{report.training.input_scale:g}"
-        yield "", f"inlayer train multiplied the rows by {scale} when it saved them; its own report shows them before"
+        yield "", f"inlayer train multiplied the rows by {scale} when it saved them; its report shows them unscaled"
     if rows.padding_id is not None and rows.padding_norm is not None:
         norm = "zero" if rows.padding_norm == 0 else f"norm {rows.padding_norm:.3g}"
         yield "padding", f"row {rows.padding_id:,}: {norm}"
@@ -211,6 +211,6 @@ def _verdict(report: Report) -> str:
     summary = ", ".join(count(amount, name) for name, amount in counts.items() if amount)
     verdict = "findings" if report.exit_code else "healthy"
     if report.not_checked and not any(finding.severity != "note" for finding in report.findings):
-        verdict = "no fault in what was checked"
+        verdict = "no defects in what was checked"
         verdict += ", not enough for --strict" if report.strict else ""
     return f"{verdict}: {summary}" if summary else verdict

@@ -1,9 +1,9 @@
 """Undertrained rows: found by what they have in common with rows that training never reached.
 
 source -> Model -> [facts] -> findings -> Report
-- undertrained rows resemble reference rows, which no training text can reach: rows without a token, reserved tokens and
-  impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
-- two criteria. Norm: weight decay shrinks reference rows. Cosine similarity: reference rows share a direction, which
+- undertrained rows resemble those of reference tokens, which text never produces: rows without a token, reserved
+  tokens and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
+- two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
   reveals BERT's `[unused]` rows where norms do not. Each is used only if it clearly separates references from ordinary
   rows
 - see also: reading rows (scan.py), classifying ids (token_kinds.py), both together (rows.py)
@@ -43,7 +43,7 @@ def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
 
 
 def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
-    """Find ordinary rows that look like the reference rows."""
+    """Find ordinary rows that look like those of the reference tokens."""
     usable = statistics.usable
     references, ordinary = is_reference & usable, is_ordinary & usable
     count, none = int(references.sum()), np.zeros(len(usable), np.bool_)

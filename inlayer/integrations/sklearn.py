@@ -23,7 +23,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         source: What `inlayer.load` opens; by default the bundled sample model.
         pool: "mean", "first", "last" or "max".
         weights: A fitted `Weighting`, or its file.
-        normalize: Scale each vector to length 1.
+        normalize: Scale each vector to norm 1.
         dim: Keep only the first values.
 
     Example:

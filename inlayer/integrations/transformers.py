@@ -2,8 +2,8 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own blocks -> [head] -> logits
 - only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
-- the parameters stay the same objects with the same values: logits are bit-equal, an existing optimizer keeps working,
-  and save_pretrained writes the same files
+- the parameters stay the same objects with the same values: logits are bit-identical, an existing optimizer keeps
+  working, and save_pretrained writes the same files
 - tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
 - a padding row that is zero stays zero, even when tied. One that is not zero was trained (often it ends texts): the
   head keeps training it, and lookups do not, like in the model itself
@@ -60,7 +60,10 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
     table, head = parts_of(model)
     if isinstance(table, Table) and isinstance(head, AttachedHead) and head.partner is table:
         if padding_idx not in ("same", table.padding_idx):
-            raise InputError(f"the model is attached with padding_idx {table.padding_idx}; {padding_idx} is too late")
+            raise InputError(
+                f"the model is already attached with padding_idx {table.padding_idx}; it cannot be changed to "
+                f"{padding_idx}"
+            )
         return model
     scaled = isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
     check_part(table, "table", (nn.Embedding, type(table) if scaled else Table, ScaledTable))
@@ -206,7 +209,7 @@ def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
 
 
 def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
-    """A table around the old one's weight, checked to return bit-equal rows."""
+    """A table around the old one's weight, checked to return bit-identical rows."""
     scale = getattr(old, "embed_scale", None)
     if scale is None:
         table = Table.from_weight(old.weight, padding_idx)

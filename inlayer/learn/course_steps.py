@@ -151,7 +151,7 @@ class CourseOverview:
 
     @property
     def current_task(self) -> Task | None:
-        """The task in progress, unless it has passed or is the next step."""
+        """The task in progress, unless you have passed it or it is the next step."""
         current, step = self.course.tasks.get(self.state.current), self.next_step
         is_next = current is not None and step is not None and step.key == f"task/{current.id}"
         return None if current is None or is_next or self.state.record("task", current.id).done else current

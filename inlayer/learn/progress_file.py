@@ -254,7 +254,7 @@ def load_state(data: bytes) -> ProgressState:
     if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("version"), int):
         raise DamagedProgressError("is not a progress file of inlayer")
     if raw["version"] < VERSION:
-        raise DamagedProgressError("was written by an earlier inlayer, whose lessons had other names")
+        raise DamagedProgressError("was written by an earlier version of inlayer, whose lessons had different names")
     if raw["version"] > VERSION:
         raise InputError(
             f"the progress file has version {printable(str(raw['version']))[:20]}, but this inlayer reads version "

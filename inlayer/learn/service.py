@@ -115,7 +115,7 @@ class CourseService:
         unskipped = [task for task in left if not state.record("task", task.id).skipped]
         for task in (*current, *unskipped, *left):
             return task
-        raise InputError("every task has passed; name one")
+        raise InputError("you have passed every task; name one to open it again")
 
     def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
         """The named task, or the one in progress; never a guess, because hints and solutions are recorded."""
@@ -126,11 +126,11 @@ class CourseService:
         if current is None:
             raise InputError("no task is in progress; start one with inlayer learn next, or name it")
         if state.record("task", current.id).done and not allow_passed:
-            raise InputError(f"{current.id} has passed and no other task is in progress; run inlayer learn next")
+            raise InputError(f"you have passed {current.id}, and no other task is in progress; run inlayer learn next")
         return current
 
     def next_open_task(self, after: Task) -> Task | None:
-        """The next task that has not passed, continuing from the start after the last one."""
+        """The next task that you have not passed, continuing from the start after the last one."""
         state, tasks = self.state(), list(self.course.tasks.values())
         others = tasks[tasks.index(after) + 1 :] + tasks[: tasks.index(after)]
         return next((task for task in others if not state.record("task", task.id).done), None)

@@ -216,7 +216,9 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
 
     def _tampered(self) -> CheckFailed:
-        return CheckFailed("refused", "your code wrote to the grader's channel, which no task needs and is not allowed")
+        return CheckFailed(
+            "refused", "your code wrote to the grader's channel; no task needs that, and it is not allowed"
+        )
 
 
 def cpu_seconds(pid: int) -> float | None:

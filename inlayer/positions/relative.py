@@ -1,4 +1,4 @@
-"""Relative positions: a bias on attention scores that depends on the distance of two tokens.
+"""Relative positions: a bias on attention scores that depends on the distance between two tokens.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
 - they add nothing to the rows: attention adds the bias to its scores

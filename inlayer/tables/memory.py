@@ -3,7 +3,7 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - an id outside the table is an error, detected before the gather. Only a tracer (torch.compile, export, jit, meta and
   fake tensors) skips the check, because it has no values
-- without gradients, the memory of large results is reused (tables/buffers.py), bit-equal to F.embedding
+- without gradients, the memory of large results is reused (tables/buffers.py), bit-identical to F.embedding
 - the padding row is zero after every initialization; neither lookups nor a tied head (tying.py) send it a gradient
 Tested against F.embedding, a plain loop and nn.Embedding in test_lookup.py and test_memory.py of tests/tables/.
 """

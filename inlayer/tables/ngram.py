@@ -160,7 +160,7 @@ def primes_from(start: int, count: int) -> tuple[int, ...]:
     candidate = start
     while len(found) < count:
         if candidate >= PRIME_LIMIT:
-            raise ConfigError(f"heads with {start:,} rows and more are not possible; the limit is {PRIME_LIMIT:,}")
+            raise ConfigError(f"heads with {start:,} or more rows are not supported; the limit is {PRIME_LIMIT:,}")
         if _is_prime(candidate):
             found.append(candidate)
         candidate += 1

@@ -89,7 +89,7 @@ def train_bpe(
     found = engine.get_vocab_size()
     if exact and found != vocab_size - len(specials):
         raise InputError(
-            f"the text gives {found - 256} merges, which makes {found + len(specials)} ids; for vocab_size "
+            f"the text yields only {found - 256} merges, which makes {found + len(specials)} ids; for vocab_size "
             f"{vocab_size} use more text" + (" or a lower min_frequency" if min_frequency > 1 else "")
         )
     engine.add_special_tokens(specials)

@@ -52,7 +52,7 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
-            f"{where} has a tokenizer of the unknown model {quoted(model)}; known are {', '.join(converters)}"
+            f"{where} has a tokenizer of unknown type {quoted(model)}; supported types are {', '.join(converters)}"
         )
     return converters[model](GgufFields(fields, where))
 
@@ -133,7 +133,7 @@ class GgufFields:
 def byte_level_bpe(fields: GgufFields) -> Tokenizer:
     if fields.pre not in PRE_TOKENIZERS:
         known = ", ".join(filter(None, PRE_TOKENIZERS))
-        raise fields.error(f"uses the unknown pre-tokenizer {quoted(fields.pre)}; known are {known}")
+        raise fields.error(f"uses the unknown pre-tokenizer {quoted(fields.pre)}; supported: {known}")
     pre_tokenizer = PRE_TOKENIZERS[fields.pre]
     pairs = [merge.split(" ") for merge in fields.strings("merges")]
     if not pairs:

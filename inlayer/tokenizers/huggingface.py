@@ -253,14 +253,14 @@ def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
     has no text to normalize: it keeps an id of its own.
 
     Args:
-        tokenizer: That of the model; its tokenizer.json has the spelling that incomplete characters are told apart by.
+        tokenizer: That of the model; its tokenizer.json has the spelling that distinguishes incomplete characters.
 
     Raises:
         TokenizerError: If the model has no tokenizer.json.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         kind = "no tokenizer" if tokenizer is None else f"a {type(tokenizer).__name__}"
-        raise TokenizerError(f"n-grams of compressed ids need the model's tokenizer.json; it has {kind}")
+        raise TokenizerError(f"n-grams of compressed ids need a tokenizer.json, but the model has {kind}")
     from tokenizers import Regex, normalizers
 
     normalizer = normalizers.Sequence(

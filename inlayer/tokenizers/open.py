@@ -107,7 +107,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
     """Return "json", "tiktoken" or "sentencepiece"."""
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
-        raise TokenizerError(f"{where} is empty" if len(data) <= 4096 else f"{where} starts with only whitespace")
+        raise TokenizerError(f"{where} is empty" if len(data) <= 4096 else f"{where} starts with 4 KB of whitespace")
     if start[:1] in {b"{", b"["}:
         return "json"
     if looks_like_tiktoken(data) or file.suffix == ".tiktoken" or file.name == "tiktoken.model":

@@ -53,7 +53,7 @@ class LearnedRow:
     """A row in use after the step."""
 
     id: int
-    shift: tuple[float, float] | None  # on the map; None if there is no map, or the row has no direction
+    shift: tuple[float, float] | None  # on the map; None if there is no map, or the row is zero or not finite
     cosine: float | None  # with the row before the step
     norm: float
 
@@ -103,7 +103,7 @@ def learn(
         note = "the text has no tokens" if inputs is None else backward_note(inputs)
         return LearnFacts(uniform=uniform, kind="sum", note=note, predicted=None, method=None, steps=[])
     if pipeline.values() > MAX_VALUES:
-        note = "the table is too large for a step of learning here"
+        note = "the table is too large to compute a training step here"
         return LearnFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
     gradient_VD, steps = _gradient(inputs), []
     used, known = inputs.unique.inverse_BT[result.mask_BT.bool()].tolist(), inputs.unique.ids_U.tolist()

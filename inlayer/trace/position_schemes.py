@@ -146,4 +146,4 @@ def _describe_scaling(scaling: Scaling) -> str:
     """Describe a scaling rule by its name, its factor and the length the model was trained on."""
     factor, trained = getattr(scaling, "factor", None), getattr(scaling, "original_max_position_embeddings", None)
     words = scaling.kind + ("" if factor is None else f", factor {factor:g}")
-    return words + ("" if trained is None else f", trained on {trained:,} tokens")
+    return words + ("" if trained is None else f", original context length {trained:,}")

@@ -111,7 +111,7 @@ def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
         note = "ALiBi: nothing is added to the embeddings; attention adds slope x position to its scores"
         at = f"{at}[None]" + (f" - {_rows(trace)}.shape[1] + 1" if relative.from_last else "")
         return note, f"slopes, bias = inlayer.positions.alibi_of(layer.relative, {at}, layer.dtype)"
-    note = "relative: nothing is added to the embeddings; attention uses a learned row for each distance of two tokens"
+    note = "relative: nothing is added to the embeddings; attention uses a learned row per distance between two tokens"
     return note, f"at = {at}; buckets = inlayer.positions.relative_rows(layer.relative, at - at[:, None])"
 
 

@@ -237,7 +237,7 @@ def backward_step(layout: Layout) -> Iterator[Text]:
         return
     line = Text(f"{' ' * INDENT}loss ", style="dim").append(number(backward.loss), style="not dim bold")
     if backward.uniform is not None:
-        line.append(f"; a uniform guess over {layout.trace.table.shape[0]:,} tokens has {number(backward.uniform)}")
+        line.append(f"; uniform guess over {layout.trace.table.shape[0]:,} tokens: {number(backward.uniform)}")
     yield line
     yield from _gradients(layout, backward, channels)
     if (unmasked := backward.unmasked_padding_gradient) is not None:

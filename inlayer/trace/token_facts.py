@@ -48,9 +48,9 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
     elif pipeline.values() > MAX_SEARCHED:
         note = "the table is too large to search for neighbors"
     elif not bool(row_D.float().any()):
-        note = "a row of zeros has no direction, so it has no neighbors"
+        note = "the row is all zeros, so it has no nearest neighbors"
     elif not row_D.float().isfinite().all():
-        note = "a row with NaN or infinity has no direction, so it has no neighbors"
+        note = "the row contains NaN or infinity, so it has no nearest neighbors"
     found = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
     return TokenFacts(
         id=token_id,

@@ -140,7 +140,7 @@ class TrainConfig:
     others; `resolved` returns the effective values.
 
     Args:
-        files: UTF-8 text files. Without any, English text from Python's standard library.
+        files: UTF-8 text files. Default: English text from Python's standard library.
         out: The folder to create. It becomes the trained model.
         tokenizer: "bpe" trains one on the text, "bytes" needs none, anything else is the path of a tokenizer.
         vocab_size: Vocabulary size of the BPE tokenizer to train.
@@ -148,7 +148,7 @@ class TrainConfig:
         tie: Whether the head shares the embedding table.
         steps: Number of optimizer steps.
         batch_size: Windows of block_size tokens per step, over all processes.
-        threads: CPU threads of torch. Another number adds in another order, so the last digits of losses change.
+        threads: CPU threads of torch. A different number changes the order of sums, and thus the last digits of losses.
 
     Raises:
         ConfigError: If a value is out of range, or two of them contradict each other.
@@ -351,7 +351,7 @@ class TrainConfig:
 
         Raises:
             ConfigError: If a value is out of range.
-            ValueError: If it is not such a JSON.
+            ValueError: If it is not valid JSON of this format.
 
         Example:
             >>> TrainConfig.from_json(TrainConfig(steps=7).to_json(), out="folder").out

@@ -6,7 +6,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - sinusoidal positions are stored as learned ones, since transformers' GPT-2 has no others. The config's `inlayer` entry
   records what they are; load_decoder checks that the values are still sinusoidal
 - `input_scale` and `output_scale` have no field in either family and are multiplied into the table and the last norm.
-  Hidden states stay bit-equal, logits equal up to rounding, and a loaded decoder has scales of 1
+  Hidden states stay bit-identical, logits equal up to rounding, and a loaded decoder has scales of 1
 - `soft_cap` and `input_norm` cannot be expressed this way; `check_savable` rejects them
 - a tied model stores its table once and no head
 - a ByteTokenizer becomes a tokenizer.json without merges whose ids are the byte values. A tokenizer.json without a

@@ -1,7 +1,7 @@
 """Metrics of a run: the lines of metrics.jsonl, measurements of the table, and alerts about known problems.
 
 rows -> [metrics] <- gradients
-- row norms, and the norm of the mean row relative to them: rows that share a direction are hard to tell apart
+- row norms, and the norm of the mean vector relative to them: rows that share a direction are hard to tell apart
 - the gradient of a tied table is a sum: the part from lookups is recorded by hooks, the rest comes from the head
 - norms and shares describe the whole table, even if each process holds only some of its rows
 - see also: when to measure (trainer.py)

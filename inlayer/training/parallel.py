@@ -254,12 +254,12 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
     if different := own.keys() ^ state.keys():
         name = min(different)
         found = f"has no tensor {name}" if name in own else f"has {name}, which the decoder does not have"
-        raise CheckpointError(f"the state {found}; was it written by another model?")
+        raise CheckpointError(f"the state {found}; is it from another model?")
     for name, tensor in own.items():
         if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
             raise CheckpointError(
                 f"{name} is {tuple(state[name].shape)} of {state[name].dtype} in the state and {tuple(tensor.shape)} "
-                f"of {tensor.dtype} in the decoder; was the state written by another model?"
+                f"of {tensor.dtype} in the decoder; is the state from another model?"
             )
     for name, tensor in own.items():
         if is_sharded(tensor):

@@ -4,7 +4,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run` has
   what resuming needs: config, tokenizer, tokens, the last two states
 - files are written atomically, in the order they are needed. After a kill, `train` continues from what is there, and
-  losses are bit-equal to those of an uninterrupted run
+  losses are bit-identical to those of an uninterrupted run
 - a state has the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, because of its text for example, leaves nothing behind

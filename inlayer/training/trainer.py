@@ -1,8 +1,8 @@
 """Trainer: takes optimizer steps on a decoder, in memory.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss, and backward
-- a step depends only on weights, moments, its windows and its number, so a resumed run takes bit-equal steps. Dropout
-  is seeded by the step number
+- a step depends only on weights, moments, its windows and its number, so a resumed run takes bit-identical steps.
+  Dropout is seeded by the step number
 - the loss of a step is the mean over all its tokens, however many passes and processes share the work
 - some steps also measure the table and its gradients (metrics.py)
 - with several processes (parallel.py), all of them call every method with the same windows

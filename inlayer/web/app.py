@@ -59,7 +59,7 @@ class WalkService:
 
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         if not pipelines:
-            raise InputError("there is no model to serve; name at least one")
+            raise InputError("no model to serve; name at least one")
         self.pipelines = dict(pipelines)
         self.paths = find_paths(self.pipelines.values())
         self.small, self.large, self.waiting = Jobs(THREADS, QUEUE), Jobs(1, QUEUE), Jobs(THREADS, QUEUE)

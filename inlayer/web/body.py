@@ -38,7 +38,7 @@ class JsonRequest(Request):
         try:
             return from_json(body)
         except ValueError as error:
-            hint = "; is a surrogate alone?" if "hex escape" in str(error) else ""
+            hint = "; does it contain a lone surrogate?" if "hex escape" in str(error) else ""
             raise json.JSONDecodeError(str(error) + hint, "", 0) from None
 
 

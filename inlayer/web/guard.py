@@ -1,4 +1,4 @@
-"""The guard: who may send requests, and which headers every response carries.
+"""The guard: who may send requests, and which headers every response has.
 
 request -> [guard] -> app
 - every request presents the token, including those of our own page; it is compared in constant time

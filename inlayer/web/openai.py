@@ -2,7 +2,7 @@
 
 request -> guard -> [input: texts or ids] -> Encoder -> vectors, as numbers or base64
 - the API key is the token of the page, or the one given at start; requests with either pass the guard
-- vectors have length 1, as OpenAI's do
+- vectors have norm 1, like OpenAI's
 - errors on these routes have OpenAI's format (guard.py)
 Tested with the unmodified `openai` client in tests/web/test_openai.py.
 """
@@ -68,7 +68,7 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
         raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")
     vectors = encoder.pooled(encoder.without_special(ids), settings)
     if (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
-        raise InputError(f"the vector of input {bad[0]} is not finite: a row of its tokens has NaN or infinity")
+        raise InputError(f"the vector of input {bad[0]} is not finite: a token row contains NaN or infinity")
     as_text = query.encoding_format == "base64"
     values = (base64.b64encode(one).decode() if as_text else one.tolist() for one in vectors.astype("<f4"))
     # One by one: writing all vectors at once would hold the GIL, and block other clients.
@@ -82,7 +82,7 @@ def parse_input(encoder: Encoder, value: Any) -> Ragged:
     """The ids of each input."""
     items: Any = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
-        raise InputError("input must be a text, a list of texts, a list of ids, or a list of lists of ids; not empty")
+        raise InputError("input must be a nonempty text, list of texts, list of ids, or list of lists of ids")
     if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
         items = [items]
     if len(items) > MAX_INPUTS:

@@ -212,7 +212,7 @@ def tied_bytes() -> Drawing:
         if whole:
             share = 100 * rows * width / whole
             size = f"{whole / 1e12:.3f} trillion" if whole > 1e12 else f"{whole / 1e9:.3f} billion"
-            about += f"; one table is {share:.2g} % of the model's {size}"
+            about += f"; one table is {share:.2g}% of the model's {size}"
         d.text(left, y + 50, about, "small muted", at="start")
     return d
 

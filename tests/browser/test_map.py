@@ -146,7 +146,7 @@ def test_motion_ends_where_it_would_start_without_motion(browser: Browser, docum
 
 
 def test_rows_without_a_direction_are_holes_with_a_name(page: Page) -> None:
-    assert "no direction" in page.locator("#about").inner_text()
+    assert "zero or not finite" in page.locator("#about").inner_text()
     assert not page.evaluate("inlayerMap.isPlaced(6142)")
     page.evaluate("location.hash = 'token=6142'")
     page.reload()

@@ -218,7 +218,7 @@ def test_another_tokenizer_is_explained(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="distinct normalized tokens, but its config requires 200"):
         model.embeddings.ngram_ids(torch.tensor([[1]]), layer=1)
     (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(InlayerError, match=r"need the model's tokenizer\.json; it has no tokenizer"):
+    with pytest.raises(InlayerError, match=r"need a tokenizer\.json, but the model has no tokenizer"):
         inlayer.load(tmp_path).embeddings.ngram_ids(torch.tensor([[1]]), layer=1)
 
 
@@ -345,7 +345,7 @@ HOSTILE = {
 }  # fmt: skip
 QWEN_HOSTILE = {
     "a billion heads": ({"heads_per_ngram": 10**9}, "at most 1,024 heads"),
-    "layer zero": ({"ple_layer_ids": [0]}, "layers count from 1"),
+    "layer zero": ({"ple_layer_ids": [0]}, "layers are numbered from 1"),
     "no end of text": ({"eos_token_id": []}, "its n-grams need an end-of-text id"),
     "end of text outside": ({"eos_token_id": 248_320}, r"eos_token_id is 248,320; it must be in 0\.\.248,319"),
     "a width that does not divide": ({"ple_embed_dim": 2561}, "2,561 is not a multiple of its 16 n-gram heads"),

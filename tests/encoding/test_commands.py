@@ -181,8 +181,8 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["ragged.csv"], "ragged.csv, line 3: 1 columns instead of 2"),
         (["latin.csv"], "latin.csv, line 3: not valid UTF-8"),
         (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
-        (["names.csv", "--field", "id", "--out", "v.parquet"], "names.csv has another column 'text', a name that the"),
-        (["names.jsonl", "--out", "v.jsonl"], "names.jsonl, line 1: the line has another column 'embedding'"),
+        (["names.csv", "--field", "id", "--out", "v.parquet"], "names.csv has a column 'text', a name that the"),
+        (["names.jsonl", "--out", "v.jsonl"], "names.jsonl, line 1: the line has a column 'embedding'"),
         (["numbers.parquet"], "column 'text' has type int64, not string"),
         (["null.parquet"], "null.parquet, row 1: the text is null"),
         (["cut.parquet"], "cut.parquet is not a readable Parquet file"),
@@ -197,7 +197,7 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["x", "--pool", "none"], "--pool none has no file format"),
         (["x", "--dim", "500"], "dim is 500; it must be at most 128, the width of the vectors"),
         (["x", "--dtype", "int8"], "dtype is 'int8'"),
-        (["x", "--dtype", "bfloat16"], ".npy has no dtype bfloat16"),
+        (["x", "--dtype", "bfloat16"], ".npy cannot store bfloat16"),
         (["x", "--on-error", "maybe"], "--on-error is 'maybe'"),
         (["x", "--out", "v.xyz"], "--out is v.xyz; its suffix must be one of"),
         (["x", "--out", "nowhere/v.npy"], "nowhere is not a folder"),
@@ -320,7 +320,7 @@ def test_resuming_with_other_input_or_arguments_is_an_error(tmp_path):
         assert process.stdout.readline() == "part\n"
         process.kill()
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", "--normalize") as process:
-        assert "interrupted run with other arguments" in process.communicate(timeout=TIMEOUT)[1]
+        assert "interrupted run with different arguments" in process.communicate(timeout=TIMEOUT)[1]
         assert process.returncode == 2
     (tmp_path / "lines.txt").write_text("other\n" * 2000)
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy") as process:
@@ -413,7 +413,9 @@ def test_search_uses_the_settings_of_the_file(run, tmp_path):
     np.save("cut.npy", np.ones((3, 9), np.float32))  # of another model, or cut: only its maker knows
     code, _, err = run("search", "line 7 of a text", "--in", "cut.npy")
     assert (code, err.count("\n")) == (0, 1)
-    assert err.startswith("note: cut.npy has vectors of 9 values, so only as many of the 128 of default are compared")
+    assert err.startswith(
+        "note: cut.npy has vectors of 9 values, so only that many of the 128 values of default are compared"
+    )
 
 
 @pytest.mark.parametrize(
@@ -422,12 +424,12 @@ def test_search_uses_the_settings_of_the_file(run, tmp_path):
         ("missing.npy", "missing.npy: not found"),
         ("bad.npy", "bad.npy is not an array of vectors"),
         ("flat.npy", "flat.npy is not an array of vectors"),
-        ("wide.npy", "wide.npy has vectors of 500 values, default has 128"),
+        ("wide.npy", "wide.npy has vectors of 500 values, but default has 128"),
         ("bad.safetensors", "not a readable safetensors file"),
         ("bad.parquet", "bad.parquet is not a readable Parquet file"),
         ("plain.parquet", "plain.parquet has no column 'embedding' of vectors"),
         ("v.txt", "v.txt cannot be searched"),
-        ("nan.npy", "nan.npy has no vector with a direction"),
+        ("nan.npy", "nan.npy has no usable vectors"),
     ],
 )
 def test_bad_files_to_search(run, tmp_path, name, message):

@@ -82,7 +82,7 @@ def test_saved_weighting_gives_the_same_vectors(model, tmp_path):
         ({"sif": -1.0}, r"sif is -1\.0"),
         ({"sif": float("nan")}, "sif is nan"),
         ({"components": 128}, r"components is 128; it must be an integer in 0\.\.127"),
-        ({"dim": 3}, "dim is 3; it needs whiten=True"),
+        ({"dim": 3}, "dim is 3; it requires whiten=True"),
         ({"whiten": True, "dim": 500}, "dim is 500"),
     ],
 )

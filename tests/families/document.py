@@ -67,7 +67,7 @@ the same way.
 - Streams: the model repeats each hidden state. Of the four streams of gemma3n, the first is compared; the others are
   projections of it inside the model.
 - Value embeddings: of the types in this version of transformers, only neomme has them. Its nanochat has none; tables of
-  the nanochat project itself are listed by `Model.tables`, but nothing here could check a computation.
+  the nanochat project itself are listed by `Model.tables`, but without a reference to compare a computation with.
 - ALiBi and relative buckets add nothing to the hidden states; `tests/trace/test_relative.py` compares them.
 - A new layer is in training mode, like any module: call `.eval()` if the config has dropout.
 
@@ -75,7 +75,8 @@ Configs with a nested text config ({nested}, and any other whose `text_config` h
 as well. `inlayer.load` opens an unknown type as **generic** if its config is ordinary and its tensors are one table,
 one final norm, a head and blocks with attention. The label in `inspect` and in the walk says what is assumed: rows are
 used as stored, and rotary pairs are halves. A type that scales or normalizes its rows without a field in its config
-would be wrong. Any other model type is an error that lists similar ones. You can build its layer yourself:
+would be opened incorrectly. Any other model type raises an error that lists similar ones. You can build its layer
+yourself:
 
 ```python
 from inlayer import Embeddings

@@ -1,4 +1,4 @@
-"""Rule 1: hidden states are bit-equal to the input of transformers' first block, for every family and both dtypes."""
+"""Rule 1: hidden states are bit-identical to the input of transformers' first block, in all families and dtypes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantized rows are bit-equal to the gguf package's dequantization of the whole tensor."""
+"""Quantized rows are bit-identical to the gguf package's dequantization of the whole tensor."""
 
 from __future__ import annotations
 

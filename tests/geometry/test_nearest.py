@@ -154,8 +154,8 @@ def test_bfloat16_is_widened_exactly() -> None:
 @pytest.mark.parametrize(
     ("query", "error", "message"),
     [
-        (np.zeros((1, D)), InputError, "no direction"),
-        (np.full((1, D), np.nan), InputError, "no direction"),
+        (np.zeros((1, D)), InputError, "zero or not finite"),
+        (np.full((1, D), np.nan), InputError, "zero or not finite"),
         (np.ones((1, D + 1)), ShapeError, r"expected \(queries, 17\)"),
         (np.ones(D), ShapeError, r"expected \(queries, 17\)"),
     ],

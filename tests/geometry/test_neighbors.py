@@ -93,7 +93,7 @@ def test_model_without_tokenizer(tmp_path: Path) -> None:
         (("   ",), {}, InputError, "the query is empty"),
         ((10**9,), {}, IdRangeError, "outside 0..6143"),
         ((-1,), {}, IdRangeError, "outside 0..6143"),
-        ((np.zeros(128),), {}, InputError, "no direction"),
+        ((np.zeros(128),), {}, InputError, "zero or not finite"),
         ((np.zeros(3),), {}, InputError, "a vector of 128 numbers"),
         ((["king"],), {}, InputError, "give a word, a text, a token id, or a vector"),
         (("king", 0), {}, InputError, "k is 0"),

@@ -1,4 +1,4 @@
-"""attach: models with inlayer's table and head are bit-equal to the original, also step by step in training."""
+"""attach: models with inlayer's table and head are bit-identical to the original, also step by step in training."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_second_call_does_nothing() -> None:
     assert inlayer.attach(model) is model
     assert inlayer.attach(model, padding_idx=None) is model
     assert (model.get_input_embeddings(), model.get_output_embeddings()) == (table, head)
-    with pytest.raises(InputError, match="attached with padding_idx None; 3 is too late"):
+    with pytest.raises(InputError, match="attached with padding_idx None; it cannot be changed to 3"):
         inlayer.attach(model, padding_idx=3)
 
 

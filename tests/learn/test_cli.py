@@ -501,7 +501,7 @@ def test_missed_questions_return(run: Run, course: Course) -> None:
     assert done.out.count("Because three.") == 1
     assert "Correct on the first try: 1 of 2." in done.out
     assert "quizzes:\n  How many rows? (first)\n" in done.out
-    assert "✓ Correct; because you missed it before, it returns in another quiz.\n" in done.out
+    assert "✓ Correct; because you missed it before, it will come back in another quiz.\n" in done.out
     assert done.out.endswith("  inlayer learn next\n")
     due = json.loads(run("quiz", "second", "--json").out)["questions"]
     assert [question["id"] for question in due] == ["first_one", "second_one", "second_two"]
@@ -511,7 +511,7 @@ def test_missed_questions_return(run: Run, course: Course) -> None:
     data = json.loads(run("progress", "--json").out)
     assert (data["counts"]["quiz"], data["due"]) == ({"done": 1, "total": 4}, 1)
     assert "1 of 2 questions correct; 1 missed, to repeat" in run("list", "first").out
-    for says in ("it returns in one more quiz", "it will not return"):
+    for says in ("it will come back in one more quiz", "it will not come back"):
         letter = right_letters(course, ["first_one"], 0)["first_one"]
         assert f"✓ Correct; {says}.\n" in run("quiz", "first", "--seed", "0", typed=f"{letter}\n").out
     assert "2 of 2 questions correct\n" in run("list", "first").out
@@ -649,7 +649,7 @@ def test_the_task_in_progress_is_shown_if_it_is_not_next(run: Run) -> None:
     run("check")
     assert "In progress" not in run().out
     done = run("hint")  # never for a task that was not started
-    assert (done.code, done.err.startswith("inlayer: add_more has passed and no other task is in progress")) == (
+    assert (done.code, done.err.startswith("inlayer: you have passed add_more, and no other task is in progress")) == (
         2,
         True,
     )

@@ -1,4 +1,4 @@
-"""ALiBi slopes and relative buckets are bit-equal to transformers'."""
+"""ALiBi slopes and relative buckets are bit-identical to transformers'."""
 
 from __future__ import annotations
 

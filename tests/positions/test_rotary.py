@@ -1,4 +1,4 @@
-"""Rotary positions: match a plain loop over positions and pairs, and are bit-equal to transformers."""
+"""Rotary positions: match a plain loop over positions and pairs, and are bit-identical to transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every scaling rule is bit-equal to transformers, with the settings of published models and with random ones."""
+"""Every scaling rule is bit-identical to transformers, with the settings of published models and with random ones."""
 
 from __future__ import annotations
 

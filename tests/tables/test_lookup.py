@@ -1,4 +1,4 @@
-"""look_up: bit-equal to torch's embedding on every path, and its errors."""
+"""look_up: bit-identical to torch's embedding on every path, and its errors."""
 
 from __future__ import annotations
 

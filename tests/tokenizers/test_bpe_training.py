@@ -76,7 +76,7 @@ def test_invalid_input_is_rejected(training_file, tmp_path):
         train_bpe(training_file, 255)
     with pytest.raises(InputError, match=r"must be in 257\.\."):
         train_bpe(training_file, 256, special_tokens=["<s>"])
-    with pytest.raises(InputError, match=r"gives \d+ merges"):
+    with pytest.raises(InputError, match=r"yields only \d+ merges"):
         train_bpe(training_file, 100_000)
     with pytest.raises(InputError, match="distinct"):
         train_bpe(training_file, 300, special_tokens=["<s>", "<s>"])
@@ -88,7 +88,7 @@ def test_invalid_input_is_rejected(training_file, tmp_path):
     with pytest.raises(TextError, match="0xE9"):
         train_bpe(tmp_path / "latin.txt", 260)
     (tmp_path / "nothing.txt").write_text("")
-    with pytest.raises(InputError, match="gives 0 merges"):
+    with pytest.raises(InputError, match="yields only 0 merges"):
         train_bpe(tmp_path / "nothing.txt", 257)
     assert not (tmp_path / "tokenizer.json").exists()
 
@@ -97,9 +97,9 @@ def test_size_is_limited_before_training(training_file):
     """The trainer allocates memory for the requested size, and aborts the process if that fails."""
     with pytest.raises(InputError, match=r"\.\.16777216"):
         train_bpe(training_file, 1_000_000_000)
-    with pytest.raises(InputError, match=r"gives \d+ merges"):
+    with pytest.raises(InputError, match=r"yields only \d+ merges"):
         train_bpe(training_file, 2**24)
-    with pytest.raises(InputError, match="gives 0 merges"):
+    with pytest.raises(InputError, match="yields only 0 merges"):
         train_bpe(training_file, 300, min_frequency=2**80)
 
 

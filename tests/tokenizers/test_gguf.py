@@ -464,7 +464,7 @@ def test_llama_2_equals_the_original(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "rwkv"}, "unknown model 'rwkv'"),
+        ({"model": "rwkv"}, "unknown type 'rwkv'"),
         ({"pre": "stablelm2"}, "unknown pre-tokenizer 'stablelm2'"),
         ({"tokens": []}, "has no tokens"),
         ({"tokens": ["a", "b", "a"]}, "the same token twice"),

@@ -1,4 +1,4 @@
-"""Runs of `inlayer train` that are killed, stopped or damaged: resumed, they are bit-equal to an undisturbed run."""
+"""Runs of `inlayer train` that are killed, stopped or damaged: resumed, they match an undisturbed run bit for bit."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
     assert validation.startswith("no validation loss: 0 tokens of the text are held out, fewer than the 25 of one")
     assert recorder.warnings == list(report.warnings)
     assert report.validation is None
-    with pytest.raises(InputError, match=r"the text gives \d+ merges, .*for vocab_size 4096 use more text"):
+    with pytest.raises(InputError, match=r"the text yields only \d+ merges, .*for vocab_size 4096 use more text"):
         Run.create(replace(config, out=str(tmp_path / "exact"), vocab_size=4096)).train()
 
 
@@ -351,7 +351,7 @@ def test_saved_config_tells_how_much_was_seen(text: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_run_is_extended(text: Path, tmp_path: Path) -> None:
-    """The added steps follow the schedule of the new length, and are bit-equal however often they are interrupted."""
+    """The added steps follow the schedule of the new length, and are bit-identical no matter how often it stops."""
     for name in ("whole", "parts"):
         assert inlayer.train(make_config(text, tmp_path / name)) is not None
     before = read_metrics(tmp_path / "whole")

@@ -432,7 +432,7 @@ def test_padding_row_stays_zero(architecture: str) -> None:
 
 
 def check_resumed(decoder_config: DecoderConfig, config: TrainConfig, at: int) -> None:
-    """Steps after loading a state into another trainer are bit-equal to those of an uninterrupted one."""
+    """Steps after loading a state into another trainer are bit-identical to those of an uninterrupted one."""
     whole = make_trainer(decoder_config, config, torch.float32)
     expected = []
     for step in range(1, config.steps + 1):

@@ -81,11 +81,11 @@ def test_models(client):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"input": []}, "input must be a text"),
+        ({"input": []}, "input must be a nonempty text"),
         ({"input": ""}, "input contains an empty text"),
         ({"input": ["a", ""]}, "input contains an empty text"),
         ({"input": [[]]}, "input contains an empty text or list"),
-        ({"input": 3}, "input must be a text"),
+        ({"input": 3}, "input must be a nonempty text"),
         ({"input": ["a", 1]}, "input mixes texts, ids"),
         ({"input": [[1.5]]}, "input mixes texts, ids"),
         ({"input": [True]}, "input mixes texts, ids"),
@@ -94,7 +94,7 @@ def test_models(client):
         ({"input": [10**30]}, "does not fit in 64 bits"),
         ({"input": ["a"] * 2049}, "input has 2,049 items; the limit is 2,048"),
         ({"input": [[1] * 300_001]}, "input has 300,001 tokens; the limit is 300,000"),
-        ({"input": "\ud800"}, "is a surrogate alone?"),
+        ({"input": "\ud800"}, "does it contain a lone surrogate?"),
         ({"input": "x", "dimensions": 0}, "dimensions"),
         ({"input": "x", "dimensions": 129}, "dim is 129; it must be at most 128"),
         ({"input": "x", "encoding_format": "hex"}, "encoding_format"),

@@ -123,7 +123,7 @@ async def get_range(
     async with session.get(url, headers=headers, timeout=timeout, proxy=proxy) as response:
         try:
             if url.scheme == "https" != response.url.scheme:
-                raise CheckpointError(f"{label} is redirected to an address without encryption, which is not followed")
+                raise CheckpointError(f"{label} redirects to an unencrypted address; the redirect was not followed")
             if response.status >= 400 and response.status != 416:
                 raise refused(response.status, response.headers, label, hub=hub)
             size = file_size(response, start, stop, label)

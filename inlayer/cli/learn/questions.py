@@ -188,19 +188,21 @@ def ask_quiz(
                 out.line(f"✓ Correct{repeat_note(before, due, repeated=repeated)}.", style="bold green")
                 out.reasons(one)
             else:  # the other reasons would give the answer away
-                out.line("✗ Not correct; the question returns.", style="bold red")
+                out.line("✗ Incorrect. This question will come back.", style="bold red")
                 out.markdown_line(result.message, 2, "dim")
             out.line()
     out.line(f"Correct on the first try: {run.n_questions - len(run.missed)} of {run.n_questions}.", style="bold")
     if run.missed:
-        out.line("You missed these. Each returns until you answer it correctly on the first try in two more quizzes:")
+        out.line(
+            "You missed these. Each comes back until you answer it correctly on the first try in two more quizzes:"
+        )
         out.question_list(one for one in questions if one.id in run.missed)
 
 
 def repeat_note(before: int, due: int, *, repeated: bool) -> str:
     """How often a missed question still returns."""
     if repeated:
-        return "; because you missed it before, it returns in another quiz"
+        return "; because you missed it before, it will come back in another quiz"
     if due:
-        return f"; it returns in {'one more quiz' if due == 1 else f'{due} more quizzes'}"
-    return "; it will not return" if before else ""
+        return f"; it will come back in {'one more quiz' if due == 1 else f'{due} more quizzes'}"
+    return "; it will not come back" if before else ""

@@ -107,11 +107,12 @@ def solution(
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()
     found = service.started_task(task, allow_passed=True)
-    question = f"{found.id} has not passed yet. Your progress will show that you viewed the solution."
+    question = f"You have not passed {found.id} yet. Your progress will show that you viewed the solution."
     can_ask = sys.stdin and sys.stdin.isatty()
     if not (show or service.may_see_solution(found) or (can_ask and confirm(question))):
         raise InputError(
-            f"{found.id} has not passed yet; to see its solution anyway, run inlayer learn solution {found.id} --show"
+            f"you have not passed {found.id} yet; to see its solution anyway, run inlayer learn solution "
+            f"{found.id} --show"
         )
     open_printer().solution(found, passed=service.record_solution(found))
 

@@ -168,7 +168,7 @@ class FileWatcher:
             self.out.command(f"inlayer learn solution {task.id} --show")
 
     def _next_task(self) -> bool:
-        """Continue with the next open task; False if there is none and this one has passed."""
+        """Continue with the next open task; False if there is none and you have passed this one."""
         task = self.service.next_open_task(self.file.task)
         if task is None:
             self.out.line("No other task is open.")

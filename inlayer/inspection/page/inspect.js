@@ -41,7 +41,7 @@ function showFacts(report) {
     const size = `${number(memory.rows)} x ${number(memory.width)}, ${number(memory.heads)} heads of ${number(memory.smallest_head)} to ${number(memory.largest_head)} rows`;
     const hashed = memory.compressed_size === null ? "" : `; ${number(memory.compressed_size)} normalized tokens`;
     const found = memory.tensors === 1 ? "its tensor has" : `its ${number(memory.tensors)} tensors have`;
-    const matched = memory.tensors ? `${found} the rows that its hashes lead to` : "the files do not match the config";
+    const matched = memory.tensors ? `${found} the rows that its hashes select` : "the files do not match the config";
     const text = `${memory.tensor}: ${size}, for n = ${memory.orders.join(", ")}${hashed}; ${matched}`;
     byId("facts").append(make("dt", {}, `N-grams (${where})`), make("dd", {}, text));
   }
@@ -94,7 +94,7 @@ function showMap(report, data, colors) {
   else map = makeMap(byId("map"), data, {});
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
-  const holes = data.holes ? ` ${number(data.holes)} rows have no direction and are not drawn: ${data.missing.join(", ")}.` : "";
+  const holes = data.holes ? ` ${number(data.holes)} rows are zero or not finite and are not drawn: ${data.missing.join(", ")}.` : "";
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}; ${Math.round(100 * data.kept_share)}% of the ${data.measured} true nearest tokens stay neighbors on this map.${holes}`;
 }
 

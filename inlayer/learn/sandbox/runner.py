@@ -312,7 +312,7 @@ class Runner:
             self.on_refusal("open a folder as a file")
 
     def refuse(self, what: str) -> NoReturn:
-        self.fail("refused", f"your code tried to {what}, which no task needs and is not allowed")
+        self.fail("refused", f"your code tried to {what}; no task needs that, and it is not allowed")
 
     def refuse_exit(self, code: int = 0) -> NoReturn:
         self.refuse(f"end its process (os._exit({code!r:.20}))")

@@ -76,7 +76,7 @@ function clocksFigure(own, walk, onChoose, redraw) {
     choose: (pair) => faces.forEach((face, index) => face.element.setAttribute("aria-pressed", String(index === pair))),
     element: make("div", { class: "clocks-figure" },
       make("h3", {}, `All ${counted(faces.length, "pair")}, each at its own speed`),
-      note("The number is how many positions one turn takes. Fast pairs tell neighbors apart, slow pairs tell far ",
+      note("The number is how many positions one full rotation takes. Fast pairs tell neighbors apart, slow pairs tell far ",
         "positions apart. Select a clock to see its pair on the dial.",
         scaled && ` Context scaling (${rotary.scaling}) makes slow pairs slower, so a longer text stays within the `
           + "angles the model was trained on: the thin hand shows the unscaled speed."),
@@ -99,7 +99,7 @@ function clockFace(rotary, pair, scaled, onChoose) {
     draw("svg", { viewBox: "0 0 28 28", "aria-hidden": "true" },
       draw("circle", { cx: 14, cy: 14, r: 12.5, class: "dial-face" }), thin, thick,
       draw("circle", { cx: 14, cy: 14, r: 1.5, class: "dial-pin" })),
-    span("hidden-text", ", one turn takes "), span("clock-period number", periodOf(frequency)),
+    span("hidden-text", ", one full rotation takes "), span("clock-period number", periodOf(frequency)),
     scaled && span("clock-ratio number", `\u00f7${Number(ratio.toPrecision(3))}`),
   ], () => onChoose(pair), { class: "clock", "aria-pressed": "false", tabindex: -1, data: { nav: "", pair } });
   const angle = (speed, position) => `rotate(${(-position * speed * 180 / Math.PI).toFixed(2)} 14 14)`;

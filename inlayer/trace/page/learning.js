@@ -98,7 +98,7 @@ function lossChart({ uniform, steps }) {
     setAll(value, { ...anchor, y: Math.max(14, at - 8) });
     value.textContent = `loss ${shortened(loss)}`;
     const words = `Loss ${shortened(loss)} at learning rate ${brief(steps[index].rate)}`;
-    svg.setAttribute("aria-label", `${words}; a uniform guess has ${shortened(uniform)}`);
+    svg.setAttribute("aria-label", `${words}; a uniform guess gives ${shortened(uniform)}`);
   };
   mark(0);
   return {

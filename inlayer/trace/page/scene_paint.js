@@ -255,7 +255,7 @@ function hitPlace(hit) {
 function hitWords(hit) {
   if (hit.pair) {
     const [first, second] = hit.pair.map((t) => nameOf(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)] ?? { label: String(t) }));
-    return `${first} and ${second}: ${hit.cosine === null ? "no direction" : brief(hit.cosine)}`;
+    return `${first} and ${second}: ${hit.cosine === null ? "no cosine (zero or not finite)" : brief(hit.cosine)}`;
   }
   if (hit.row !== undefined) return `row ${grouped(hit.row)}`;
   const name = `${cut(nameOf(hit.token), 24)}  id ${hit.token.id ?? "none"}`;

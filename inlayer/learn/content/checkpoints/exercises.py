@@ -44,7 +44,7 @@ def header_length(draw: random.Random) -> NumberQuestion:
         explanation=f"The least significant byte comes first: {low} + 256 x {high}.",
         common_mistakes={
             int.from_bytes(data, "big"): "That is big-endian. safetensors is little-endian.",
-            low: "That is the first byte alone. The second counts 256 times.",
+            low: "That is the first byte alone. The second one counts 256 times as much.",
             high + 256 * low: "The bytes are the other way around: the least significant one comes first.",
         },
     )
@@ -127,11 +127,11 @@ def hostile_file(draw: random.Random) -> FreeTextQuestion:
         ),
         sample_answer=(
             "Its own length: compare it with the length of the file, and with a limit of your own, before "
-            "you read or allocate anything. The JSON may be invalid, not an object, nested endlessly, or "
+            "you read or allocate anything. The JSON may be invalid, not an object, nested too deeply, or "
             "list a tensor twice. A dtype may be unknown. data_offsets may be negative, reversed or past the "
             "end of the file: compare them with what is left after the header. A shape may need more or "
             "fewer bytes than the span has: compare it with dtype times shape. Spans may overlap. The config "
-            "may state other sizes than the tensor has. And the id you look up may be outside the table."
+            "may give different sizes than the tensor has. And the id you look up may be outside the table."
         ),
         points=(
             "the header's length against the file's",

@@ -66,7 +66,7 @@ def why_vectors(draw: random.Random) -> ChoiceQuestion:
                 "The vectors are parameters of their own.",
             ),
             (
-                "The vector of one word is moved a little, to see what changes.",
+                "The vector of one word is shifted slightly, to see what changes.",
                 "An id can only select an existing row.",
             ),
         )
@@ -91,7 +91,7 @@ def why_vectors(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="The lookup is too slow for a large vocabulary.",
                 correct=False,
-                reason="A lookup costs the same at any V, and computing the vectors elsewhere does not save it.",
+                reason="A lookup costs the same at any V, and computing the vectors elsewhere saves nothing.",
             ),
         ),
     )
@@ -114,9 +114,9 @@ def vectors_or_ids(draw: random.Random) -> FreeTextQuestion:
         ),
         points=(
             "multimodal input: image or audio features",
-            "vectors that are trained themselves (prompts)",
+            "vectors that are themselves trained (soft prompts)",
             "experiments that change or differentiate the vectors",
-            "freezing is done on the parameter, not by the kind of input",
+            "freezing is done on the parameter, not by the choice of input",
         ),
     )
 

@@ -28,9 +28,7 @@ def rows_per_shard(draw: random.Random) -> NumberQuestion:
         common_mistakes={
             each: "That is what each of the others holds. Fewer are left for the last.",
             rows // processes: "That is the quotient rounded down. Round up, then see what is left.",
-            rest: (
-                "Here the others hold the quotient rounded down and the last one the rest. It is the other way around."
-            ),
+            rest: ("That gives the others the quotient rounded down and the last one the remainder. Round up instead."),
         },
     )
 
@@ -147,7 +145,7 @@ def salted_hash(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="An IndexError, sometimes.",
                 correct=False,
-                reason="The modulus keeps every row inside the table. Nothing tells you that it is the wrong one.",
+                reason="The modulus keeps every row number inside the table. Nothing tells you that it is wrong.",
             ),
         ),
         explanation=(
@@ -165,13 +163,13 @@ def million_rows(draw: random.Random) -> FreeTextQuestion:
             f"vocabulary has {rows} rows, what becomes difficult, and what can you do?"
         ),
         sample_answer=(
-            "A lookup copies rows: there is no arithmetic, only memory traffic of B · T · D values, and each "
+            "A lookup copies rows: it does no arithmetic and only moves B · T · D values, and each "
             "row is one contiguous block. V does not matter. On a GPU it is limited by bandwidth, and the "
             "result (B, T, D) is what grows with batch and length. With many rows the memory grows: the "
             "table, its dense gradient, the optimizer's moments and, for a language model, the head and the "
             "logits. Rows can be sharded over processes, each looking up its own. The gradient of lookups "
             "can be sparse, with an optimizer that accepts it. The table can be made smaller by hashing with "
-            "several hashes, by narrow rows and a projection, or by another tokenizer. The table itself is "
+            "several hashes, with narrow rows and a projection, or with another tokenizer. The table itself is "
             "not a sparse matrix."
         ),
         points=(
@@ -179,7 +177,7 @@ def million_rows(draw: random.Random) -> FreeTextQuestion:
             "the cost grows with B, T and D, not with V",
             "what grows with V: table, gradient, moments, logits",
             "sharding by rows",
-            "sparse gradients: of lookups, not of a tied head",
+            "sparse gradients: for lookups, not for a tied head",
             "hashing, its collisions, and why several hashes",
         ),
     )

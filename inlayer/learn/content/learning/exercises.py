@@ -73,7 +73,7 @@ def dense_gradient(draw: random.Random) -> NumberQuestion:
         answer=rows * width * 4,
         unit="bytes",
         tolerance=0.005,
-        explanation=f"As many as the table: {rows:,} x {width:,} x 4. At most {tokens:,} of its rows are nonzero.",
+        explanation=f"The same as the table: {rows:,} x {width:,} x 4. At most {tokens:,} of its rows are nonzero.",
         common_mistakes={
             batch: "That is what the rows of the batch need. A dense gradient has a row for every row of the table.",
             rows * width: "That is the number of values. A float32 takes 4 bytes.",
@@ -110,8 +110,8 @@ def which_row_moves(draw: random.Random) -> ChoiceQuestion:
     steps = draw.choice([10, 20, 50])
     return ChoiceQuestion(
         text=(
-            f"A row is looked up in step 1 and then not for {steps} steps. Which of these optimizers moves it "
-            "in step 2? There is no weight decay."
+            f"A row is looked up in step 1 and then not again for {steps} steps. Which of these optimizers moves it "
+            "in step 2? Weight decay is off."
         ),
         options=(
             Option(
@@ -135,7 +135,7 @@ def which_row_moves(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="None of them.",
                 correct=False,
-                reason="A zero gradient does not always mean a zero step: one of them keeps a memory.",
+                reason="A zero gradient does not always mean a zero step: one of them remembers past gradients.",
             ),
         ),
         explanation="After many steps the moment has faded, and the row hardly moves.",
@@ -153,7 +153,7 @@ def analogy(draw: random.Random) -> FreeTextQuestion:
             "the measure (cosine similarity, for example), excludes no words, uses many analogies that were "
             f"not chosen because they work, and compares with the plain neighbors of {one}, which often "
             f"include {four} already. A success shows that some differences between rows are roughly parallel "
-            "in this table. It does not show that training asks for it, that single channels have a meaning, "
+            "in this table. It does not show that training requires it, that single channels have a meaning, "
             "or that other tables behave the same way."
         ),
         points=(

@@ -21,7 +21,7 @@ def ngram_row(draw: random.Random) -> NumberQuestion:
     return NumberQuestion(
         text=(
             f"A head with {modulus} rows hashes the ids {before}, {newest} (the newest last) as "
-            "`(newest * 3) ^ (before * 5)` and takes the remainder. Which row is it?"
+            "`(newest * 3) ^ (before * 5)` and takes the remainder. Which row does it select?"
         ),
         answer=mixed % modulus,
         explanation=f"{newest * 3} ^ {before * 5} = {mixed}, and {mixed} % {modulus} = {mixed % modulus}.",
@@ -42,7 +42,7 @@ def rows_per_token(draw: random.Random) -> NumberQuestion:
         explanation=f"{largest - 1} orders · {heads} heads · {layers} layers = {answer}.",
         unit="rows",
         common_mistakes={
-            largest * heads * layers: "There is no head for n = 1: that is what the token table is for.",
+            largest * heads * layers: "n = 1 has no heads: that is what the token table is for.",
             (largest - 1) * heads: "That is one layer. Each has its own memory.",
         },
     )
@@ -81,7 +81,7 @@ def same_rows_for(draw: random.Random) -> ChoiceQuestion:
                 reason="They do not: capitals and a leading space produce different tokens.",
             ),
             Option(
-                text="Their tokens have the same normalized texts, and the ids of these are hashed.",
+                text="Their tokens have the same normalized texts, and the ids of those texts are hashed.",
                 correct=True,
                 reason="Right: 129,280 tokens become 99,092 before hashing.",
             ),
@@ -104,11 +104,11 @@ def why_memories(draw: random.Random) -> FreeTextQuestion:
             "what do they save, and what has to be identical in every program that runs the model?"
         ),
         sample_answer=(
-            "Each token reads one row per head, a few kilobytes, whatever the size of the table: there is no "
+            "Each token reads one row per head, a few kilobytes, no matter how large the table is. This takes no "
             "arithmetic, and the tables can stay in main memory or on disk. They save work: without them, the "
             "blocks would have to recognize fixed phrases again and again. The ids, the compression of tokens, "
             "multipliers, moduli, the order of heads and the rule for the start of a text must be the same everywhere, "
-            "because another row is as valid as the right one, and nothing reports the mistake."
+            "because a wrong row looks as valid as the right one, and nothing reports the mistake."
         ),
         points=(
             "rows read per token: the number of heads, not the size of the table",

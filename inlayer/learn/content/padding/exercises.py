@@ -22,7 +22,7 @@ def padding_count(draw: random.Random) -> NumberQuestion:
         ),
         answer=4 * longest - real,
         explanation=f"The batch has 4 x {longest} = {4 * longest} positions, and {real} tokens are real.",
-        unit="places",
+        unit="positions",
         common_mistakes={
             real: "That is the number of real tokens. Padding is the rest of the batch.",
             4 * longest: "That is the whole batch.",
@@ -90,7 +90,7 @@ def left_padded_position(draw: random.Random) -> NumberQuestion:
         answer=token - 1,
         explanation=f"Positions count real tokens from 0. The {longest - length} padding tokens are not counted.",
         common_mistakes={
-            place: "That is its index in the padded batch. Next to a longer text it would be different.",
+            place: "That is its index in the padded batch. In a batch with a longer text it would be different.",
             token: "Positions start at 0.",
             place + 1: "That is its index in the padded batch, counted from 1.",
         },
@@ -108,7 +108,7 @@ def padding_vector(_: random.Random) -> ChoiceQuestion:
             Option(
                 text="Zeros",
                 correct=False,
-                reason="The row is zero, but the position is added to it as to any other.",
+                reason="The row is zero, but the position vector is added to it, as to any other row.",
             ),
             Option(
                 text="The row of its position.",
@@ -134,7 +134,7 @@ def which_tool(draw: random.Random) -> ChoiceQuestion:
     tools = {
         "attention": (
             "The mask: scores of padded positions become −∞.",
-            "Softmax gives −∞ no weight, but it does give 0 some.",
+            "Softmax gives a score of −∞ no weight; a score of 0 would still get some.",
         ),
         "the loss": ("Targets of −100 (`ignore_index`).", "The loss skips such targets and averages over the others."),
         "the gradient of an untied table": (
@@ -167,7 +167,7 @@ def why_a_mask(_: random.Random) -> FreeTextQuestion:
         sample_answer=(
             "Because the id is not always enough. Many tokenizers have no padding token and reuse "
             "another one, usually end-of-text, which then also occurs as a real token. With bytes, every "
-            "id from 0 to 255 is real. Later in the model there are no ids at all: attention and pooling "
+            "id from 0 to 255 is real. Later in the model the ids are gone: attention and pooling "
             "see hidden states, and with inputs_embeds there never were any ids. And padded positions "
             "are no longer zero once positions are added. The code that pads knows the lengths, so it "
             "creates the mask once and passes it on."
@@ -175,7 +175,7 @@ def why_a_mask(_: random.Random) -> FreeTextQuestion:
         points=(
             "The padding id may also occur as a real token.",
             "Attention and pooling get hidden states, not ids; with inputs_embeds there are none.",
-            "Zeros are not a reliable sign either: positions are added to padded positions too.",
+            "Zeros are not a reliable sign either: position vectors are added to padding too.",
             "The mask is created where the padding is done, from the lengths.",
         ),
     )

@@ -36,15 +36,15 @@ def channel_of_block(draw: random.Random) -> NumberQuestion:
     return NumberQuestion(
         text=(
             f"A row of the second table has the vectors of {layers} blocks, each of width {width}, one after the "
-            f"other. At which channel of the row does the vector of block {block} start? Both count from 0."
+            f"other. At which channel of the row does the vector of block {block} start? Both are numbered from 0."
         ),
         answer=block * width,
         explanation=f"{block} vectors of {width} channels come before it.",
         common_mistakes={
-            (block - 1) * width: "One vector too early: blocks count from 0.",
+            (block - 1) * width: "One vector too early: blocks are numbered from 0.",
             (block + 1) * width: "That is where the next block's vector starts.",
-            block * layers: "The vectors are next to each other, and each has as many channels as its width.",
-            block: "That would be the order channel by channel. Here each block's vector is stored as a whole.",
+            block * layers: "The vectors are stored back to back: multiply by the width, not by the number of blocks.",
+            block: "That would be right for an interleaved layout. Here each block's vector is contiguous.",
         },
     )
 
@@ -54,14 +54,14 @@ def second_table(draw: random.Random) -> FreeTextQuestion:
     model = draw.choice(["Gemma-3n", "Gemma-4"])
     return FreeTextQuestion(
         text=(
-            f"{model} has a second table that is larger than its first. What is in a row of it, how does a block's "
-            "vector come about, and why do so many parameters cost so little time?"
+            f"{model} has a second table that is larger than its first. What is in a row of it, how is a block's "
+            "vector computed, and why does such a large table cost so little time?"
         ),
         sample_answer=(
             "A row has one vector of width P for each of L blocks. It is scaled by the square root of P and split. "
             "The vector that enters the model is projected to L x P values, normalized for each block, and added; "
             "the sum is divided by the square root of 2. A lookup reads one row per token and multiplies nothing, "
-            "so the table can stay in slow memory. A matrix with as many values would be read for every token."
+            "so the table can stay in slow memory. A weight matrix of that size would be read in full for every token."
         ),
         points=(
             "one vector per block in a row: L x P",

@@ -167,7 +167,7 @@ def bfloat16_positions(draw: random.Random) -> NumberQuestion:
         ),
         unit="radians",
         common_mistakes={
-            0: "Not every integer can be represented: 8 significant bits give 256 steps, whatever the size."
+            0: "Not every integer can be represented: 8 significant bits give 256 steps, whatever the magnitude."
         },
     )
 
@@ -185,7 +185,7 @@ def where_order_enters(_: random.Random) -> ChoiceQuestion:
             Option(
                 text="Once, before the first block: a sinusoidal encoding is added to the hidden states.",
                 correct=False,
-                reason="That is the Transformer of 2017. Here nothing is ever added to the hidden states.",
+                reason="That is the Transformer of 2017. Here no positions are ever added.",
             ),
             Option(
                 text="Nowhere: the ids are already in order.",
@@ -228,7 +228,7 @@ def why_kimi_adds_no_positions(_: random.Random) -> FreeTextQuestion:
             "They rotate queries and keys, not the rows and not the hidden states.",
             "A score then depends on the distance between two tokens, not on their absolute positions.",
             "The rows leave the layer unchanged: they represent the token and nothing else.",
-            "A learned table has a last row; angles have no end and can be rescaled.",
+            "A learned table has a last row; angles exist for every position and can be rescaled.",
         ),
     )
 

@@ -84,7 +84,7 @@ def row_start(draw: random.Random) -> NumberQuestion:
         ),
         answer=start + token_id * width * 2,
         unit="bytes",
-        explanation=f"Row i starts i rows after the first: {start} + {token_id:,} · {width:,} · 2. There is no search.",
+        explanation=f"Row i starts i rows after the first: {start} + {token_id:,} · {width:,} · 2, without a search.",
         common_mistakes={
             start + token_id * width: "A bfloat16 value takes two bytes.",
             start + (token_id - 1) * width * 2: "Ids start at 0: there are i rows before the row of id i.",
@@ -106,7 +106,7 @@ def row_norm(draw: random.Random) -> NumberQuestion:
         explanation=f"std · √D = {std:g} · {math.sqrt(width):g} = {length:g}.",
         common_mistakes={
             std * width: "Squares are added under the root, so the norm grows with √D, not with D.",
-            std: "That is the size of one value. A row has many.",
+            std: "That is the typical size of one value. A row has many.",
         },
     )
 

@@ -118,14 +118,14 @@ def why_subwords(draw: random.Random) -> FreeTextQuestion:
         text="Why do language models split text into subwords instead of bytes or words? Name the cost of each.",
         sample_answer=(
             "Bytes need a table of only 256 rows and cover every text, but they make sequences long, and a "
-            "model's work grows with length. Words make short sequences, but there is no end to them: the "
+            "model's work grows with length. Words make short sequences, but the list of words never ends: the "
             "table would be huge, most rows would rarely be trained, and every new word would be unknown. "
             "Subwords are built from bytes, so nothing is unknown. Frequent words become one id, and rare "
             "words become several."
         ),
         points=(
             "a byte-level tokenizer covers every text but makes long sequences",
-            "a word-level tokenizer has unknown words, or an endless table",
+            "a word-level tokenizer has unknown words, or an unlimited table",
             "subwords: frequent strings are short, and rare ones are still possible",
             "the size of the vocabulary is the number of rows of the table",
         ),

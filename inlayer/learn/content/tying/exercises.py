@@ -134,7 +134,7 @@ def broken_tie(draw: random.Random) -> ChoiceQuestion:
                 reason="It swaps the data inside the shared parameter, so both see it.",
             ),
         ),
-        explanation="A head that holds the module and asks it for its weight can never be out of sync.",
+        explanation="A head that holds the module and reads its weight on every call can never be out of sync.",
     )
 
 
@@ -150,7 +150,7 @@ def read_the_tie(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="Yes, because of the class.",
                 correct=False,
-                reason="The attribute names what would share one table if the config asked for it.",
+                reason="The attribute names what would share one table if the config enabled it.",
             ),
             Option(text="No", correct=True, reason="Right: the config says so, and the files contain a second table."),
             Option(
@@ -173,12 +173,12 @@ def why_unstable(draw: random.Random) -> FreeTextQuestion:
             "standard deviation of the square root of the width, and the first loss is far above ln V. Draw "
             "the rows with std 0.02 instead. Then they are too small at the input, so multiply them there by "
             "1 / 0.02, or normalize them. Use warm-up and clipping, apply no weight decay to the table, and "
-            "compare with an untied run that gets the same care before blaming the tie."
+            "compare with an untied run with the same settings before blaming the tie."
         ),
         points=(
             "nn.Embedding draws from N(0, 1); a Linear head is initialized much smaller",
             "the standard deviation of the logits, or the first loss compared with ln V",
-            "the two ends need different scales: small for the head, size 1 for the blocks",
+            "the two ends need different scales: small for the head, std 1 for the blocks",
             "a factor (or a norm) at the input",
             "the optimizer: warm-up, clipping, no weight decay on the table",
         ),

@@ -99,7 +99,7 @@ def others_unread(session: GradingSession) -> None:
                 "a row of another process took part: such rows contain NaN here, and zero times NaN is NaN",
             )
         check_values(
-            got, part(table, ids, first, last), message="a process that has only its own rows returns something else"
+            got, part(table, ids, first, last), message="the result is wrong when a process has only its own rows"
         )
 
 

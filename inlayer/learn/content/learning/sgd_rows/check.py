@@ -103,7 +103,7 @@ def values(session: GradingSession) -> None:
                 "you replaced the rows with the step; subtract the step from them",
             ),
         },
-        message="with decay 0, the rows are not where the step leads",
+        message="with decay 0, the updated rows are wrong",
         atol=1e-5,
     )
 
@@ -144,7 +144,7 @@ def decaying(session: GradingSession) -> None:
             "decay-ignored": (plain, "the rows do not decay at all"),
             "decay-grows": (plain + rate * decay * seen * table, "the rows grow by the decay; they must shrink"),
         },
-        message="with weight decay, the rows are not where the step leads",
+        message="with weight decay, the updated rows are wrong",
         atol=1e-5,
     )
 

@@ -110,4 +110,4 @@ def judge(session: GradingSession, given: Given) -> None:
     for rule, message in MISTAKES.items():
         if rows_of(given, rule) not in (want, []) and got == rows_of(given, rule):
             raise CheckFailed(rule, message)
-    raise CheckFailed("values", "the rows differ from the formula; compute the second example by hand")
+    raise CheckFailed("values", "the rows differ from the formula; work through the second example on paper")

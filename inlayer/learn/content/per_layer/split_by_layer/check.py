@@ -88,7 +88,7 @@ def values(session: GradingSession) -> None:
             "not-normalized": ((token + x) / half, "the projected vectors are not normalized"),
             "length-one": (
                 (token + context / width**0.5) / half,
-                "you divided by the length of the vector; divide by the root of the mean of its squares",
+                "you divided by the norm of the vector; divide by its root mean square",
             ),
             "channel-by-channel": (
                 (other_token + other_context) / half,

@@ -83,7 +83,7 @@ def values(session: GradingSession) -> None:
             "no-positions": (rows, "these are the rows alone: positions are on, but nothing was added"),
             "concatenated": (
                 rows + halves,
-                "the encoding has all sines first, then all cosines; place the two of a pair next to each other",
+                "the encoding has all sines first, then all cosines; place each sine next to its cosine",
             ),
             "off-by-one": (
                 rows + sinusoidal_encoding(torch.arange(1, length + 1), width),
@@ -114,7 +114,7 @@ def ready_vectors(session: GradingSession) -> None:
         mistakes={
             "embeds-without-positions": (
                 vectors,
-                "vectors passed as inputs_embeds come back without positions; add positions to them like to rows",
+                "vectors passed as inputs_embeds come back without positions; add positions to them as to rows",
             )
         },
         message="the result is not inputs_embeds plus the encoding",
@@ -232,7 +232,7 @@ def registered(session: GradingSession) -> None:
     encoding = wrapper.tensors("buffers").get("encoding")
     if encoding is None:
         raise CheckFailed(
-            "not-a-buffer", "there is no buffer named 'encoding'; a plain attribute does not move with the module"
+            "not-a-buffer", "the module has no buffer 'encoding'; a plain attribute does not move with the module"
         )
     if encoding.shape != (block_size, width):
         raise CheckFailed(

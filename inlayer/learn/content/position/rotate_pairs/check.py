@@ -158,7 +158,7 @@ def distance(session: GradingSession) -> None:
     check_values(here.norm(dim=-1), lengths, rule="length-changed", message=message, atol=1e-2)
     if abs(float(here[0, 0] @ here[0, 1] - there[0, 0] @ there[0, 1])) > 0.02:
         raise CheckFailed(
-            "distance", f"the score of a query and a key changed when both were shifted by {shift}; it must not"
+            "distance", f"the score of a query and a key changed when both were shifted by {shift}; it must not change"
         )
 
 

@@ -41,7 +41,7 @@ def values(session: GradingSession) -> None:
         mistakes={
             "concatenated": (
                 waves_of(positions, width, layout="half"),
-                "all sines come first, then all cosines; place the two of a pair next to each other",
+                "all sines come first, then all cosines; place each sine next to its cosine",
             ),
             "cosine-first": (
                 torch.stack((want[:, 1::2], want[:, 0::2]), dim=-1).flatten(1),
@@ -53,7 +53,7 @@ def values(session: GradingSession) -> None:
             ),
             "one-frequency-per-channel": (
                 mixed,
-                "a sine and the cosine next to it have different frequencies; the two of a pair share one angle",
+                "a sine and the cosine next to it have different frequencies; a pair shares one angle",
             ),
             "multiplied": (
                 interleave(positions[:, None] * 10_000 ** (2 * pair / width)),

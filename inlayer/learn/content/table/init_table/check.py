@@ -99,7 +99,7 @@ def padding_zero(session: GradingSession) -> None:
 
 
 def no_padding(session: GradingSession) -> None:
-    """draws every row if there is no padding row"""
+    """draws every row if padding_idx is None"""
     rows, width, std = sizes(session)
     got = table_of(session.call(rows, width, std, None), rows, width)
     if not bool(got.any()):
@@ -107,9 +107,7 @@ def no_padding(session: GradingSession) -> None:
             "none-is-everything", "with padding_idx=None the whole table is zero; indexing with None selects everything"
         )
     if not bool(got.any(1).all()):
-        raise CheckFailed(
-            "none-is-a-row", "with padding_idx=None a row is zero; None means that there is no padding row"
-        )
+        raise CheckFailed("none-is-a-row", "with padding_idx=None a row is zero; None means no padding row")
 
 
 def drawn_anew(session: GradingSession) -> None:

@@ -106,7 +106,7 @@ def padding_row(session: GradingSession) -> None:
 
 
 def no_padding(session: GradingSession) -> None:
-    """draws every row if there is no padding row"""
+    """draws every row if padding_idx is None"""
     table, std = drawn(session)
     after = table_after(session, table, std, None)
     if not bool(after.any()):
@@ -114,9 +114,7 @@ def no_padding(session: GradingSession) -> None:
             "none-is-everything", "with padding_idx=None the whole table is zero; indexing with None selects everything"
         )
     if not bool(after.any(1).all()):
-        raise CheckFailed(
-            "none-is-a-row", "with padding_idx=None a row is zero; None means that there is no padding row"
-        )
+        raise CheckFailed("none-is-a-row", "with padding_idx=None a row is zero; None means no padding row")
 
 
 def parameter(session: GradingSession) -> None:

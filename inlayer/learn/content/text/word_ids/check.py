@@ -104,7 +104,7 @@ def unknown_words(session: GradingSession) -> None:
         )
     if isinstance(got, list) and any(isinstance(value, int) and value >= len(vocabulary) for value in got):
         raise CheckFailed(
-            "vocabulary-grows", "an unknown word got a new id; the vocabulary is fixed, and there is no row for that id"
+            "vocabulary-grows", "an unknown word got a new id; the vocabulary is fixed, and that id has no row"
         )
     if isinstance(got, list) and None in got:
         raise CheckFailed("unknown-is-none", "an unknown word got None as its id; every id is a row number")
