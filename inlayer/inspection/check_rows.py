@@ -177,8 +177,8 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     untrained = ~ordinary | rare_bytes | rows.undertrained.rows
     with_untrained = np.isin(scan.first_equal, scan.first_equal[untrained])
     own, borrowed = shared & ~with_untrained, shared & with_untrained
-    # Tokens that share a trained row are a defect if there are only two of them, if one of them is frequent, or if there
-    # are many in total.
+    # Tokens that share a trained row are a defect if there are only two of them, if one of them is frequent, or if
+    # there are many in total.
     _, group_of, sizes = np.unique(scan.first_equal, return_inverse=True, return_counts=True)
     is_pair, is_common = sizes[group_of.reshape(-1)] == 2, scan.ids < RARE_FROM * rows.tokens.last_token
     is_fault = bool((own & (is_pair | is_common)).any()) or int(own.sum()) > MAX_SHARING * count
