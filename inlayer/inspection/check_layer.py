@@ -84,7 +84,7 @@ def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
     if model.config is not None and model.spec is None:
         model_type = text_config(model.config).get("model_type")
         known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
-        message = shorten(str(model.spec_error).split("; known are")[0], 300)
+        message = shorten(str(model.spec_error), 300)
         yield Finding("error", "invalid-config", message) if known else Finding("note", "unknown-model-type", message)
     elif model.spec is not None and model.spec.is_generic:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")

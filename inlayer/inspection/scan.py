@@ -147,8 +147,8 @@ def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[A
 def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
     """The rows of `ids` in blocks, normalized; rows that are zero or not finite are left out."""
     for _, rows in _blocks(table, ids):
-        values = rows.astype(np.float64)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # some platforms warn when NaN is widened, too
+            values = rows.astype(np.float64)
             norms = np.sqrt(np.square(values).sum(1))
         usable = np.isfinite(norms) & (norms > 0)
         yield values[usable] / norms[usable, None]
