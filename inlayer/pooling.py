@@ -24,7 +24,7 @@ from inlayer.errors import InputError, ShapeError
 from inlayer.ragged import Ragged
 from inlayer.tensors import check_dense, check_float
 
-SUMMED = 256  # rows summed in sequence
+ROWS_PER_SUM = 256  # rows summed in sequence
 
 
 def mean_pool(hidden: Any, mask: Any = None, *, exclude: Collection[int] = ()) -> Float[Tensor, "B D"]:
@@ -59,7 +59,7 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Collection[int] = ()) -
             return mean_pool(hidden_ND[torch.from_numpy(kept_N).to(hidden_ND.device)], kept)
         wide_ND = hidden_ND.to(torch.promote_types(hidden_ND.dtype, torch.float32))
         # First sum short blocks, then the blocks of each text: one long sum would lose digits.
-        bounds = np.union1d(mask.offsets, np.arange(0, len(hidden_ND), SUMMED))
+        bounds = np.union1d(mask.offsets, np.arange(0, len(hidden_ND), ROWS_PER_SUM))
         block_SD = sum_rows(wide_ND, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), len(bounds) - 1)
         sum_BD = sum_rows(block_SD, np.searchsorted(mask.offsets, bounds[:-1], side="right") - 1, len(mask))
         return (sum_BD / counts_B.clamp(min=1).unsqueeze(-1)).to(hidden_ND.dtype)

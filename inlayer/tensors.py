@@ -27,7 +27,7 @@ def check_dense(x: object, name: str, hint: str = "") -> Tensor:
     if not isinstance(x, Tensor):
         raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor{hint}")
     if x.layout is not torch.strided:
-        raise DtypeError(f"{name} is a sparse tensor ({x.layout}); call its .to_dense()")
+        raise DtypeError(f"{name} is a sparse tensor ({x.layout}); call .to_dense() first")
     return x
 
 

@@ -158,7 +158,7 @@ class HeadRows(nn.Module):
         self._modules.pop("stored", None)
         return self
 
-    def store(self: Rows, table: nn.Module) -> Rows:
+    def use_stored(self: Rows, table: nn.Module) -> Rows:
         """Use the rows of an untied table that stays in its file, instead of a parameter.
 
         Args:
@@ -172,7 +172,7 @@ class HeadRows(nn.Module):
 
         Example:
             >>> table = inlayer.MappedTable("model/model.safetensors", "model.embed_tokens.weight")
-            >>> inlayer.Head(128, 6144, dtype=torch.bfloat16).store(table).tied
+            >>> inlayer.Head(128, 6144, dtype=torch.bfloat16).use_stored(table).tied
             False
         """
         self._check_size(resolve_table(table))

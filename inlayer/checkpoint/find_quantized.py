@@ -97,7 +97,10 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
     base = values.name.removesuffix("_packed").removesuffix("_blocks")
     for end in UNSUPPORTED:
         if find(base + end) is not None:
-            raise DtypeError(f"{store.where}: {quoted(name)} has {quoted(base + end)}; int4 must be symmetric")
+            raise DtypeError(
+                f"{store.where}: {quoted(name)} has {quoted(base + end)}; int4 with zero points or reordered groups is "
+                "not supported"
+            )
     if values.name.endswith("_blocks"):
         return _mxfp4(store, name, values, find(f"{base}_scales"))
     if values.dtype == "U8":

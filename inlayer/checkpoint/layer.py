@@ -88,7 +88,7 @@ def build_head(model: Model) -> Head | None:
         if model.trainable:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
-            head.store(stored)
+            head.use_stored(stored)
     if head.bias is not None:
         head.bias = nn.Parameter(_read_part(model, "head.bias", head.bias))
     return head.requires_grad_(model.trainable).train(model.trainable)

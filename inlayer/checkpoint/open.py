@@ -130,8 +130,8 @@ def open_store(source: str | os.PathLike[str]) -> Store:
                 f"{error}; check your network, and note that {shown(name)} is not a local folder"
             ) from error
     raise MissingFileError(
-        f"{shown(name)}: not found; a source is a folder, a .safetensors or .gguf file, a hub id (org/name), or a "
-        f"sample: {', '.join(SAMPLES)}"
+        f"{shown(name)}: not found; a source is a folder, a .safetensors, .gguf or .bin file, a URL, a hub id "
+        f"(org/name), or a sample: {', '.join(SAMPLES)}"
     )
 
 

@@ -248,7 +248,7 @@ class FolderStore(Store):
 def parse_index(data: bytes, where: str) -> dict[str, str]:
     """The file of every tensor."""
     if len(data) > MAX_INDEX:
-        raise CheckpointError(f"{where} has {len(data):,} bytes; an index has at most {MAX_INDEX:,}")
+        raise CheckpointError(f"{where} has {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
     weight_map: Any = parse_json(data, where, CheckpointError).get("weight_map")

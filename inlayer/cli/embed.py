@@ -88,7 +88,10 @@ def embed(
     if engine == "ray" and out is None:
         raise InputError("--engine ray writes a file; name it with --out")
     if pool == "none":
-        raise InputError("--pool none has no file format; use Model.encode(texts, pool='none') in Python")
+        raise InputError(
+            "--pool none cannot be used here, because it gives one vector per token; use "
+            "Model.encode(texts, pool='none') in Python"
+        )
     texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLES, start=1)]
     skipped = 0
 

@@ -26,11 +26,14 @@ def evaluate(
     similarity: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE", help="Lines of two words and a score, or a folder of such files; can be repeated."
+            metavar="FILE", help="File with two words and a score per line, or a folder of such files; can be repeated."
         ),
     ] = None,
     analogies: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Questions of four words, as in questions-words.txt.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="File with four words per line, in the format of word2vec's questions-words.txt."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

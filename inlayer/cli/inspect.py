@@ -36,8 +36,8 @@ INSPECT_EXAMPLES = examples(
     "inlayer inspect path/to/model --html report.html",
     "Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read, 130 stopped with Ctrl-C.",
 )
-MEASURED = 1.0  # seconds of reading before the rest is estimated
-LONG = 10.0  # seconds that are worth announcing
+MEASURE_SECONDS = 1.0  # seconds of reading before the rest is estimated
+LONG_SECONDS = 10.0  # seconds that are worth announcing
 INTERRUPTED = 130
 
 
@@ -102,10 +102,10 @@ def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], 
         if first < 0:
             start, first = time.monotonic(), done
         seconds = time.monotonic() - start
-        if announced or done == first or seconds < MEASURED:
+        if announced or done == first or seconds < MEASURE_SECONDS:
             return
         announced = True
-        if (rest := seconds / (done - first) * (total - done)) > LONG:
+        if (rest := seconds / (done - first) * (total - done)) > LONG_SECONDS:
             from inlayer.render.numbers import duration
 
             rows, width = model.table_info.shape

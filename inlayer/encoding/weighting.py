@@ -109,7 +109,9 @@ class Weighting:
         for batch in batches(texts):
             counts += np.bincount(encoder.ids(batch).flat, minlength=len(counts))
         if not counts.any():
-            raise InputError(f"the {len(texts):,} texts have no tokens; give texts like those to encode")
+            raise InputError(
+                f"the {len(texts):,} texts have no tokens; pass texts similar to the ones you want to encode"
+            )
         weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
         scale = weights if model.token_weights is None else weights * model.token_weights
         mean, moment = _moments(RowPooler(model.table, scale), encoder, texts)

@@ -43,7 +43,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         if not path.is_file():
             raise MissingFileError(f"no config at {shown(path)}; expected a config.json or a folder with one")
         if (size := path.stat().st_size) > MAX_CONFIG:
-            raise ConfigError(f"{shown(path)} has {size:,} bytes; a config.json has at most {MAX_CONFIG:,}")
+            raise ConfigError(f"{shown(path)} has {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
         content = path.read_bytes()
     return parse_json(content, shown(path), ConfigError)
 

@@ -36,7 +36,7 @@ BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so 
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
 CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
-BATCHED = 8  # from this number of queries on, BLAS uses all cores by itself
+MIN_BATCHED_QUERIES = 8  # from this number of queries on, BLAS uses all cores by itself
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 SCANS: WeakKeyDictionary[StoredTable, Scan] = WeakKeyDictionary()  # with their mapped files
@@ -66,14 +66,15 @@ def nearest(
     queries_QD = normalized(queries, table.embedding_dim)
     rows, count = table.num_embeddings, len(queries_QD)
     parts: list[Ids | range]
-    if count < BATCHED and _is_mapped(table) and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
+    few_and_mapped = count < MIN_BATCHED_QUERIES and _is_mapped(table)
+    if few_and_mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
         table.source.check()  # pages of a file that was truncated must not be read
         scan = SCANS.get(table) or SCANS.setdefault(table, Scan(table.stored_weight()))
         may_V = np.ones(rows, bool) if allowed is None else allowed
         parts = [scan.candidates(queries_QD, min(k, rows), may_V, progress)]
         progress = None
     else:
-        n_parts = core_count() if count < BATCHED and _is_mapped(table) else 1
+        n_parts = core_count() if few_and_mapped else 1
         bounds = np.linspace(0, rows, n_parts + 1).astype(int).tolist()
         parts = [range(first, end) for first, end in itertools.pairwise(bounds)]
     done = np.zeros(len(parts), np.int64)
@@ -146,9 +147,9 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int
 
 def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
     """Cosines (Q, n) with the rows of ascending ids, block by block."""
-    values = BATCH_VALUES if len(queries_QD) >= BATCHED else BLOCK_VALUES
+    values = BATCH_VALUES if len(queries_QD) >= MIN_BATCHED_QUERIES else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
-    if len(queries_QD) >= BATCHED:
+    if len(queries_QD) >= MIN_BATCHED_QUERIES:
         scores_QN = np.empty((len(queries_QD), size), np.float32)
         for start, rows_ND in _blocks(table, ids, size):
             part_QN = scores_QN[:, : len(rows_ND)]

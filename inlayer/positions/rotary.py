@@ -311,7 +311,9 @@ def _dynamic_ntk(rule: spec.DynamicNTK, dim: int, theta: float, length: Tensor) 
 
 def _yarn(rule: spec.Yarn, dim: int, theta: float) -> Tensor:
     if not theta > 1:
-        raise ConfigError(f"rotary scaling 'yarn' divides by the logarithm of theta, which is {theta}; use 2 or more")
+        raise ConfigError(
+            f"rotary scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}"
+        )
     powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
     kept, divided = 1.0 / powers, 1.0 / (rule.factor * powers)
     # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length

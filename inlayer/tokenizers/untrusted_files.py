@@ -74,7 +74,9 @@ def read_file(path: Path) -> bytes:
     """Read a regular file of reasonable size."""
     with file_errors(check_is_file(path), kind=MissingFileError):
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
-            raise TokenizerError(f"{shown(path)} has {size} bytes; tokenizer files may have at most {MAX_FILE_BYTES}")
+            raise TokenizerError(
+                f"{shown(path)} is {size:,} bytes; the limit for a tokenizer file is {MAX_FILE_BYTES:,}"
+            )
         data = path.read_bytes()
     if data.startswith(LFS_POINTER):
         raise TokenizerError(f"{shown(path)} is a git-lfs pointer, not the file itself; fetch it with `git lfs pull`")

@@ -129,7 +129,7 @@ def test_tied_head_without_padding_reaches_every_row(open_page, pipelines):
     ("given", "diagnosis"),
     [
         ("T, 128", "You left out the batch"),
-        ("128, T, 1", "the axes are in another order"),
+        ("128, T, 1", "the axes are in the wrong order"),
         ("1, U, 128", "Only the number of tokens is wrong, by one"),
         ("1, T, 64", "Only the width is wrong."),
         ("7, 7", "The shape has 3 axes"),

@@ -161,7 +161,7 @@ MISSHAPEN: dict[str, tuple[Tensors, str]] = {
     "INT4 with a negative shape": (change("INT4", shape=torch.tensor([-V, -D])), r"do not match packed values"),
     "INT4 with uneven groups": (change("INT4", scale=scales(V, 3)), "rows of scales for 256 channels"),
     "INT4 with no groups": (change("INT4", scale=scales(V, 0)), "rows of scales for 256 channels"),
-    "asymmetric INT4": (change("INT4", zero_point=random(V, 2)), "int4 must be symmetric"),
+    "asymmetric INT4": (change("INT4", zero_point=random(V, 2)), "int4 with zero points or reordered groups"),
 }
 
 

@@ -57,9 +57,9 @@ the same way.
 
 {summary}
 
-- "Half" and "interleaved" pairs: which channels of a head are rotated together. "Half", "interleaved" and "single"
-  tables: whether cos and sin hold each angle twice, half the width apart; twice in a row; or once
-  (`inlayer/positions/rotary.py`).
+- "Half" and "interleaved" pairs: which channels of a head are rotated together. "Half", "interleaved",
+  "single" and "complex" tables: whether cos and sin hold each angle twice, half the width apart; twice in a row; once;
+  or together as complex numbers (`inlayer/positions/rotary.py`).
 - "Position ids by order" are 0, 1, 2, ...; "by ids" and "by mask" count only the tokens that are not padding.
 - "Rounded": a scale is rounded to the dtype of the table before it is applied.
 - In encoder-decoder types, the encoder's positions and norm are used, because the encoder runs first; a causal model
@@ -142,7 +142,7 @@ def _around(spec: LayerSpec) -> str:
         f"scale {spec.scale:g}{', rounded' if spec.round_scale else ''}" if spec.scale != 1 else "",
         f"multiplier {spec.multiplier:g}" if spec.multiplier != 1 else "",
         f"scale if {family.scale_flag}" if family.scale_flag and spec.scale == spec.multiplier == 1 else "",
-        f"{spec.token_types} token types" if spec.token_types else "",
+        f"{spec.token_types} token type{'s' if spec.token_types > 1 else ''}" if spec.token_types else "",
         f"norm: {spec.norm}" if spec.norm_eps is not None else "",
         f"rows of width {spec.row_width}, {spec.project} projected" if spec.row_width else "",
         "padding masked" if spec.mask_padding else "",

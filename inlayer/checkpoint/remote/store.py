@@ -81,7 +81,7 @@ class RemoteIndex(Mapping[str, str]):
     def __init__(self, file: RemoteFile) -> None:
         self._file, size = file, file.size
         if size > MAX_INDEX:
-            raise CheckpointError(f"{file} has {size:,} bytes; an index has at most {MAX_INDEX:,}")
+            raise CheckpointError(f"{file} has {size:,} bytes; the limit for an index is {MAX_INDEX:,}")
         self._ends = [file.read(0, min(START, size)), file.read(max(START, size - START), size)]
 
     @cached_property

@@ -62,7 +62,7 @@ def grade(
 def dev_check(
     tasks: Annotated[list[str] | None, typer.Argument(help="Tasks. \\[default: all]")] = None,
 ) -> None:
-    """Validate tasks: solutions pass, starter files fail, wrong solutions fail by the rule they are named after."""
+    """Validate tasks: solutions pass, starter files fail, and each wrong solution breaks the rule it is named after."""
     from inlayer.learn.course import open_course
     from inlayer.learn.grader import find_problems
 

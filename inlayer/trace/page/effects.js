@@ -59,10 +59,10 @@ function swapReasons(step, [i, j], count) {
   if (step === 7) {
     if (!onlyThese) return [!sameScheme && swapped("row") && `the rows of ${two} were swapped`];
     if (swapped("hidden")) return [`the hidden states of ${two} were swapped, because nothing encodes the order`];
-    return [sameScheme && `only ${two} changed: each now has the other row and its own position`];
+    return [sameScheme && `only ${two} changed: each now has the other's row but keeps its own position`];
   }
   const predicts = count.changed > 0 && current.trace.backward?.loss_kind === "next token";
-  return [predicts && "other next tokens are predicted, so the gradients differ"];
+  return [predicts && "the tokens to predict are different, so the gradients differ"];
 }
 
 function padReasons(step, count) {

@@ -265,7 +265,7 @@ function diagnose(question, written) {
 function diagnoseShape(answer, sizes) {
   const sorted = (list) => [...list].sort((a, b) => a - b);
   if (sameVector(sizes, answer.slice(1))) return "You left out the batch, the first axis.";
-  if (sameVector(sorted(sizes), sorted(answer))) return "The sizes are right, but the axes are in another order.";
+  if (sameVector(sorted(sizes), sorted(answer))) return "The sizes are right, but the axes are in the wrong order.";
   if (sizes.length !== answer.length) return `The shape has ${answer.length} axes.`;
   const wrong = sizes.flatMap((size, axis) => (size === answer[axis] ? [] : [axis]));
   if (wrong.length > 1) return "";

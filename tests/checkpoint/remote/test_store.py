@@ -233,7 +233,7 @@ def test_files_of_any_name_without_index(hub: Hub, tmp_path: Path) -> None:
         (
             {INDEX: {"weight_map": {"a": "x.safetensors"}, "pad": "x" * 2000}},
             CheckpointError,
-            "index has at most 1,000",
+            "limit for an index is 1,000",
         ),
         ({"model.safetensors": TINY, "config.json": {"x": "y" * 2000}}, CheckpointError, "at most 1,500 are read"),
     ],
