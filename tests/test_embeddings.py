@@ -593,11 +593,11 @@ def one_thread() -> Iterator[None]:
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.slow
-def test_padding_row_stays_zero_during_1000_steps_of_adamw() -> None:
+def test_padding_row_stays_zero_during_many_steps_of_adamw() -> None:
     model = Tiny()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
     initial = model.embeddings.token_embedding.weight.detach().clone()
-    ids = torch.randint(0, V, (1000, 2, 6), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(0, V, (300, 2, 6), generator=torch.Generator().manual_seed(0))
     ids[:, 0, 4:] = 0  # padding in every step
     for batch in ids:
         optimizer.zero_grad()

@@ -89,12 +89,12 @@ def test_missing_file_and_folder_are_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_largest_header_is_read_within_limits(tmp_path: Path) -> None:
+def test_header_of_many_tensors_is_read_within_limits(tmp_path: Path) -> None:
     assert MAX_HEADER < 2**26
-    entries = {f"model.layers.{i}.w": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(100_000)}
+    entries = {f"model.layers.{i}.w": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(30_000)}
     path = tmp_path / "many.safetensors"
-    path.write_bytes(written(entries, b"\0" * 100_000))
-    assert len(read_header(path)) == 100_000
+    path.write_bytes(written(entries, b"\0" * 30_000))
+    assert len(read_header(path)) == 30_000
 
 
 names = st.text(max_size=6)
