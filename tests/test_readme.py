@@ -53,12 +53,6 @@ def test_the_other_commands_run(tmp_path: Path) -> None:
         program, *arguments = shlex.split(command)
         assert program == "inlayer"
         assert run(sys.executable, "-m", "inlayer", *arguments, cwd=tmp_path)
-
-
-@pytest.mark.slow
-def test_the_page_can_be_kept_as_it_says(tmp_path: Path) -> None:
-    assert 'inlayer walk "I love dogs" --html walk.html' in README
-    run(sys.executable, "-m", "inlayer", "walk", "I love dogs", "--html", str(tmp_path / "walk.html"))
     assert (tmp_path / "walk.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

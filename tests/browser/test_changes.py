@@ -71,7 +71,7 @@ def test_learned_positions_do_not_move_with_a_swap(open_page):
     assert {mark for place, mark in found.items() if place[0] == "added"} == {"same"}
     assert "the position embeddings are unchanged" in watched.text("#changed-note")
     watched.step(7)
-    assert "each now has the other row" in watched.text("#changed-note")
+    assert "each now has the other's row" in watched.text("#changed-note")
 
 
 def test_padding_is_new_and_changes_no_other_token(open_page):
