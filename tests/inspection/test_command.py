@@ -221,9 +221,9 @@ def test_long_reading_is_announced(
 ) -> None:
     command = import_module("inlayer.cli.inspect")
     monkeypatch.setattr(scan, "BLOCK_VALUES", 64 * 100)
-    monkeypatch.setattr(command, "MEASURED", 0)
+    monkeypatch.setattr(command, "MEASURE_SECONDS", 0)
     for limit, lines in ((-1, 1), (10**6, 0)):
-        monkeypatch.setattr(command, "LONG", limit)
+        monkeypatch.setattr(command, "LONG_SECONDS", limit)
         _, out, err = run([str(folder)], capfd, monkeypatch)
         assert (err.count("\n"), "--quick" in err) == (lines, bool(lines))
         assert "healthy" in out
