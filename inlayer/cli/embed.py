@@ -130,7 +130,7 @@ def embed(
     if as_json:
         print_json(facts)
     else:
-        also = f", {skipped:,} bad rows skipped" if skipped else ""
+        also = f", {skipped:,} bad row{'' if skipped == 1 else 's'} skipped" if skipped else ""
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 

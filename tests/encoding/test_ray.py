@@ -136,7 +136,7 @@ def bad_rows_stop_the_run_or_are_skipped(folder: Path, environment: dict[str, st
     assert err.count("\n") == 1
     code, out, err = embed(folder, environment, *given, "--on-error", "skip")
     assert (code, err) == (0, f"skipped bad.parquet, row {BAD}: the text is null\n")
-    assert out == f"skipped.parquet: {GROUPS * ROWS - 1:,} x 128 float32, 1 bad rows skipped\n"
+    assert out == f"skipped.parquet: {GROUPS * ROWS - 1:,} x 128 float32, 1 bad row skipped\n"
 
 
 def other_input_is_rejected(folder: Path, environment: dict[str, str]) -> None:
