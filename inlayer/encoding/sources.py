@@ -87,7 +87,8 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
     found: list[Path | str] = []
     for argument in arguments:
         path = Path(argument)
-        kind = "text" if argument == "-" or len(argument) > 4096 or "\0" in argument else path_kind(path)
+        is_text = argument in ("", "-") or len(argument) > 4096 or "\0" in argument  # as a path, "" would be "."
+        kind = "text" if is_text else path_kind(path)
         if kind == "folder":
             files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
             if not files:

@@ -102,6 +102,8 @@ def test_folders_patterns_texts_and_standard_input(run, tmp_path, expected, monk
     for number, inputs in enumerate((["a"], ["a/**/*.txt"], ["I love dogs", "a/b/2.txt"])):
         assert run("embed", *inputs, "--out", f"{number}.npy")[0] == 0
         np.testing.assert_array_equal(np.load(f"{number}.npy"), expected[[0, 4]])
+    assert run("embed", "I love dogs", "", "--out", "e.npy")[0] == 0  # an empty text is not the current folder
+    np.testing.assert_array_equal(np.load("e.npy"), np.stack([expected[0], np.zeros_like(expected[0])]))
     assert run("embed", "a/1.txt", "--per-file", "--out", "p.npy")[0] == 0
     np.testing.assert_array_equal(np.load("p.npy")[0], inlayer.load("default").encode("I love dogs\n"))
     done = subprocess.run(
