@@ -223,7 +223,7 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
         check_size(batch_size, "batch_size")
     source = iter(_each(texts))
     while block := list(islice(source, batch_size or BATCH)):
-        if batch_size is not None or sum(len(text) for text in block if isinstance(text, str)) <= BATCH_CHARACTERS:
+        if batch_size is not None:
             yield block
             continue
         start = size = 0

@@ -22,7 +22,9 @@ from inlayer.threads import core_count, map_in_threads
 
 Vectors = npt.NDArray[np.float32]
 
-BLOCK_VALUES = 2**18  # values that are widened at once: in shorter calls, threads wait for the interpreter lock
+# Values that are widened at once. In shorter calls, our threads wait for the interpreter lock; in longer ones, OpenBLAS
+# starts threads of its own.
+BLOCK_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
 ROUNDING = 2.0**-22  # per channel: what float32 sums can add, to rough and exact cosines together
 MIN_NORM = 2.0**-40  # squares of shorter rows may underflow: their rough cosines prove nothing
