@@ -34,6 +34,8 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+# Pages stand still: a test reads the same text however busy the machine is. MOVING is for tests of the motion itself.
+STILL, MOVING = {"reduced_motion": "reduce"}, {"reduced_motion": "no-preference"}
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +110,7 @@ def opening_pages(browser: Browser, client: Client, path: str) -> Iterator[Calla
     def opening(
         fragment: str = "", *, path: str = path, width: int = 1280, height: int = 800, **settings: Any
     ) -> Watched:
-        context = browser.new_context(viewport={"width": width, "height": height}, **settings)
+        context = browser.new_context(viewport={"width": width, "height": height}, **{**STILL, **settings})
         watched = watch(context, f"http://127.0.0.1:{client.port}{path}?token={client.token}#{fragment}")
         opened.append(watched)
         watched.open()
@@ -131,7 +133,7 @@ def open_file(browser: Browser) -> Iterator[Callable[..., Watched]]:
     opened: list[Watched] = []
 
     def opening(path: Path, fragment: str = "", **settings: Any) -> Watched:
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True, **settings)
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True, **{**STILL, **settings})
         watched = watch(context, path.as_uri() + (f"#{fragment}" if fragment else ""))
         opened.append(watched)
         watched.open()

@@ -73,7 +73,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("view", WALK_VIEWS)
 def test_walk_page(view, open_page):
-    watched = open_page(f"{TEXT}&{view}", reduced_motion="reduce")
+    watched = open_page(f"{TEXT}&{view}")
     watched.page.wait_for_selector("#map[data-drawn]", state="attached")
     assert_accessible(watched.page)
 

@@ -119,8 +119,8 @@ def test_unchanged_numbers_keep_their_color(open_page):
     """Changes are bold and underlined; the color of a number depends on its value alone."""
     backgrounds = """() => Object.fromEntries([...document.querySelectorAll(".cell[data-field='total']")].map((cell) =>
       [cell.dataset.id + "," + cell.dataset.d, getComputedStyle(cell).backgroundColor]))"""
-    plain = open_page(DOGS.format(model="default", step=8), reduced_motion="reduce").page.evaluate(backgrounds)
-    watched = open_page(DOGS.format(model="default", step=8) + "&pad=2", reduced_motion="reduce")
+    plain = open_page(DOGS.format(model="default", step=8)).page.evaluate(backgrounds)
+    watched = open_page(DOGS.format(model="default", step=8) + "&pad=2")
     colors = watched.page.evaluate(backgrounds)
     assert {place: colors[place] for place in plain} == plain
     assert len(set(plain.values())) > 10

@@ -20,7 +20,7 @@ STEP = "text=I+love+dogs&model={model}&step=6"
 
 
 def open_dial(open_page, model: str, **settings):
-    watched = open_page(STEP.format(model=model), reduced_motion="reduce", **settings)
+    watched = open_page(STEP.format(model=model), **settings)
     watched.page.wait_for_selector("#dot-pair-after")
     return watched
 
@@ -183,7 +183,7 @@ def test_theta_slider_changes_the_speeds_and_keeps_the_focus(open_page):
 def test_exported_page_has_the_dial(open_file, pipelines, tmp_path):
     file = tmp_path / "walk.html"
     file.write_text(export(pipelines["default"], [TEXT]), encoding="utf-8")
-    watched = open_file(file, "step=6&swap=0,3", reduced_motion="reduce")
+    watched = open_file(file, "step=6&swap=0,3")
     watched.page.wait_for_selector("#dot-pair-after")
     pair, m, n = (int(watched.page.input_value(f"#dial-{name}")) for name in ("pair", "m", "n"))
     # tokens 0 and 3 are swapped: q, the last, is the first token of the text
@@ -191,7 +191,7 @@ def test_exported_page_has_the_dial(open_file, pipelines, tmp_path):
 
 
 def test_values_that_are_not_finite_are_not_drawn(open_page):
-    watched = open_page("text=I+love&model=odd&step=6&positions=rotary", reduced_motion="reduce")
+    watched = open_page("text=I+love&model=odd&step=6&positions=rotary")
     watched.page.wait_for_selector("#dot-pair-after")
     watched.page.select_option("#dial-k", "0")
     watched.page.fill("#dial-pair", "0")

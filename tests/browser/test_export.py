@@ -21,12 +21,12 @@ def exported(pipelines, tmp_path_factory):
 
 
 def test_page_opens_at_its_step(exported, open_file):
-    watched = open_file(exported, reduced_motion="reduce")  # clocks stand still
+    watched = open_file(exported)  # clocks stand still
     assert watched.page.get_attribute(".figure", "data-step") == "5"
     watched.page.keyboard.press("ArrowRight")
     assert watched.page.get_attribute(".figure", "data-step") == "6"
     assert all(url.startswith(("file:", "data:")) for url in watched.requests)
-    again = open_file(exported, watched.fragment(), reduced_motion="reduce")
+    again = open_file(exported, watched.fragment())
     assert again.text("body") == watched.text("body")
 
 
@@ -133,7 +133,7 @@ def test_ngram_memories_are_shown_with_their_rows(open_file, tmp_path):
     pipeline = Pipeline(inlayer.load(tmp_path), name="engram")
     file = tmp_path / "walk.html"
     file.write_text(export(pipeline, ["the dog The dog"], step=4), encoding="utf-8")
-    page = open_file(file, reduced_motion="reduce").page
+    page = open_file(file).page
     facts = pipeline.walk(["the dog The dog"]).memories[1]
     section = page.locator("section[aria-label='N-gram memory of layer 14']")
     shown = section.inner_text()

@@ -26,7 +26,7 @@ def opened(open_file: Any, folder: Path, model: inlayer.Model, step: int) -> Any
     """The exported page of a walk, at one step."""
     file = folder / "walk.html"
     file.write_text(export(Pipeline(model), [TEXT], step=step), encoding="utf-8")
-    return open_file(file, reduced_motion="reduce")
+    return open_file(file)
 
 
 def test_per_layer_strips_have_the_bytes_of_each_block(open_file: Any, tmp_path: Path) -> None:

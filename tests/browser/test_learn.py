@@ -298,7 +298,7 @@ def test_an_unknown_address_shows_the_course(open_lesson):
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_contrast_names_and_layout(scheme, width, open_lesson):
     """Contrast, names for screen readers, no horizontal scrolling, no motion if the user prefers none."""
-    watched = open_lesson(color_scheme=scheme, width=width, reduced_motion="reduce")
+    watched = open_lesson(color_scheme=scheme, width=width)
     page = watched.page
     still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
     for fragment in ("", "lesson=forward", "task=gather", "lesson=forward&part=exercises", "lesson=forward&part=quiz"):

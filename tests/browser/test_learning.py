@@ -16,7 +16,7 @@ RATES = [0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0]
 
 
 def open_learning(open_page, model: str = "default"):
-    watched = open_page(STEP.format(model=model), reduced_motion="reduce")
+    watched = open_page(STEP.format(model=model))
     watched.page.wait_for_selector("#learning-rate")
     return watched
 
@@ -63,7 +63,7 @@ def test_models_without_a_step_show_the_loss_alone(open_page):
 def test_exported_page_applies_a_step(open_file, pipelines, tmp_path):
     file = tmp_path / "walk.html"
     file.write_text(export(pipelines["default"], [TEXT]), encoding="utf-8")
-    watched = open_file(file, "step=8", reduced_motion="reduce")
+    watched = open_file(file, "step=8")
     watched.page.wait_for_selector("#learning-rate")
     watched.page.fill("#learning-rate", "6")
     assert "falls from" in watched.text(".learning-words")

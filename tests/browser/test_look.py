@@ -133,7 +133,7 @@ def test_all_elements_have_accessible_names(open_page):
 
 
 def test_reduced_motion_disables_transitions(open_page):
-    watched = open_page(f"{DOGS}&step=5", reduced_motion="reduce")
+    watched = open_page(f"{DOGS}&step=5")
     still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
     assert watched.page.evaluate(still)
 

@@ -167,7 +167,7 @@ def test_a_new_layout_moves_the_points(page: Page, projection: TableProjection) 
 
 def test_map_next_to_the_walk(open_page: Callable[..., Watched], model: inlayer.Model) -> None:
     text = "king of London"
-    watched = open_page(f"text={text}", width=1440, height=900, reduced_motion="reduce")
+    watched = open_page(f"text={text}", width=1440, height=900)
     page = watched.page
     page.wait_for_selector("#map[data-drawn]")
     ids = model.tokenizer.encode(text)

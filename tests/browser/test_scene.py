@@ -15,7 +15,6 @@ pytestmark = pytest.mark.slow
 
 TEXT = "The king left London with seven friends on Monday"
 START = "text=The+king+left+London+with+seven+friends+on+Monday&model=default"
-STILL = {"reduced_motion": "reduce"}
 
 
 def colors(watched, lane: str = "hidden") -> np.ndarray:
@@ -37,7 +36,7 @@ def colors(watched, lane: str = "hidden") -> np.ndarray:
 def test_strips_have_the_colors_of_the_hidden_states(open_page):
     model = inlayer.load("default")
     rows = model.table.rows(model.tokenizer.encode(TEXT)).astype(np.float32)
-    watched = open_page(f"{START}&step=7", width=2400, **STILL)
+    watched = open_page(f"{START}&step=7", width=2400)
     shown = colors(watched)
     assert shown.shape == (len(rows), 128, 3)
     warm = shown[..., 0] - shown[..., 2]  # orange above zero, blue below
@@ -52,15 +51,15 @@ def test_similarities_equal_the_library(open_page):
     model = inlayer.load("default")
     rows = model.table.rows(model.tokenizer.encode(TEXT)).astype(np.float64)
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    watched = open_page(f"{START}&step=7", **STILL)
+    watched = open_page(f"{START}&step=7")
     shown = np.array(watched.page.evaluate("window.inlayerScene.data.similarity.hidden"))
     np.testing.assert_allclose(shown, unit @ unit.T, atol=1e-5)
-    swapped = open_page(f"{START}&step=7&swap=1,3", **STILL)
+    swapped = open_page(f"{START}&step=7&swap=1,3")
     permuted = np.array(swapped.page.evaluate("window.inlayerScene.data.similarity.hidden"))
     order = [0, 3, 2, 1, *range(4, len(rows))]
     np.testing.assert_allclose(permuted, shown[np.ix_(order, order)], atol=1e-5)  # merely permuted
-    with_positions = open_page(f"{START}&step=7&swap=1,3&positions=sinusoidal", **STILL)
-    without = open_page(f"{START}&step=7&positions=sinusoidal", **STILL)
+    with_positions = open_page(f"{START}&step=7&swap=1,3&positions=sinusoidal")
+    without = open_page(f"{START}&step=7&positions=sinusoidal")
     after, before = (
         np.array(one.page.evaluate("window.inlayerScene.data.similarity.hidden")) for one in (with_positions, without)
     )
@@ -69,7 +68,7 @@ def test_similarities_equal_the_library(open_page):
 
 def test_table_is_drawn_from_stored_values(open_page):
     model = inlayer.load("default")
-    watched = open_page(f"{START}&step=4", **STILL)
+    watched = open_page(f"{START}&step=4")
     table = watched.page.evaluate("window.inlayerScene.table")
     values = np.frombuffer(base64.b64decode(table["values"]), np.int8).reshape(len(table["rows"]), -1)
     stored = model.table.rows(table["rows"])[:, table["channels"]].astype(np.float32)
@@ -78,7 +77,7 @@ def test_table_is_drawn_from_stored_values(open_page):
 
 
 def test_merges_play_in_the_order_of_their_ranks(open_page, pipelines):
-    watched = open_page("text=I+love+dogs&model=default&step=3", **STILL)
+    watched = open_page("text=I+love+dogs&model=default&step=3")
     page = watched.page
     trace = pipelines["default"].walk(["I love dogs"])
     ranks = sorted(merge.rank for one in trace.texts[0].pre_tokens or [] for merge in one.merges or [])
@@ -95,7 +94,7 @@ def test_merges_play_in_the_order_of_their_ranks(open_page, pipelines):
 
 
 def test_hovering_a_token_highlights_it_everywhere(open_page):
-    watched = open_page(f"{START}&step=5", **STILL)
+    watched = open_page(f"{START}&step=5")
     watched.page.hover(".chip[data-t='3']")
     lit = watched.page.eval_on_selector_all(".lit", "(all) => all.map((one) => one.dataset.tokenId)")
     assert len(lit) >= 2
@@ -105,7 +104,7 @@ def test_hovering_a_token_highlights_it_everywhere(open_page):
 
 
 def test_later_channels_and_tokens_can_be_reached(open_page, pipelines):
-    watched = open_page(f"{START}&step=5", **STILL)
+    watched = open_page(f"{START}&step=5")
     watched.page.click("text=Later channels")
     watched.page.wait_for_selector(".caption:has-text('Channels 8 to 15')")
     trace = pipelines["default"].walk([TEXT], first_channel=8)
@@ -118,14 +117,14 @@ def test_later_channels_and_tokens_can_be_reached(open_page, pipelines):
     assert "E[1988,9]" in watched.inspector()
     offset = trace.table.offset + 1988 * trace.table.row_bytes + 9 * 2
     assert f"{offset:,}" in watched.inspector()
-    long = open_page("text=" + "the+dog+and+" * 120 + "&model=default&step=5", **STILL)
+    long = open_page("text=" + "the+dog+and+" * 120 + "&model=default&step=5")
     long.page.click("text=Later tokens")
     long.page.wait_for_selector("text=Tokens 256 to 360 of 361")
     assert "from=256" in long.fragment()
 
 
 def test_keyboard_moves_through_the_scene(open_page):
-    watched = open_page(f"{START}&step=5", **STILL)
+    watched = open_page(f"{START}&step=5")
     page = watched.page
     page.focus("#scene-canvas")
     page.keyboard.press("ArrowDown")
@@ -151,7 +150,7 @@ def test_motion_can_be_switched_off(open_page):
 
 
 def test_two_models_side_by_side(open_page, pipelines):
-    watched = open_page("text=I+love+dogs&model=default&view=compare&other=random", **STILL)
+    watched = open_page("text=I+love+dogs&model=default&view=compare&other=random")
     watched.page.wait_for_selector(".compare-column[aria-label=random] .chip")
     for name in ("default", "random"):
         trace = pipelines[name].walk(["I love dogs"])
@@ -160,7 +159,7 @@ def test_two_models_side_by_side(open_page, pipelines):
 
 
 def test_holes_are_drawn_as_holes(open_page):
-    watched = open_page("text=I+love+dogs&model=odd&step=5", **STILL)
+    watched = open_page("text=I+love+dogs&model=odd&step=5")
     data = watched.page.evaluate("window.inlayerScene.data.strips.row.values")
     assert (np.frombuffer(base64.b64decode(data), np.int8)[:3] == -128).all()
     assert "NaN" in watched.text("#numbers")
@@ -171,7 +170,7 @@ def test_exported_page_has_the_scene(open_file, pipelines, tmp_path):
 
     file = tmp_path / "walk.html"
     file.write_text(export(pipelines["default"], [TEXT], step=7, change=Change()), encoding="utf-8")
-    watched = open_file(file, **STILL)
+    watched = open_file(file)
     assert watched.page.is_visible("#scene-canvas")
     assert watched.page.evaluate("window.inlayerScene.data.tokens") == 9
     watched.page.wait_for_selector("#map[data-drawn]")
@@ -179,20 +178,20 @@ def test_exported_page_has_the_scene(open_file, pipelines, tmp_path):
 
 @pytest.mark.parametrize("step", range(1, 9))
 def test_titles_name_the_step(step, open_page):
-    watched = open_page(f"{START}&step={step}", **STILL)
+    watched = open_page(f"{START}&step={step}")
     assert watched.page.title().startswith(f"{step} ")
     assert watched.page.is_visible("#next")
 
 
 def test_bytes_of_a_part_of_a_character_are_named_without_glyphs(open_page):
-    watched = open_page("text=%E2%80%9CHi&model=default&step=3", **STILL)
+    watched = open_page("text=%E2%80%9CHi&model=default&step=3")
     assert watched.page.locator(".token-card .token-label").all_inner_texts()[:2] == ["e2 80", "9c"]
     watched.step(5)
     assert watched.page.locator(".chip .token-label").all_inner_texts()[0] == "e2 80"
 
 
 def test_long_texts_keep_the_page_short_and_next_in_its_place(open_page):
-    watched = open_page("text=" + "the+dog+and+London+" * 500 + "&model=default&step=4", **STILL)
+    watched = open_page("text=" + "the+dog+and+London+" * 500 + "&model=default&step=4")
     places = []
     for step in range(4, 9):
         watched.step(step)
@@ -202,7 +201,7 @@ def test_long_texts_keep_the_page_short_and_next_in_its_place(open_page):
 
 
 def test_empty_text_says_what_to_do(open_page):
-    watched = open_page("text=&model=default&step=5", **STILL)
+    watched = open_page("text=&model=default&step=5")
     assert "The text is empty. Type a text above" in watched.text("#numbers")
     watched.page.click(".example >> nth=1")
     watched.page.wait_for_selector(".chip")
