@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from inlayer import sharding
 from inlayer.errors import IdRangeError
+from inlayer.tensors import is_jit_tracing
 
 IGNORE = -100  # torch's default for ignored targets
 
@@ -88,6 +89,8 @@ def chunked_losses(
         log_sums_C = logits_CV.logsumexp(-1) if log_sums_C is None else log_sums_C
         return losses_C + z_loss * log_sums_C.square().masked_fill(targets_C == IGNORE, 0.0)
 
+    if is_jit_tracing():  # sizes are unknown
+        return one_chunk(hidden_ND, targets_N)
     rows = chunk_rows(len(targets_N), hidden_ND.shape[1])
     chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
     return torch.cat([checkpoint(one_chunk, hidden, targets, use_reentrant=False) for hidden, targets in chunks])

@@ -26,7 +26,7 @@ from inlayer import sharding
 from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_torch, reduce_losses
 from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.shapes import check_padding, check_size, check_std, is_finite
-from inlayer.tensors import check_float, check_ids, has_no_values
+from inlayer.tensors import check_float, check_ids, has_no_values, is_jit_tracing
 from inlayer.tying import HeadRows, without_row_gradient
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -203,9 +203,10 @@ class Head(HeadRows):
             hidden_ND, weight_VD = hidden_ND.to(dtype), weight_VD.to(dtype)
             bias_V = None if bias_V is None else bias_V.to(dtype)
         half_autocast = autocast and hidden_ND.dtype != torch.float32
-        unsupported = self.soft_cap is not None or z_loss != 0 or half_autocast or local is not None
+        tracing = is_jit_tracing()  # sizes, and so the number of chunks, are unknown there
+        unsupported = self.soft_cap is not None or z_loss != 0 or half_autocast or local is not None or tracing
         with torch.autocast(device, enabled=False) if autocast else nullcontext():
-            if len(targets_N) == 0:  # an empty sum of logits: 0, with zero gradients instead of none
+            if not tracing and len(targets_N) == 0:  # an empty sum of logits: 0, with zero gradients instead of none
                 empty_N = functional.linear(hidden_ND, weight_VD, bias_V).sum(-1)
                 loss = empty_N if reduction == "none" else empty_N.sum()
             elif hasattr(functional, "linear_cross_entropy") and not unsupported:
@@ -263,7 +264,7 @@ class Head(HeadRows):
             )
         hidden = self._check_hidden(hidden)
         targets = check_ids(targets, "targets")
-        if hidden.shape[:-1] != targets.shape:
+        if not is_jit_tracing() and hidden.shape[:-1] != targets.shape:
             raise ShapeError(
                 f"hidden {tuple(hidden.shape)} needs targets of shape {tuple(hidden.shape[:-1])}, got "
                 f"{tuple(targets.shape)}; one target per hidden state: shift both before the call"
@@ -293,7 +294,7 @@ class Head(HeadRows):
 
     def _guarded_weight(self) -> Tensor:
         weight_VD = self.weight
-        if self.bias is not None and self.bias.shape[0] != weight_VD.shape[0]:
+        if self.bias is not None and not is_jit_tracing() and self.bias.shape[0] != weight_VD.shape[0]:
             raise ShapeError(
                 f"the head has {weight_VD.shape[0]} rows but a bias of {self.bias.shape[0]} entries; the tied table "
                 "was resized without the head: call Embeddings.resize instead, or resize_bias on the head"

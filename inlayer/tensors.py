@@ -53,9 +53,7 @@ def check_float(x: object, name: str, width: int | None = None, rank: int | None
         raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
     if rank is not None and x.dim() != rank:
         raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
-    if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:  # sizes are tensors there
-        return x
-    if width is not None and (x.dim() == 0 or x.shape[-1] != width):
+    if width is not None and not is_jit_tracing() and (x.dim() == 0 or x.shape[-1] != width):
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x
 
@@ -65,7 +63,7 @@ def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
     mask = check_dense(mask, "attention_mask")
     if mask.dim() == 1 and batch == 1:
         mask = mask[None]
-    if tuple(mask.shape) != (batch, tokens):
+    if not is_jit_tracing() and tuple(mask.shape) != (batch, tokens):
         raise ShapeError(
             f"attention_mask has shape {tuple(mask.shape)}; expected ({batch}, {tokens}), 1 for a real token"
         )
@@ -75,16 +73,21 @@ def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
 def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
     """Check the shape of position or type ids: one that merely broadcasts would change the batch size."""
     ids = check_ids(ids, name)
-    if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
+    if not is_jit_tracing() and tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
         raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
     return ids
+
+
+def is_jit_tracing() -> bool:
+    """Whether torch.jit.trace is running: sizes are tensors there, and comparing them warns."""
+    return not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None
 
 
 def has_no_values(x: Tensor) -> bool:
     """Whether this is a tensor of a tracer, whose values cannot be read."""
     return (
         torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+        or is_jit_tracing()
         or x.is_meta
         or torch._C._functorch.is_functorch_wrapped_tensor(x)
         or type(x) not in PLAIN_TYPES

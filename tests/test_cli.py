@@ -110,7 +110,9 @@ def test_json_equals_the_library_result(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "nope"),
+        (["nope"], "No such command 'nope'. See inlayer --help"),
+        (["learn", "nope"], "No such command 'nope'. See inlayer learn --help"),
+        (["walk", "--tokenizer", "nope"], 'give "words", "bytes", a model folder or a tokenizer file'),
         (["walk", "--nope"], "--nope"),
         (["walk", "--dims", "0"], "--dims"),
         (["walk", "--width", "wide"], "--width"),
@@ -126,7 +128,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--positions", "none", "--theta", "5"], "--theta applies"),
         (["walk", "--swap", "1"], "two tokens"),
         (["walk", "--swap", "1,-2"], "two tokens"),
-        (["walk", "--swap", "0,99"], "token 99"),
+        (["walk", "--swap", "0,99"], "token 99 cannot be swapped: the first text shows tokens 0 to 3"),
         (["walk", "--json", "--web"], "choose one"),
         (["walk", "--json", "--html", "x.html"], "choose one"),
         (["walk", "--json", "--step", "2"], "every step"),

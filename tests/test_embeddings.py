@@ -801,14 +801,38 @@ def test_jit_trace_gives_no_warnings() -> None:
     program = """
 import torch, inlayer
 from inlayer import Embeddings, Head
-ids = torch.tensor([[3, 1, 4], [1, 5, 9]])
+
+class Call(torch.nn.Module):
+    def __init__(self, module, call):
+        super().__init__()
+        self.module, self.call = module, call
+    def forward(self, *inputs):
+        return self.call(self.module, *inputs)
+
+def check(module, call, inputs, others):
+    traced = torch.jit.trace(Call(module.eval(), call), inputs)
+    expected, other = call(module, *inputs), call(module, *others)
+    torch.testing.assert_close(traced(*inputs), expected)
+    torch.testing.assert_close(traced(*others), other)
+    assert not torch.equal(expected, other)  # the comparison can fail
+
+ids, mask = torch.tensor([[3, 1, 4], [1, 5, 9]]), torch.ones(2, 3, dtype=torch.int64)
 for options in ({}, {"block_size": 8}, {"positions": "rotary"}, {"positions": "sinusoidal"},
                 {"block_size": 8, "padding_idx": 1, "scale": 3.3, "norm_eps": 1e-5, "token_types": 2}):
-    layer = Embeddings(50, 8, **options).eval()
-    assert torch.equal(torch.jit.trace(layer, ids)(ids.roll(1)), layer(ids.roll(1)))
-head = Head(8, 50)
+    layer = Embeddings(50, 8, **options)
+    check(layer, lambda layer, ids: layer(ids), (ids,), (ids.roll(1),))
+    check(layer, lambda layer, ids, mask: layer(ids, attention_mask=mask), (ids, mask), (ids.roll(1), mask))
+check(layer, lambda layer, ids, types: layer(ids, token_type_ids=types), (ids, mask), (ids, 1 - mask))
+for trainable in (False, True):
+    layer = inlayer.load("default", trainable=trainable).embeddings
+    check(layer, lambda layer, ids: layer(ids), (ids,), (ids.roll(1),))
 hidden = torch.randn(2, 3, 8)
-assert torch.equal(torch.jit.trace(head, hidden)(hidden), head(hidden))
+targets = torch.tensor([[3, -100, 4], [1, 5, 9]])
+for head in (Head(8, 50), Head(8, 50, bias=True), Head(8, 50, soft_cap=3.0)):
+    check(head, lambda head, hidden: head(hidden), (hidden,), (-hidden,))
+    for options in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"z_loss": 1e-3}):
+        call = lambda head, hidden, targets: head.loss(hidden, targets, **options)
+        check(head, call, (hidden, targets), (hidden.repeat(200, 1, 1), targets.roll(1).repeat(200, 1)))
 """
     subprocess.run([sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program], check=True)
 
@@ -824,6 +848,12 @@ def test_left_padding_without_position_ids_warns(positions: str) -> None:
         layer(ids, attention_mask=LEFT_PADDED)
     numbered = layer(ids, position_ids=position_ids_from_mask(LEFT_PADDED), attention_mask=LEFT_PADDED)
     assert torch.equal(numbered[0, 2:], layer(torch.tensor([3, 4])))
+
+
+@pytest.mark.parametrize("mask", [LEFT_PADDED.to_sparse(), LEFT_PADDED.tolist(), None])
+def test_positions_from_something_else_than_a_mask(mask: Any) -> None:
+    with pytest.raises(DtypeError, match="attention_mask is a"):
+        position_ids_from_mask(mask)
 
 
 @pytest.mark.filterwarnings("error")

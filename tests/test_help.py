@@ -16,6 +16,8 @@ from pydoc_data import topics
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 
@@ -81,7 +83,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("reviews.csv", "id,review\n1,I love dogs\n"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    np.save(tmp_path / "vectors.npy", np.ones((3, 128), np.float32))
+    vectors = np.ones((3, 128), np.float32)
+    np.save(tmp_path / "vectors.npy", vectors)
+    pq.write_table(
+        pa.table({"embedding": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 128)}), tmp_path / "reviews.parquet"
+    )
     solution = open_course().task("gather").solution
     for name in ("class/ada/gather.py", "my/gather.py", "try2.py"):
         (tmp_path / name).write_text(solution, encoding="utf-8")

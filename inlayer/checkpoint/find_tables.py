@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -25,6 +25,7 @@ from inlayer.checkpoint.find_quantized import QuantizedTable, find_quantized, fp
 from inlayer.checkpoint.store import FolderStore, Store
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families import LayerSpec
+from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import TABLES, TableRole, table_candidates, table_role
 from inlayer.files import quoted
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES
@@ -74,9 +75,9 @@ def _has_its_shape(model: Model, name: str, role: TableRole) -> bool:
     return len(shape) == 2 and 0 not in shape and (role != "mtp" or shape == model.table_info.shape)
 
 
-def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
+def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | None) -> TensorInfo:
     """The token table: under a usual name if it has the size that the config requires, otherwise the best candidate."""
-    size = (None, None) if spec is None else (spec.vocab_size, spec.row_width or spec.n_embd)
+    size = _table_size(spec, config)
     usual = store.first_of(TABLES)
     tensor = None if usual is None else store.find(usual)
     if tensor is None or len(tensor.shape) != 2 or (spec is not None and tensor.shape != size):
@@ -88,6 +89,8 @@ def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
             except InlayerError as error:  # noqa: PERF203  # in one file or tensor; the table may be another
                 first_error = first_error or error
         candidates = table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
+        if spec is None:
+            candidates = candidates or table_candidates(shapes, None, None)
         if not candidates:
             raise first_error or CheckpointError(
                 f"{store.where} has no embedding table: no tensor has the name of a table, or its size; "
@@ -96,6 +99,23 @@ def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
         tensor = store.find(candidates[0])
     check_tensor(store.where, tensor, len(tensor.shape) == 2 and 0 not in tensor.shape, "a table is (V, D)")
     return tensor
+
+
+def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:
+    """Whether a tensor has this shape; False if its file cannot be read."""
+    try:
+        return store.find(name).shape == shape
+    except InlayerError:
+        return False
+
+
+def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[int, int] | tuple[None, None]:
+    """Rows and width by the config, also if its family is not known."""
+    if spec is not None:
+        return spec.vocab_size, spec.row_width or spec.n_embd
+    fields = text_config(config)
+    rows, width = fields.get("vocab_size"), fields.get("hidden_size", fields.get("n_embd"))
+    return (rows, width) if isinstance(rows, int) and isinstance(width, int) else (None, None)
 
 
 def read_weights(model: Model) -> npt.NDArray[np.float64] | None:

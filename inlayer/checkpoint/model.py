@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_tables import TableInfo, describe_table, find_table, open_memory, read_weights, table_names
+from inlayer.checkpoint.find_tables import (
+    TableInfo,
+    describe_table,
+    find_table,
+    has_shape,
+    open_memory,
+    read_weights,
+    table_names,
+)
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import ConfigError, needs_torch
@@ -83,7 +91,12 @@ class Model:
             self.config, self.note, self._is_model2vec = None, STATIC, True
         if self.spec is not None and self.spec.is_generic:
             self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
-        self.table_info = find_table(store, self.spec)
+        self.table_info = find_table(store, self.spec, self.config)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether this is a model2vec or StaticEmbedding model: one vector per token, without positions or head."""
+        return self.note == STATIC
 
     @cached_property
     def spec(self) -> LayerSpec | None:
@@ -371,7 +384,9 @@ class Model:
     def head_name(self) -> str | None:
         """The tensor of a head in the files, even if the config ties it."""
         usual = self.store.first_of(HEAD_TENSORS)
-        return choose_head(self.store.names()) if usual is None and not self.store.remote else usual
+        if usual is not None or self.store.remote:
+            return usual
+        return choose_head(self.store.names(), partial(has_shape, self.store, shape=self.table_info.shape))
 
     def find_part(self, part: str) -> TensorInfo | None:
         """Find the tensor of a small part of the layer.

@@ -39,7 +39,7 @@ def main() -> None:
             code = app(args=arguments, standalone_mode=False) or 0
         sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
-        code = _report(error.format_message() if isinstance(error, TyperException) else str(error))
+        code = _report(_usage_message(error) if isinstance(error, TyperException) else str(error))
     except BrokenPipeError:  # the reader of a pipe closed it: `inlayer walk | head`
         _drop_output()
         code = 141
@@ -51,6 +51,14 @@ def main() -> None:
         _drop_output()
         code = _report(f"cannot write the output: {error.strerror}")
     sys.exit(code)
+
+
+def _usage_message(error: TyperException) -> str:
+    """Typer's message about wrong arguments, in plain words."""
+    message = error.format_message().replace("not a valid int range", "not a whole number")
+    message = message.replace("not a valid integer", "not a whole number")
+    command = " ".join(["inlayer", *sys.argv[1:2]]) if sys.argv[1:2] == ["learn"] else "inlayer"
+    return f"{message} See {command} --help" if message.startswith("No such command") else message
 
 
 def _report(message: str) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["embed", "search"]
 
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
+POOLS = ("mean", "first", "last", "max")
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT = 20, 4, 60
 
 EMBED_EXAMPLES = examples(
@@ -35,8 +36,8 @@ EMBED_EXAMPLES = examples(
     "To resume an interrupted run, run the same command again.",
 )
 SEARCH_EXAMPLES = examples(
-    'inlayer search "a pet" --in vectors.npy -k 5',
-    'inlayer search "a pet" --in vectors.npy --model default --json',
+    'inlayer search "a pet" --in reviews.parquet -k 5',
+    'inlayer search "a pet" --in vectors.npy --model default --pool mean --json',
 )
 
 Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
@@ -81,10 +82,8 @@ def embed(
     from inlayer.encoding.encode import EncodeSettings
     from inlayer.encoding.sources import Reader, find_sources
 
-    if on_error not in {"fail", "skip"}:
-        raise InputError(f"--on-error is {quoted(on_error)}; it must be fail or skip")
-    if engine not in {"local", "ray"}:
-        raise InputError(f"--engine is {quoted(engine)}; it must be local or ray")
+    _check_choice("--on-error", on_error, "fail", "skip")
+    _check_choice("--engine", engine, "local", "ray")
     if engine == "ray" and out is None:
         raise InputError("--engine ray writes a file; name it with --out")
     if pool == "none":
@@ -92,6 +91,7 @@ def embed(
             "--pool none cannot be used here, because it gives one vector per token; use "
             "Model.encode(texts, pool='none') in Python"
         )
+    _check_choice("--pool", pool, *POOLS)
     texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLES, start=1)]
     skipped = 0
 
@@ -134,6 +134,11 @@ def embed(
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 
+def _check_choice(option: str, value: str, *choices: str) -> None:
+    if value not in choices:
+        raise InputError(f"{option} is {quoted(value)}; it must be {', '.join(choices[:-1])} or {choices[-1]}")
+
+
 def _write(job: EmbedJob) -> int:
     try:
         with progress_bar("embedding", "rows") as bar:
@@ -174,7 +179,9 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
     print_table([cosines, *titles], [(label, *(f"{value:.3f}" for value in values)) for label, values in rows])
     more = "only the first rows are shown; " if len(texts) > SHOWN_ROWS else ""
     end = f"{vectors.shape[1]} values per text; {more}--out FILE writes all of them"
-    console().print(end if given else f"{end}; try: inlayer embed FILE --out vectors.npy", style="dim", markup=False)
+    console().print(
+        end if given else f"{end}; try: inlayer embed FILE --out vectors.parquet", style="dim", markup=False
+    )
 
 
 @app.command(epilog=SEARCH_EXAMPLES)
@@ -197,8 +204,12 @@ def search(
     from inlayer.encoding.outputs import open_vectors
     from inlayer.geometry.nearest import nearest
 
+    if not query.strip():
+        raise InputError("the query is empty; give a text to search for")
     table, made, text_of = open_vectors(check_path(vectors, "--in"))
     stored = {name: value for name, value in made.items() if isinstance(value, str)}
+    if pool is not None:
+        _check_choice("--pool", pool, *POOLS)
     opened = load(model or stored.get("model"))
     vector = opened.encode(
         check_argument(query, "the query"), pool=pool or stored.get("pool", "mean"),
@@ -223,6 +234,11 @@ def search(
     ]
     if not found:
         raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
+    if not stored and None in (model, pool):
+        sys.stderr.write(
+            f"note: {shown(vectors)} does not say how it was made (.parquet and .safetensors files do); searched with "
+            f"--model {quoted(model or 'default')} and --pool {pool or 'mean'}\n"
+        )
     if as_json:
         print_json({"query": query, "rows": found})
         return

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, examples, print_json, print_table, progress_bar
+from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_table, progress_bar
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, shown
+
+FEW_PAIRS = 30
 
 EVALUATE_EXAMPLES = examples(
     "inlayer evaluate --similarity pairs.txt",
@@ -59,6 +61,11 @@ def evaluate(
             ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
             [(one.name, f"{one.pairs:,}", f"{one.coverage:.0%}", *map(_number, one[3:])) for one in scores],
         )
+        if few := [one.name for one in scores if one.pairs * one.coverage < FEW_PAIRS]:
+            console().print(
+                f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation.",
+                style="dim", markup=False,
+            )  # fmt: skip
     if answers:
         print_table(
             ("analogies", "questions", "covered", "correct", "nearest alone", "inputs allowed"),

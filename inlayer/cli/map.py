@@ -84,10 +84,12 @@ def map_(
     explained = projection.explained
     spread = "" if explained is None else f", {explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
+    is_sample = len(distortion.ids) == sample
+    sampled = f" (measured on {sample:,} of the rows)" if is_sample else ""
     lines = [
         f"{projection.method} of {facts['rows']:,} rows{spread}{partly}",
         f"{facts['kept']:.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
-        f"trustworthiness {distortion.trustworthiness:.3f}",
+        f"trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"zero or non-finite rows, not drawn: {_named(holes)}" for _ in holes[:1]),
         *(f"wrote {printable(shown(name))}" for name in written),
     ]

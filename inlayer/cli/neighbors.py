@@ -57,6 +57,8 @@ def neighbors(
 
     if (query is None) == (token_id is None):
         raise InputError("give a word or a text, or --id with a token id, but not both")
+    if query is not None and not query.strip():
+        raise InputError("the query is empty; give a word or a text, or --id with a token id")
     opened = load(model)
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
@@ -86,7 +88,7 @@ def analogy(
 
     parts = " ".join(words).split()
     if len(parts) != 5 or parts[1] not in {"-", "−", "–"} or parts[3] != "+":
-        raise InputError("write an analogy as A - B + C, such as: king - man + woman")
+        raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
     a, b, c = parts[::2]
     opened = load(model)
     found = opened.analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)

@@ -22,7 +22,7 @@ import typer
 
 from inlayer.cli.app import ModelOption, app, console, examples, output_file
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
-from inlayer.errors import InlayerError, InputError
+from inlayer.errors import InlayerError, InputError, MissingFileError
 from inlayer.files import shown, write_output
 
 if TYPE_CHECKING:
@@ -211,7 +211,14 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
         raise InputError('--tokenizer is empty; give "words", "bytes" or a path')
     if name == "words":
         return WordTokenizer.from_text("\n".join(texts))
-    return ByteTokenizer() if name == "bytes" else open_tokenizer(name)
+    if name == "bytes":
+        return ByteTokenizer()
+    try:
+        return open_tokenizer(name)
+    except MissingFileError:
+        raise MissingFileError(
+            f'--tokenizer {shown(name)}: not found; give "words", "bytes", a model folder or a tokenizer file'
+        ) from None
 
 
 # ---- the page

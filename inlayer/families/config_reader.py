@@ -151,3 +151,10 @@ class ConfigReader:
         if not isinstance(value, Mapping):
             raise ConfigError(f"the config's {name} is a {type(value).__name__}; expected an object of named fields")
         return dict(value)
+
+
+def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
+    """The fields of the text model, completed by those of the outer level."""
+    outer = config or {}
+    nested = outer.get("text_config")
+    return outer | nested if isinstance(nested, dict) else outer

@@ -11,7 +11,7 @@ tests/families/test_tensor_names.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
@@ -80,6 +80,8 @@ RELATIVE = re.compile(
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
+# The module of a head in a family that we do not know: `foo.unembed`, `foo.to_logits`.
+_OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax)(_|$)|([^.]*head$)")
 # Classes of models with a head, as `architectures` in a config names them.
 WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
 
@@ -138,10 +140,17 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     return min(found, key=preference, default=None)
 
 
-def choose_head(names: Iterable[str]) -> str | None:
-    """A head with an unusual name, for example in a wrapped model: `module.lm_head.weight`."""
-    found = [name for name in names if name.endswith(HEAD_ENDS) and not OTHER_MODULES.search(name)]
+def choose_head(names: Iterable[str], of_its_size: Callable[[str], bool]) -> str | None:
+    """A head with an unusual name: `module.lm_head.weight` in a wrapped model, or any output with the table's size."""
+    outer = [name for name in names if not OTHER_MODULES.search(name)]
+    found = [name for name in outer if name.endswith(HEAD_ENDS)]
+    found = found or [name for name in outer if looks_like_head(name) and of_its_size(name)]
     return min(found, key=lambda name: (len(name), name), default=None)
+
+
+def looks_like_head(name: str) -> bool:
+    """Whether the last module of a tensor's name is usual for an output, under no name that we know."""
+    return _OUTPUT.search(name.removesuffix(".weight").rpartition(".")[2]) is not None
 
 
 def table_candidates(
@@ -155,13 +164,14 @@ def table_candidates(
     flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not OTHER_MODULES.search(name)}
     heads = [name for name in flat if name.endswith(HEAD_ENDS)]
     others = [name for name in flat if name not in heads]
-    likely = [name for name in others if name.endswith(TABLE_ENDS)]
+    likely = [name for name in others if name.endswith(TABLE_ENDS) and not looks_like_head(name)]
     likely = likely or [name for name in others if tuple(flat[name]) == (rows, width)]
     likely = likely or (heads if tied else []) or (others if rows is None and len(others) == 1 else [])
 
-    def preference(name: str) -> tuple[bool, bool, int, int, str]:
+    def preference(name: str) -> tuple[bool, bool, bool, bool, int, int, str]:
         usual = TABLES.index(name) if name in TABLES else len(TABLES)
         wrong_size = rows is not None and tuple(flat[name]) != (rows, width)
-        return wrong_size, width is not None and flat[name][1] != width, usual, len(name), name
+        wrong_width = width is not None and flat[name][1] != width
+        return wrong_size, wrong_width, looks_like_head(name), "emb" not in name, usual, len(name), name
 
     return sorted(likely, key=preference)

@@ -19,9 +19,9 @@ import numpy as np
 
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
+from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import WITH_HEAD
 from inlayer.files import quoted
-from inlayer.inspection.check_layer import text_config
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from inlayer.checkpoint.find_tables import has_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
-from inlayer.families.config_reader import read_config
+from inlayer.families.config_reader import text_config
 from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec
-from inlayer.families.tensor_names import PARTS, choose_part, table_candidates
+from inlayer.families.tensor_names import OTHER_MODULES, PARTS, choose_part, table_candidates, table_role
 from inlayer.files import printable, quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
@@ -46,13 +46,6 @@ MAX_VALUES = 2**26  # of a tensor that is read whole: 256 MB in float32
 MAX_POSITIONS = 2**23
 
 
-def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
-    """The fields of the text model, completed by those of the outer level."""
-    outer = config or {}
-    nested = outer.get("text_config")
-    return outer | nested if isinstance(nested, dict) else outer
-
-
 # ---- the table
 
 
@@ -68,7 +61,9 @@ def table_facts(model: Model) -> TableSummary:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TableSummary(
         **describe_tensor(stored, total, spec.scale * spec.multiplier if spec is not None else None),
-        model_type=_string(config.get("model_type") if spec is None else spec.family),
+        model_type="static embeddings"
+        if model.is_static
+        else _string(spec.family if spec else config.get("model_type")),
         architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
         config_vocab_size=config_rows,
         config_width=config_width,
@@ -84,7 +79,7 @@ def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
     if model.config is not None and model.spec is None:
         model_type = text_config(model.config).get("model_type")
         known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
-        message = shorten(str(model.spec_error), 300)
+        message = shorten(str(model.spec_error), 600)
         yield Finding("error", "invalid-config", message) if known else Finding("note", "unknown-model-type", message)
     elif model.spec is not None and model.spec.is_generic:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
@@ -107,8 +102,18 @@ def _other_candidates(model: Model) -> list[str]:
     """Other tensors with a table's name. Only names are compared, so no further header or remote index is read."""
     if model.store.remote:
         return []
-    candidates = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
+    names, (rows, width) = model.store.names(), model.table_info.shape
+    candidates = table_candidates(dict.fromkeys(names, (rows, width)), rows, width)
     return [name for name in candidates if name != model.table_info.name] if len(candidates) <= MAX_CANDIDATES else []
+
+
+def unidentified_tables(model: Model) -> list[str]:
+    """Tensors with the table's shape in a family that is not known, which may be tables or heads."""
+    if model.spec is not None or model.store.remote:
+        return []
+    known = (model.table_info.name, model.head_name)
+    names = [name for name in model.store.names() if name not in known and not OTHER_MODULES.search(name)]
+    return [name for name in names if table_role(name) is None and has_shape(model.store, name, model.table_info.shape)]
 
 
 def _is_second_table(model: Model, name: str) -> bool:
@@ -133,21 +138,15 @@ def _string(value: object) -> str | None:
 
 
 def training_facts(model: Model) -> TrainingFacts | None:
-    """What `inlayer train` recorded: in the `inlayer` entry of the config, and in its report if that is still there."""
+    """What `inlayer train` recorded in the `inlayer` entry of the config."""
     entry = (model.config or {}).get("inlayer")
-    recorded: list[tuple[Any, Any]] = [(None, entry.get("unseen_tokens"))] if isinstance(entry, dict) else []
-    folder = getattr(model.store, "folder", None)
-    try:
-        report = read_config(folder / "report.json") if isinstance(folder, Path) else {}
-        groups = {group["name"]: group["rows"] for group in report["table"]["groups"]}
-        recorded.insert(0, (report["model"]["input_scale"], groups.get("never seen", 0)))
-    except (InlayerError, LookupError, TypeError):
-        pass
-    for scale, unseen in recorded:
-        valid = scale is None or (isinstance(scale, (int, float)) and math.isfinite(scale) and scale > 0)
-        if valid and type(unseen) is int and unseen >= 0:
-            return TrainingFacts(input_scale=scale, unseen_tokens=min(unseen, MAX_NUMBER))
-    return None
+    if not isinstance(entry, dict):
+        return None
+    scale, unseen = entry.get("input_scale"), entry.get("unseen_tokens")
+    valid = scale is None or (type(scale) in (int, float) and math.isfinite(scale) and scale > 0)
+    if not valid or type(unseen) is not int or unseen < 0:
+        return None
+    return TrainingFacts(input_scale=scale, unseen_tokens=min(unseen, MAX_NUMBER))
 
 
 # ---- positions
@@ -155,7 +154,7 @@ def training_facts(model: Model) -> TrainingFacts | None:
 
 def position_facts(model: Model) -> PositionFacts:
     if (spec := model.spec) is None:
-        return PositionFacts(kind="unknown")
+        return PositionFacts(kind="none" if model.is_static else "unknown")
     rotary = _rotary_facts(spec)
     length = _context_length(spec, rotary)
     name = None

@@ -21,6 +21,7 @@ import numpy as np
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import CheckpointError, InlayerError
+from inlayer.families.config_reader import text_config
 from inlayer.files import path_kind, printable
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.findings import SEVERITIES, Finding, shorten
@@ -92,7 +93,7 @@ def inspect(
     keep_full: Progress | None = None if progress is None else lambda *_: progress(scanned.total, scanned.total)
     facts, table_findings, tables_not_checked = _collect_facts(scanned, quick, keep_full)
     findings = [*_collect_findings(scanned, facts), *table_findings, *_head_row_findings(scanned)]
-    not_checked = _not_checked(model, scanned.rows, facts.head, facts.training, scanned.was_stopped)
+    not_checked = _not_checked(model, scanned.rows, facts, scanned.was_stopped)
     return Report(
         source=model.source,
         kind=model.store.kind,
@@ -136,7 +137,7 @@ class ReportFacts(NamedTuple):
 def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
     rows = _check_size(model.table, quick)
-    config = check_layer.text_config(model.config)
+    config = text_config(model.config)
     roles = check_tokens.special_token_roles(config)
     ids = _sample(rows, roles) if quick else None
     wanted = rows if ids is None else len(ids)
@@ -213,19 +214,21 @@ def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
         yield from check_head.head_row_findings(rows, scanned.rows)
 
 
-def _not_checked(
-    model: Model, rows: ScannedRows, head: HeadFacts, training: TrainingFacts | None, was_stopped: bool
-) -> Iterator[str]:
+def _not_checked(model: Model, rows: ScannedRows, facts: ReportFacts, was_stopped: bool) -> Iterator[str]:
     """What nothing is known about, so it is not taken for healthy."""
-    tokens = rows.tokens
-    if model.spec is None:
+    tokens, head = rows.tokens, facts.head
+    if model.spec is None and not model.is_static:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
         yield f"positions, scale and other tensors ({why})"
+    if others := check_layer.unidentified_tables(model):
+        yield f"what {shorten(others[0], 100)} is (it has the table's shape)"
     if head.tensor is not None and head.tie_word_embeddings is None:
         yield "whether the head must equal the table (no tie_word_embeddings)"
     if tokens.tokenizer is None:
         yield "which token ids text can produce (no tokenizer)"
-    if training is None and check_rows.has_many_undertrained(rows):
+    elif facts.rows.undertrained_unknown:
+        yield f"which tokens are undertrained ({facts.rows.undertrained_unknown})"
+    if facts.training is None and check_rows.has_many_undertrained(rows):
         yield "whether the table was trained with this tokenizer (many undertrained tokens)"
     if len(tokens.ids) < tokens.rows:
         yield f"{tokens.rows - len(tokens.ids):,} of {tokens.rows:,} rows ({'stopped' if was_stopped else 'quick'})"

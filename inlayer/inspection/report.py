@@ -17,6 +17,8 @@ from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
+from inlayer.inspection.undertrained import MIN_REFERENCES
+from inlayer.render.numbers import count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +179,15 @@ class RowFacts:
     reference_rows: int  # reference tokens: text never produces them, and undertrained rows resemble theirs
     norm_threshold: float | None  # undertrained rows have at most this norm; None if norms do not separate them
     cosine_threshold: float | None  # or at least this cosine similarity to the mean direction of the reference tokens
+
+    @property
+    def undertrained_unknown(self) -> str | None:
+        """Why undertrained rows cannot be recognized, or None if they can."""
+        if self.norm_threshold is not None or self.cosine_threshold is not None:
+            return None
+        if self.reference_rows < MIN_REFERENCES:
+            return f"only {count(self.reference_rows, 'reference token')}"
+        return "reference tokens look like ordinary ones"
 
 
 @dataclass(frozen=True, kw_only=True)

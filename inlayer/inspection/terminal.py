@@ -19,7 +19,6 @@ from rich.text import Text
 
 from inlayer.inspection.findings import Example, shorten
 from inlayer.inspection.report import HeadFacts, NgramSummary, OtherTableFacts, Report, RotarySummary, SpecialToken
-from inlayer.inspection.undertrained import MIN_REFERENCES
 from inlayer.render.numbers import count
 
 LABEL_WIDTH = 14
@@ -193,12 +192,11 @@ def _histogram(report: Report, console: Console) -> str:
 def _undertrained(report: Report) -> str:
     rows = report.rows
     thresholds = {"norm": rows.norm_threshold, "cosine similarity": rows.cosine_threshold}
-    criteria = [name for name, threshold in thresholds.items() if threshold is not None]
+    if rows.undertrained_unknown:
+        return f"unknown: {rows.undertrained_unknown}"
+    criteria = " and ".join(name for name, threshold in thresholds.items() if threshold is not None)
     references = count(rows.reference_rows, "reference token")
-    if not criteria:
-        few = rows.reference_rows < MIN_REFERENCES
-        return f"unknown: {f'only {references}' if few else 'reference tokens look like ordinary ones'}"
-    return f"{count(rows.undertrained_rows, 'row')}, judged by {' and '.join(criteria)} to {references}"
+    return f"{count(rows.undertrained_rows, 'row')}, judged by {criteria} to {references}"
 
 
 def _listed(examples: tuple[Example, ...], total: int) -> str:

@@ -19,7 +19,7 @@ from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, 
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.relative import alibi_bias, alibi_of, alibi_slopes, deberta_buckets, relative_rows, t5_buckets
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
-from inlayer.tensors import has_no_values
+from inlayer.tensors import check_dense, has_no_values
 
 __all__ = [
     "SCHEMES", "Angles", "DynamicNTK", "LearnedPositions", "Linear", "Llama3", "LongRope", "PositionIdRule",
@@ -36,18 +36,19 @@ LEFT_PADDED = (
 )
 
 
-def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
+def position_ids_from_mask(attention_mask: object) -> Tensor:
     """Position ids that skip padding: the first real token of each text is at position 0.
 
     A batch that is padded on the left needs them wherever positions are absolute or rotary.
 
     Args:
-        attention_mask: (B, T), 1 or true for real tokens.
+        attention_mask: (B, T), 0 or false for padding; every other value is a real token, as in transformers.
 
     Returns:
         Position ids (B, T) int64; padding tokens get position 0.
 
     Raises:
+        DtypeError: If the mask is not a dense tensor.
         ShapeError: If the mask does not have two axes.
 
     Example:
@@ -55,9 +56,10 @@ def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
         tensor([[0, 0, 0, 1],
                 [0, 1, 2, 3]])
     """
-    if attention_mask.dim() != 2:
-        raise ShapeError(f"attention_mask has shape {tuple(attention_mask.shape)}; expected (batch, tokens)")
-    return (attention_mask.ne(0).cumsum(dim=1) - 1).clamp(min=0)
+    mask = check_dense(attention_mask, "attention_mask")
+    if mask.dim() != 2:
+        raise ShapeError(f"attention_mask has shape {tuple(mask.shape)}; expected (batch, tokens)")
+    return (mask.ne(0).cumsum(dim=1) - 1).clamp(min=0)
 
 
 def make_position_ids(

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
-from torch.nn import functional
 
 from inlayer import sharding
 from inlayer.errors import DtypeError, InputError, ShapeError
@@ -55,7 +54,8 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
         rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
         torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
         return rows
-    return functional.embedding(index, weight, padding_idx)
+    # As functional.embedding calls it, which compares sizes and so warns in torch.jit.trace.
+    return torch.embedding(weight, index, -1 if padding_idx is None else padding_idx)
 
 
 def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

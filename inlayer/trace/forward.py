@@ -20,7 +20,6 @@ from torch.nn import functional
 from inlayer.errors import DtypeError, InputError
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.ragged import Ragged
-from inlayer.render.numbers import count
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
@@ -184,7 +183,8 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     if not (isinstance(swap, (tuple, list)) and len(swap) == 2 and all(type(index) is int for index in swap)):
         raise InputError(f"swap is {swap!r}; give the indices of two tokens, such as (0, 1)")
     if outside := [index for index in swap if not 0 <= index < shown]:
-        raise InputError(f"token {outside[0]} cannot be swapped: the first text shows {count(shown, 'token')}")
+        tokens = f"tokens 0 to {shown - 1}" if shown else "no tokens"
+        raise InputError(f"token {outside[0]} cannot be swapped: the first text shows {tokens}")
     return swap[0], swap[1]
 
 

@@ -161,7 +161,7 @@ def _gather(result: Forward) -> Gather:
     rows_BTD, unique, table = result.stages[0].after, result.unique, result.pipeline.table
     shape = (rows_BTD.shape[0], result.length, rows_BTD.shape[2])
     if unique is None:
-        note = "no lookup: the vectors were given as inputs_embeds"
+        note = "no lookup: the vectors were given"
         return Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
     one_hot_values = len(unique.ids_U) * table.shape[0]
     whole = max(result.pipeline.values(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote

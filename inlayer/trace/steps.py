@@ -14,7 +14,7 @@ from inlayer.trace.optional_facts import RelativeFacts
 
 MAX_CODE_TEXT = 240  # characters of the texts that are written into the code; else the first CUT_TEXT of each
 CUT_TEXT, CUT_TEXTS = 60, 4
-SKIPPED = "skipped: the walk starts from vectors (inputs_embeds)"
+SKIPPED = "skipped: the walk starts from vectors"
 
 
 def describe_steps(trace: Trace) -> list[StepFacts]:

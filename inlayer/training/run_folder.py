@@ -362,7 +362,11 @@ class Run:
             tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer",
             eos_id=tokenizer.special_tokens.get(END),
             state=weights,
-            facts={"training_tokens": tokens.train.size, "unseen_tokens": len(unseen)},
+            facts={
+                "training_tokens": tokens.train.size,
+                "unseen_tokens": len(unseen),
+                "input_scale": config.input_scale,
+            },
         )
 
 

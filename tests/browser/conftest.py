@@ -22,7 +22,7 @@ import inlayer
 from inlayer.positions import Angles, Linear, RotaryPositions, Yarn
 from inlayer.trace import Pipeline
 from tests.browser.missing_browser import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
-from tests.browser.watched_page import Watched, watch
+from tests.browser.watched_page import STILL, Watched, watch
 from tests.checkpoint.make_gguf import write_gguf
 from tests.web.client import Client, running
 
@@ -34,8 +34,6 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-# Pages stand still: a test reads the same text however busy the machine is. MOVING is for tests of the motion itself.
-STILL, MOVING = {"reduced_motion": "reduce"}, {"reduced_motion": "no-preference"}
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import torch
 from inlayer.positions import RotaryPositions, apply_rotary
 from inlayer.trace.html import export
 from inlayer.trace.position_schemes import COMPARED_SCALINGS
+from tests.browser.watched_page import MOVING
 
 pytestmark = pytest.mark.slow
 
@@ -152,7 +153,7 @@ def test_scalings_can_be_compared(name, open_page, pipelines):
 
 
 def test_clocks_run_and_pause(open_page):
-    watched = open_page(STEP.format(model="default"))
+    watched = open_page(STEP.format(model="default"), **MOVING)
     page = watched.page
     page.wait_for_selector("#clocks-play:has-text('Pause')")
     page.wait_for_function("() => Number(document.querySelector('#clocks-position').value) >= 1")

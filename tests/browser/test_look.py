@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.watched_page import MOVING
+
 pytestmark = pytest.mark.slow
 
 DOGS = "text=I+love+dogs&model=default"
@@ -136,6 +138,7 @@ def test_reduced_motion_disables_transitions(open_page):
     watched = open_page(f"{DOGS}&step=5")
     still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
     assert watched.page.evaluate(still)
+    assert not open_page(f"{DOGS}&step=5", **MOVING).page.evaluate(still)
 
 
 def test_long_texts_are_truncated(open_page):

@@ -10,6 +10,7 @@ import pytest
 
 import inlayer
 from inlayer.trace import Change
+from tests.browser.watched_page import MOVING
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +139,7 @@ def test_keyboard_moves_through_the_scene(open_page):
 
 
 def test_motion_can_be_switched_off(open_page):
-    watched = open_page(f"{START}&step=4")
+    watched = open_page(f"{START}&step=4", **MOVING)
     page = watched.page
     page.click("#motion")
     page.click("#step-5")

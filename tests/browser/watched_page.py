@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 READY = "#stage[aria-busy=false] h1, #error:not([hidden])"
 TIMEOUT = 300_000  # milliseconds: the machine may be busy
+# Pages stand still: a test reads the same text however busy the machine is. MOVING is for tests of the motion itself.
+STILL, MOVING = {"reduced_motion": "reduce"}, {"reduced_motion": "no-preference"}
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 # Reported by the browser itself, so the page cannot hide it.
 REPORT_VIOLATIONS = """

@@ -262,6 +262,9 @@ def test_static_embeddings_open_with_table_and_tokenizer(tmp_path: Path, kind: s
     assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
     assert model.head is None
     assert model.tokenizer is not None
+    report = inlayer.inspect(folder)
+    assert (report.table.model_type, report.positions.kind) == ("static embeddings", "none")
+    assert not any("config" in line for line in report.not_checked)
 
 
 @pytest.mark.parametrize(

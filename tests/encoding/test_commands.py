@@ -389,13 +389,19 @@ def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monke
 # ---- search
 
 
+def test_an_empty_query_is_rejected(run):
+    assert run("search", " ", "--in", "v.npy") == (2, "", "inlayer: the query is empty; give a text to search for\n")
+
+
 @pytest.mark.parametrize("kind", [".npy", ".safetensors", ".parquet"])
 def test_search_equals_a_plain_computation(run, tmp_path, kind, monkeypatch):
     monkeypatch.setattr(job, "PART_BYTES", 128 * 4 * 100)
     texts = write_lines(tmp_path, 500)
     assert run("embed", "lines.txt", "--out", f"v{kind}")[0] == 0
     code, out, err = run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "3", "--json")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert (err.count("note: v.npy does not say how it was made"), err.count("\n")) == ((kind == ".npy",) * 2)
+    assert run("search", "line 77 of a text", "--in", f"v{kind}", "--model", "default", "--pool", "mean")[2] == ""
     vectors = inlayer.load("default").encode(texts, normalize=True).astype(np.float64)
     order = np.argsort(-(vectors @ vectors[77]), kind="stable")[:3]
     rows = json.loads(out)["rows"]
@@ -414,10 +420,8 @@ def test_search_uses_the_settings_of_the_file(run, tmp_path):
     assert (code, err) == (0, "")
     np.save("cut.npy", np.ones((3, 9), np.float32))  # of another model, or cut: only its maker knows
     code, _, err = run("search", "line 7 of a text", "--in", "cut.npy")
-    assert (code, err.count("\n")) == (0, 1)
-    assert err.startswith(
-        "note: cut.npy has vectors of 9 values, so only that many of the 128 values of default are compared"
-    )
+    assert (code, err.count("\n")) == (0, 2)
+    assert "note: cut.npy has vectors of 9 values, so only that many of the 128 values of default are compared" in err
 
 
 @pytest.mark.parametrize(

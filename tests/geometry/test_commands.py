@@ -119,6 +119,7 @@ def test_evaluate(run: Run, tmp_path: Path) -> None:
     )
     assert code == 0
     assert "Spearman" in out
+    assert "too few for a reliable correlation" in out
     assert "nearest alone" in out
     _, out, _ = run("evaluate", "--similarity", str(tmp_path / "pairs.txt"), "--json")
     assert json.loads(out)["similarity"][0]["pairs"] == 3
@@ -129,10 +130,11 @@ def test_evaluate(run: Run, tmp_path: Path) -> None:
     [
         (["neighbors"], "give a word or a text, or --id"),
         (["neighbors", "a", "--id", "3"], "but not both"),
-        (["neighbors", ""], "the query is empty"),
+        (["neighbors", ""], "the query is empty; give a word or a text, or --id with a token id"),
+        (["neighbors", "--id", "abc"], "'abc' is not a whole number"),
         (["neighbors", "--id", "99999999"], "must be in 0..6143"),
         (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),
-        (["analogy", "king", "man"], "write an analogy as A - B + C"),
+        (["analogy", "king", "-man", "+woman"], "write an analogy as A - B + C, with spaces around - and +"),
         (["map", "--method", "umap"], "choose one of best, pca, tsne"),
         # an output is checked before a model is opened
         (["map", "no/such/model", "--html", "missing/folder/map.html"], "cannot be written"),

@@ -342,7 +342,8 @@ def test_saved_config_tells_how_much_was_seen(text: Path, tmp_path: Path) -> Non
     assert Run.create(make_config(text, tmp_path / "out", steps=2)).train()
     tokens = open_tokens(tmp_path / "out" / "run" / "tokens")
     facts = json.loads((tmp_path / "out" / "config.json").read_text())["inlayer"]
-    assert facts == {"training_tokens": tokens.train.size, "unseen_tokens": 256 - len(set(tokens.train.tolist()))}
+    unseen = 256 - len(set(tokens.train.tolist()))
+    assert facts == {"training_tokens": tokens.train.size, "unseen_tokens": unseen, "input_scale": 50.0}
     assert 0 < facts["unseen_tokens"] < 256
 
 
