@@ -26,7 +26,7 @@ from inlayer.checkpoint.store import FolderStore, Store
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families import LayerSpec
 from inlayer.families.config_reader import text_config
-from inlayer.families.tensor_names import TABLES, TableRole, table_candidates, table_role
+from inlayer.families.tensor_names import HEAD_TENSORS, TABLES, TableRole, choose_head, table_candidates, table_role
 from inlayer.files import quoted
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo
@@ -48,6 +48,12 @@ class TableInfo(TensorInfo):
 
     role: TableRole
     share: float | None  # None if the number of parameters of the whole model is not known
+
+
+def list_tables(model: Model) -> tuple[TableInfo, ...]:
+    """Every table of a model, the token table first."""
+    parameters = model.store.parameters()
+    return tuple(describe_table(model, name, role, parameters) for name, role in table_names(model))
 
 
 def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
@@ -99,6 +105,14 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
         tensor = store.find(candidates[0])
     check_tensor(store.where, tensor, len(tensor.shape) == 2 and 0 not in tensor.shape, "a table is (V, D)")
     return tensor
+
+
+def find_head(store: Store, shape: tuple[int, ...]) -> str | None:
+    """The tensor of a head: under a usual name, or one that is usual for an output and has the table's shape."""
+    usual = store.first_of(HEAD_TENSORS)
+    if usual is not None or store.remote:
+        return usual
+    return choose_head(store.names(), partial(has_shape, store, shape=shape))
 
 
 def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:

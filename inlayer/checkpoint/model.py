@@ -17,21 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_tables import (
-    TableInfo,
-    describe_table,
-    find_table,
-    has_shape,
-    open_memory,
-    read_weights,
-    table_names,
-)
+from inlayer.checkpoint import find_tables
+from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import ConfigError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
-from inlayer.families.tensor_names import HEAD_TENSORS, choose_head, choose_part
+from inlayer.families.tensor_names import choose_part
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram import NgramMemory
@@ -58,6 +51,7 @@ class Model:
         config: The contents of config.json, or None.
         table_info: Name, file, byte offset, shape and dtype of the table.
         tables: The same, with role and share of parameters, for every tensor that token ids index.
+        is_static: Whether this is a model2vec or StaticEmbedding model, which has only a table.
         spec: The layer that the config describes, or None if its family is unknown.
         tokenizer: The checkpoint's tokenizer, or None.
         table: The rows, as numpy arrays.
@@ -79,7 +73,6 @@ class Model:
     """
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
-    _is_model2vec = False
     _last_encoder: tuple[object, Encoder] | None = None
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
@@ -87,16 +80,12 @@ class Model:
         self.dtype, self.trainable = dtype, trainable
         config = store.config or {}
         named = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-        if named or store.note == STATIC:  # not every version of model2vec writes its name
-            self.config, self.note, self._is_model2vec = None, STATIC, True
+        self.is_static = named or store.note == STATIC  # not every version of model2vec writes its name
+        if self.is_static:
+            self.config, self.note = None, STATIC
         if self.spec is not None and self.spec.is_generic:
             self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
-        self.table_info = find_table(store, self.spec, self.config)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether this is a model2vec or StaticEmbedding model: one vector per token, without positions or head."""
-        return self.note == STATIC
+        self.table_info = find_tables.find_table(store, self.spec, self.config)
 
     @cached_property
     def spec(self) -> LayerSpec | None:
@@ -119,7 +108,7 @@ class Model:
         if padding_idx is not None and padding_idx >= self.table_info.shape[0]:
             padding_idx = None
         table = self.store.table(self.table_info.name, padding_idx)
-        if self._is_model2vec and self.store.first_of(["mapping"]):
+        if self.is_static and self.store.first_of(["mapping"]):
             table.source = ClusteredRows(table.source, self.store.read_integers("mapping"))
             table.num_embeddings = table.source.rows
         return table if self.dtype is None else table.astype(self.dtype)
@@ -135,8 +124,7 @@ class Model:
             >>> [(table.role, table.shape) for table in load("default").tables]
             [('token', (6144, 128))]
         """
-        parameters = self.store.parameters()
-        return tuple(describe_table(self, name, role, parameters) for name, role in table_names(self))
+        return find_tables.list_tables(self)
 
     @cached_property
     def memories(self) -> tuple[NgramMemory, ...]:
@@ -146,12 +134,12 @@ class Model:
             >>> load("default").memories
             ()
         """
-        return () if self.spec is None else tuple(open_memory(self, spec) for spec in self.spec.ngrams)
+        return () if self.spec is None else tuple(find_tables.open_memory(self, spec) for spec in self.spec.ngrams)
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:
         """The weight of each token in the mean of a text: stored by some model2vec models, else None."""
-        return read_weights(self) if self._is_model2vec else None
+        return find_tables.read_weights(self) if self.is_static else None
 
     @cached_property
     def embeddings(self) -> Embeddings:
@@ -347,9 +335,8 @@ class Model:
         """
         from inlayer.encoding.encode import EncodeSettings
 
-        encoder = self.encoder(weights)
-        settings = EncodeSettings(pool, normalize, dim, dtype).checked(encoder.width)
-        return encoder.stream(texts, settings, batch_size)
+        encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
+        return encoder.stream(texts, settings.checked(encoder.width), batch_size)
 
     def encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
         """Open what `encode` uses: the tokenizer, the rows and the weights. The last one is kept.
@@ -383,10 +370,7 @@ class Model:
     @cached_property
     def head_name(self) -> str | None:
         """The tensor of a head in the files, even if the config ties it."""
-        usual = self.store.first_of(HEAD_TENSORS)
-        if usual is not None or self.store.remote:
-            return usual
-        return choose_head(self.store.names(), partial(has_shape, self.store, shape=self.table_info.shape))
+        return find_tables.find_head(self.store, self.table_info.shape)
 
     def find_part(self, part: str) -> TensorInfo | None:
         """Find the tensor of a small part of the layer.

@@ -8,13 +8,18 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, progress_bar
 from inlayer.files import printable, shown, write_output
 
+if TYPE_CHECKING:
+    from inlayer.geometry.distortion import Distortion
+    from inlayer.geometry.projection import TableProjection
+
+SAMPLED_ROWS = 1000  # whose neighbors are compared, if the page does not need those of all rows
 MAX_NAMED = 8  # rows that are not drawn
 MAP_EXAMPLES = examples(
     "inlayer map",
@@ -54,41 +59,41 @@ def map_(
         except KeyboardInterrupt:
             sys.stderr.write("interrupted before there was a map; nothing was written\n")
             raise typer.Exit(130) from None
-    sample = 10**9 if model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS and html else 1000
+    sample = 10**9 if model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS and html else SAMPLED_ROWS
     with progress_bar("measuring distortion") as progress:
         distortion = measure_distortion(model.table, projection.points, sample=sample, progress=progress)
     title = f"Token map of {model.source}"
-    written = []
     if html is not None:
         with progress_bar("finding neighbors") as progress:
             page = map_page.map_page(title, model.table, model.vocabulary, projection, distortion, progress)
         write_output(Path(html), page.encode())
-        written.append(html)
     if png is not None:
         write_output(Path(png), map_page.map_picture(title, model.vocabulary, projection))
-        written.append(png)
     if parquet is not None:
-        data = map_page.map_parquet(model.vocabulary, projection, distortion)
-        write_output(Path(parquet), data)
-        written.append(parquet)
-    holes = [row for row, (x, _) in enumerate(projection.points.tolist()) if not math.isfinite(x)]
-    facts = {
-        "source": model.source, "method": projection.method, "complete": projection.complete,
-        "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
-        "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness,
-        "holes": holes, "files": written,
-    }  # fmt: skip
-    if as_json:
-        print_json(facts | {"points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()]})
+        write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection, distortion))
+    written = [name for name in (html, png, parquet) if name is not None]
+    if not as_json:
+        _print_map(projection, distortion, written)
         return
-    explained = projection.explained
-    spread = "" if explained is None else f", {explained:.1%} of the variance"
+    print_json(
+        {
+            "source": model.source, "method": projection.method, "complete": projection.complete,
+            "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
+            "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness,
+            "holes": _holes(projection), "files": written,
+            "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
+        }
+    )  # fmt: skip
+
+
+def _print_map(projection: TableProjection, distortion: Distortion, written: list[str]) -> None:
+    spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
-    is_sample = len(distortion.ids) == sample
-    sampled = f" (measured on {sample:,} of the rows)" if is_sample else ""
+    sampled = f" (measured on {SAMPLED_ROWS:,} of the rows)" if len(distortion.ids) == SAMPLED_ROWS else ""
+    holes = _holes(projection)
     lines = [
-        f"{projection.method} of {facts['rows']:,} rows{spread}{partly}",
-        f"{facts['kept']:.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
+        f"{projection.method} of {len(projection.points):,} rows{spread}{partly}",
+        f"{distortion.kept.mean():.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
         f"trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"zero or non-finite rows, not drawn: {_named(holes)}" for _ in holes[:1]),
         *(f"wrote {printable(shown(name))}" for name in written),
@@ -96,6 +101,11 @@ def map_(
     console().print("\n".join(lines))
     if not written:
         console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")
+
+
+def _holes(projection: TableProjection) -> list[int]:
+    """Rows without a place on the map."""
+    return [row for row, (x, _) in enumerate(projection.points.tolist()) if not math.isfinite(x)]
 
 
 def _named(ids: list[int]) -> str:

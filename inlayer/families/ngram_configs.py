@@ -59,7 +59,7 @@ def _qwen4(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpe
     if layers[0] < 1:
         raise ConfigError("the config's ple_layer_ids contains 0; its layers are numbered from 1")
     largest, per_order, heads = _counts(fields, ("ngram_size", "heads_per_ngram"), len(layers))
-    width = _divided(fields.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
+    width = _width_per_head(fields.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
     multiple, seed = fields.size("make_ngram_vocab_size_divisible_by"), fields.count("seed")
     stop = _first_index(fields, vocab_size)
     primes = _primes(fields, "ngram_vocab_size_base", heads * len(layers))
@@ -123,7 +123,7 @@ def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
     return (
         NgramSpec(
             tensor="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli), moduli=moduli,
-            width=_divided(n_embd, heads, "hidden_size"), orders=_orders(largest, per_order), multipliers=powers,
+            width=_width_per_head(n_embd, heads, "hidden_size"), orders=_orders(largest, per_order), multipliers=powers,
             mix="sum", fill=0, stops=(_first_index(fields, vocab_size),), added="projected mean", tensor_per_head=True,
         ),
     )  # fmt: skip
@@ -218,7 +218,7 @@ def _has_vision(fields: ConfigReader) -> bool:
     return isinstance(layers, int) and layers > 0
 
 
-def _divided(width: int, heads: int, name: str) -> int:
+def _width_per_head(width: int, heads: int, name: str) -> int:
     if width % heads:
         raise ConfigError(f"the config's {name} {width:,} is not a multiple of its {heads:,} n-gram heads")
     return width // heads

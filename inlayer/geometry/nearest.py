@@ -156,7 +156,7 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
             with np.errstate(all="ignore"):
                 np.matmul(queries_QD, rows_ND.T, out=part_QN)
                 squares_N = np.vecdot(rows_ND, rows_ND)
-            yield np.asarray(ids[start : start + len(rows_ND)]), _divided(part_QN, squares_N)
+            yield np.asarray(ids[start : start + len(rows_ND)]), _cosines(part_QN, squares_N)
         return
     # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
     chunk = -(-CHUNK_ROWS // size) * size
@@ -169,10 +169,10 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
             for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
                 np.vecdot(rows_ND, query_D, out=scores_N[at:to])
         if to == chunk or start + len(rows_ND) == len(ids):
-            yield np.asarray(ids[start - at : start - at + to]), _divided(scores_QN[:, :to], squares_N[:to])
+            yield np.asarray(ids[start - at : start - at + to]), _cosines(scores_QN[:, :to], squares_N[:to])
 
 
-def _divided(products_QN: Vectors, squares_N: Vectors) -> Vectors:
+def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
     """Cosines, in place, from products with unit vectors and squared norms; -inf for zero or non-finite rows."""
     with np.errstate(all="ignore"):
         norms_N = np.sqrt(squares_N)

@@ -27,7 +27,7 @@ read_own = partial(read_part, package="inlayer.learn")
 def _parts() -> dict[str, str]:
     files = [*map(read_part, SHARED_SCRIPTS), *map(read_own, SCRIPTS)]
     return {
-        "style": "\n".join([shared_style(), read_own("learn.css"), read_own("doing.css")]),
+        "style": "\n".join([shared_style(), read_own("learn.css"), read_own("exercises.css")]),
         "editor": read_own("editor.js"),
         "script": "\n(() => {\n" + '"use strict";\n' + "\n".join(files) + "})();\n",
     }

@@ -22,8 +22,8 @@ from torch.nn import functional
 from inlayer.embeddings import Embeddings
 from inlayer.head import Head
 from inlayer.trace.facts import Backward, RowGradient
+from inlayer.trace.family_facts import Place
 from inlayer.trace.forward import Forward, UniqueRows
-from inlayer.trace.optional_facts import Place
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline

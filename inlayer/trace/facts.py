@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inlayer.trace.optional_facts import NgramFacts, PerLayerFacts, Place, RelativeFacts, ValueFacts
+from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, Place, RelativeFacts, ValueFacts
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)

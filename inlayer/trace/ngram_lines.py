@@ -12,8 +12,8 @@ from rich.text import Text
 
 from inlayer.render.numbers import count
 from inlayer.trace.facts import TokenTrace
+from inlayer.trace.family_facts import NgramFacts, SharedNgrams
 from inlayer.trace.layout import Layout
-from inlayer.trace.optional_facts import NgramFacts, SharedNgrams
 
 MAX_SHARED = 6  # groups of n-grams with the same rows
 

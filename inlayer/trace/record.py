@@ -20,12 +20,12 @@ from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import InputError
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
+from inlayer.trace.extra_tables import per_layer_facts, value_facts
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward, Window
-from inlayer.trace.ngram_reads import ngram_facts
+from inlayer.trace.ngram_rows import ngram_facts
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_lines import relative_facts
-from inlayer.trace.second_tables import per_layer_facts, value_facts
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:

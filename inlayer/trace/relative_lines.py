@@ -22,8 +22,8 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.positions import alibi_of, relative_rows
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.tensors import to_tensor
+from inlayer.trace.family_facts import RelativeFacts
 from inlayer.trace.layout import INDENT, Layout, padded
-from inlayer.trace.optional_facts import RelativeFacts
 
 if TYPE_CHECKING:
     from inlayer.trace.forward import Forward

@@ -10,7 +10,7 @@ import unicodedata
 
 from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, Trace
-from inlayer.trace.optional_facts import RelativeFacts
+from inlayer.trace.family_facts import RelativeFacts
 
 MAX_CODE_TEXT = 240  # characters of the texts that are written into the code; else the first CUT_TEXT of each
 CUT_TEXT, CUT_TEXTS = 60, 4

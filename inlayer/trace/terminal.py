@@ -18,11 +18,11 @@ from rich.text import Text
 from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
+from inlayer.trace.extra_tables import per_layer_lines, value_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
 from inlayer.trace.ngram_lines import memory_lines
 from inlayer.trace.relative_lines import relative_lines
-from inlayer.trace.second_tables import per_layer_lines, value_lines
 from inlayer.trace.steps import setup_code
 
 FIRST_WITH_STRIPS = 5

@@ -101,6 +101,13 @@ def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
     page.wait_for_function("(scale) => inlayerMap.view.scale > scale", arg=page.evaluate("inlayerMap.view.scale / 1.2"))
 
 
+def test_legend_of_one_kind_is_empty(page: Page) -> None:
+    """As in a model without tokenizer, whose tokens have only numbers."""
+    entries = "(kinds) => { const list = document.createElement('ul'); fillKindLegend(list, kinds); return list.innerText }"
+    assert page.evaluate(entries, [4, 4, 4]) == ""
+    assert page.evaluate(entries, [1, 4]) == "wordsnumbers and punctuation"
+
+
 def test_unknown_token_is_reported(page: Page) -> None:
     page.fill("#query", "qqqqzzzz")
     page.press("#query", "Enter")

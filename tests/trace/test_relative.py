@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import inlayer
-from inlayer.trace.optional_facts import RelativeFacts
+from inlayer.trace.family_facts import RelativeFacts
 from inlayer.trace.terminal import show
 from tests.checkpoint.make_gguf import write_gguf
 from tests.families.tiny import VOCAB, build, tiny_config

@@ -168,12 +168,12 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
   return { pick, fade, shown, name, kinds };
 }
 
-// What the colors of a map mean, for the kinds of tokens that occur.
+// What the colors of a map mean, for the kinds of tokens that occur; nothing if all are of one kind, as without a tokenizer.
 function fillKindLegend(list, kinds) {
   const counts = new Array(TOKEN_KINDS.length).fill(0);
   for (const kind of kinds) counts[kind] += 1;
   const present = [1, 2, 3, 4, 5, 0].filter((kind) => counts[kind] > 0);
-  list.replaceChildren(...present.map((kind) => {
+  list.replaceChildren(...(present.length > 1 ? present : []).map((kind) => {
     const item = document.createElement("li"), swatch = document.createElement("i");
     swatch.className = `kind-${kind}`;
     item.append(swatch, TOKEN_KINDS[kind]);

@@ -15,7 +15,7 @@ import numpy as np
 
 from inlayer.tables.ngram import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_or_hex
-from inlayer.trace.optional_facts import NgramFacts, NgramRead, SharedNgrams
+from inlayer.trace.family_facts import NgramFacts, NgramRead, SharedNgrams
 
 if TYPE_CHECKING:
     from inlayer.trace.forward import Forward

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from inlayer.formats.row_file import FileRows
 from inlayer.tables import StoredEmbedding, Table
+from inlayer.trace.family_facts import PerLayerFacts, ValueFacts
 from inlayer.trace.layout import Layout
-from inlayer.trace.optional_facts import PerLayerFacts, ValueFacts
 
 if TYPE_CHECKING:
     from inlayer.trace.facts import TextTrace
