@@ -29,7 +29,7 @@ from tests.web.client import Client, running
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
-CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -38,7 +38,7 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
-    if not Path(CHROMIUM).exists():
+    if CHROMIUM is None or not Path(CHROMIUM).exists():
         pytest.skip(MISSING)
     try:
         from playwright.sync_api import sync_playwright

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["MISSING", "pytest_terminal_summary"]
 
 MISSING = (
-    "THE BROWSER TESTS DID NOT RUN: they need Chromium (Debian: apt-get install chromium fonts-dejavu-core) and "
+    "THE BROWSER TESTS DID NOT RUN: they need Chromium (on Debian: make browser) and "
     "playwright (pip install playwright)"
 )
 

@@ -103,7 +103,9 @@ def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
 
 def test_legend_of_one_kind_is_empty(page: Page) -> None:
     """As in a model without tokenizer, whose tokens have only numbers."""
-    entries = "(kinds) => { const list = document.createElement('ul'); fillKindLegend(list, kinds); return list.innerText }"
+    entries = (
+        "(kinds) => { const list = document.createElement('ul'); fillKindLegend(list, kinds); return list.innerText }"
+    )
     assert page.evaluate(entries, [4, 4, 4]) == ""
     assert page.evaluate(entries, [1, 4]) == "wordsnumbers and punctuation"
 
