@@ -100,6 +100,13 @@ Defaults of each type, and the number of compared values: hidden states, then co
 | model type | model | positions | other traits | hidden states | cos, sin |
 |---|---|---|---|---|---|
 """
+OTHERS = """
+## Also supported
+
+Not a type in this version of transformers: {names}. kimi_k2 is compared as deepseek_v3 in
+`tests/families/test_parity.py`, the n-gram memories of the others with sglang's functions in
+`tests/tables/test_ngram.py` and `tests/checkpoint/test_ngram_tables.py`.
+"""
 REFUSED = """
 ## Not supported
 
@@ -173,6 +180,8 @@ def write(outcomes: list[Outcome]) -> None:
         if one.outcome == "equal":
             values = f"{one.hidden:,} | {one.tables or ''}"
             page += f"| {one.model_type} | {one.kind} | {traits(one.family)} | {values} |\n"
+    compared = {name for one in outcomes if one.outcome == "equal" for name in (one.model_type, one.family)}
+    page += OTHERS.format(names=", ".join(sorted(FAMILIES.keys() - compared)))
     page += REFUSED
     for one in sorted(outcomes, key=lambda one: (one.model_type, one.kind)):
         if one.outcome != "equal":
