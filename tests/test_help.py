@@ -16,8 +16,6 @@ from pydoc_data import topics
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import typer
 
@@ -83,11 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("reviews.csv", "id,review\n1,I love dogs\n"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    vectors = np.ones((3, 128), np.float32)
-    np.save(tmp_path / "vectors.npy", vectors)
-    pq.write_table(
-        pa.table({"embedding": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 128)}), tmp_path / "reviews.parquet"
-    )
+    np.save(tmp_path / "vectors.npy", np.ones((3, 128), np.float32))
     solution = open_course().task("gather").solution
     for name in ("class/ada/gather.py", "my/gather.py", "try2.py"):
         (tmp_path / name).write_text(solution, encoding="utf-8")
@@ -137,6 +131,8 @@ def test_example_runs(
     line: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = []
+    if "--in reviews.parquet" in line:
+        before.append("inlayer embed reviews.csv --field review --out reviews.parquet")
     if line.startswith("inlayer learn"):
         before.append("inlayer learn next gather")
     if "--import" in line:
@@ -145,7 +141,8 @@ def test_example_runs(
         before.append("inlayer learn check gather")
     for needed in before:
         assert run_here(needed.split(), capsys, monkeypatch)[0] == 0
-        solve_task(folder)
+        if "learn" in needed:
+            solve_task(folder)
     code, output = run_here(words_of(line), capsys, monkeypatch)
     assert code == 0, output
     assert output

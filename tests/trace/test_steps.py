@@ -232,9 +232,9 @@ def test_printed_code_of_long_texts_runs_on_their_beginning(columns: int) -> Non
     texts = ["I love dogs. " * 30, "", *["dogs"] * 400]
     names = run_printed_code(pipeline.walk(texts), columns)
     assert names["texts"] == [texts[0][:60], "", "dogs", "dogs"]
-    with pytest.raises(InputError, match="the first text shows 256 tokens"):
+    with pytest.raises(InputError, match="the first text shows tokens 0 to 255"):
         pipeline.walk(["I love dogs. " * 300], change=Change(swap=(3, 300)))
-    with pytest.raises(InputError, match=r"the first text shows 1 token$"):
+    with pytest.raises(InputError, match=r"the first text shows tokens 0 to 0$"):
         pipeline.walk(["d"], change=Change(swap=(5, 6)))
 
 
