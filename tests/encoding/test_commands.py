@@ -274,6 +274,7 @@ def write_lines(folder: Path, count: int = 2000) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [".npy", ".parquet", ".jsonl"])
 def test_killed_runs_resume_without_losing_or_repeating_a_row(tmp_path, kind):
     texts, out = write_lines(tmp_path), tmp_path / f"v{kind}"
@@ -354,6 +355,7 @@ def test_full_disk_is_one_line_and_can_be_resumed(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), inlayer.load("default").encode(texts))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_input(tmp_path):
     peaks = []
     for megabytes in (4, 32):
