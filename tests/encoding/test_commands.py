@@ -388,6 +388,19 @@ def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monke
     np.testing.assert_array_equal(np.load("v.npy"), inlayer.load("default").encode(texts))
 
 
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["lines.txt", "--out", "t.npy"], "--engine ray reads .parquet files only, not lines.txt"),
+        (["lines.txt"], "--engine ray writes a file; name it with --out"),
+    ],
+)
+def test_ray_needs_parquet_files_and_an_output(run, tmp_path, given, problem):
+    write_lines(tmp_path, 2)
+    assert run("embed", *given, "--engine", "ray") == (2, "", f"inlayer: {problem}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
+
+
 # ---- search
 
 
