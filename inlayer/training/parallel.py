@@ -12,7 +12,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - a group of one process makes the same calls, but starts no process group and changes no bit
 - see also: the training loop (run_folder.py), files (state.py). The modes cannot be combined, and blocks are never
   split
-Tested with 2 and 4 processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
+Tested with three processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
 """
 
 from __future__ import annotations
