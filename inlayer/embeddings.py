@@ -43,9 +43,9 @@ PROJECTIONS = ("rows", "sum")
 NORM_PLACES = ("sum", "start", "rows")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
-    "padding_idx", "init_std", "scale", "round_scale", "multiplier", "mask_padding", "dropout", "norm", "norm_eps",
-    "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule", "position_offset",
-    "per_layer", "value",
+    "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
+    "norm", "norm_eps", "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule",
+    "position_offset", "per_layer", "value",
 )  # fmt: skip
 StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
 
@@ -73,7 +73,8 @@ class Embeddings(NgramLookup):
         seed: Makes the initialization reproducible.
         scale: Factor on the rows (Gemma: sqrt(n_embd)).
         round_scale: Round the scale to the table's dtype (Gemma does, BART does not).
-        multiplier: Factor on rows and inputs_embeds alike, not rounded (Granite).
+        multiplier: Factor on rows and inputs_embeds alike (Granite).
+        round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Adds a norm after the sum (BERT, BLOOM).
         norm: Which one: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
@@ -120,6 +121,7 @@ class Embeddings(NgramLookup):
         scale: float = 1.0,
         round_scale: bool = True,
         multiplier: float = 1.0,
+        round_multiplier: bool = False,
         dropout: float = 0.0,
         norm_eps: float | None = None,
         norm: NormKind = "layer",
@@ -163,7 +165,7 @@ class Embeddings(NgramLookup):
         target: Any = {"device": device, "dtype": dtype}
         self.n_embd, self.block_size = n_embd, block_size
         self.scale, self.multiplier, self.project = scale, multiplier, project
-        self.round_scale, self.mask_padding = round_scale, mask_padding
+        self.round_scale, self.round_multiplier, self.mask_padding = round_scale, round_multiplier, mask_padding
         self.norm_at, self.positions_first = norm_at, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
         self.token_embedding = Table(
@@ -277,7 +279,8 @@ class Embeddings(NgramLookup):
         if input_ids is not None and self.adds_ngrams:
             hidden = after("n-grams", self.add_ngrams(hidden, input_ids, history, attention_mask))
         if self.multiplier != 1.0:
-            hidden = after("multiplier", hidden * self.multiplier)
+            rounded = hidden.new_full((), self.multiplier) if self.round_multiplier else self.multiplier
+            hidden = after("multiplier", hidden * rounded)
         if self.projection is not None and self.project == "rows":
             hidden = after("projection", self.projection(hidden))
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):

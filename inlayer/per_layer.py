@@ -4,6 +4,7 @@ text -> ids -> rows -> [vectors of each block] -> decoder
 - row of the second table x sqrt(P), split into L vectors of width P
 - + the model's input vector, projected to L x P, x 1 / sqrt(D), normalized per layer
 - x 1 / sqrt(2). Gemma-3n rounds these two factors to the dtype, Gemma-4 does not
+- EmbeddingGemma-2 has no second table: its vectors are the normalized projection alone
 Tested against transformers, in float32 and bfloat16, in tests/families/test_per_layer.py and by `make families`.
 """
 
@@ -26,23 +27,25 @@ class PerLayerEmbedding(nn.Module):
 
     def __init__(self, spec: PerLayerSpec, n_embd: int, **target: Any) -> None:
         super().__init__()
-        self.layers, self.width, self.finds_ids = spec.n_layers, spec.width, not spec.rounded
+        self.layers, self.width = spec.n_layers, spec.width
+        self.finds_ids = not spec.rounded and spec.rows > 0
         self.rounded, self.projection_scale = spec.rounded, n_embd**-0.5
-        self.table: Table | StoredEmbedding = Table(
-            spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **target
-        )
+        self.table: Table | StoredEmbedding | None = None
+        if spec.rows:
+            self.table = Table(spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **target)
         self.projection = nn.Linear(n_embd, spec.n_layers * spec.width, bias=False, **target)
         self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **target)
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
-        """The vectors of every block; without ids, the projection only."""
+        """The vectors of every block; without ids or a second table, the projection only."""
         projected: Tensor = self.norm(self._split(self._times(self.projection(embeds), self.projection_scale)))
-        if ids is None:
+        if ids is None or self.table is None:
             return projected
         return self._times(projected + self.look_up(ids), 2**-0.5)
 
     def look_up(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T L P"]:
         """The rows of the second table, scaled and split by layer. Gemma-3n has no rows for its image and audio ids."""
+        assert self.table is not None
         if self.rounded:
             ids = ids.where((ids >= 0) & (ids < self.table.num_embeddings), 0)
         rows: Tensor = self.table(ids)

@@ -11,7 +11,7 @@ Tested against a plain loop over texts in tests/test_pooling.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inlayer.errors import InputError, ShapeError
+from inlayer.files import quoted
 from inlayer.ragged import Ragged
 from inlayer.tensors import check_dense, check_float
 
 ROWS_PER_SUM = 256  # rows summed in sequence
 
 
-def mean_pool(hidden: Any, mask: Any = None, *, exclude: Collection[int] = ()) -> Float[Tensor, "B D"]:
+def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tensor, "B D"]:
     """Average the hidden states of each text's real tokens.
 
     Every token that the mask does not exclude counts, including special tokens such as begin-of-text. To average the
@@ -43,18 +44,19 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Collection[int] = ()) -
 
     Raises:
         ShapeError: If hidden states and mask do not fit together.
-        InputError: If a mask has values other than 0 and 1, or `exclude` is given without a Ragged.
+        InputError: If a mask has values other than 0 and 1, or `exclude` is not ids or given without a Ragged.
 
     Example:
         >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[2.]])
     """
-    if exclude and not isinstance(mask, Ragged):
+    excluded = _check_exclude(exclude)
+    if excluded and not isinstance(mask, Ragged):
         raise InputError("exclude needs the Ragged of the ids; with a mask, set it to 0 where a token does not count")
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
-        if exclude:
-            kept_N = ~np.isin(mask.flat, list(exclude))
+        if excluded:
+            kept_N = ~np.isin(mask.flat, excluded)
             kept = Ragged(mask.flat[kept_N], np.concatenate(([0], kept_N.cumsum()))[mask.offsets])
             return mean_pool(hidden_ND[torch.from_numpy(kept_N).to(hidden_ND.device)], kept)
         wide_ND = hidden_ND.to(torch.promote_types(hidden_ND.dtype, torch.float32))
@@ -69,6 +71,15 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Collection[int] = ()) -
     real_BTD = hidden_BTD.where(mask_BT.unsqueeze(-1), 0)
     count_B1 = mask_BT.sum(1, keepdim=True).clamp(min=1)
     return (real_BTD.sum(1, dtype=wide) / count_B1).to(hidden_BTD.dtype)
+
+
+def _check_exclude(exclude: object) -> list[int]:
+    try:
+        return [index(one) for one in exclude]  # type: ignore[attr-defined]
+    except TypeError:
+        raise InputError(
+            f"exclude is {quoted(exclude)}; give a collection of ids, such as tokenizer.special_ids"
+        ) from None
 
 
 def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:

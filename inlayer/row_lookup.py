@@ -156,7 +156,7 @@ class RowLookup(InputTable):
     def per_layer(
         self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> Float[Tensor, "... T L P"]:
-        """Compute the per-layer embeddings of a Gemma-3n or Gemma-4: one small vector per token and block.
+        """Compute the per-layer embeddings of a Gemma-3n, Gemma-4 or EmbeddingGemma-2: a vector per token and block.
 
         Args:
             input_ids: Token ids (B, T) or (T,). In the place of images, give the padding id, as transformers does.
@@ -179,7 +179,7 @@ class RowLookup(InputTable):
             torch.Size([1, 2, 3, 8])
         """
         if (extra := self.per_layer_embedding) is None:
-            raise InputError("this layer has no per-layer embeddings; Gemma-3n and Gemma-4 have them")
+            raise InputError("this layer has no per-layer embeddings; Gemma-3n, Gemma-4 and EmbeddingGemma-2 have them")
         if input_ids is None and inputs_embeds is None:
             raise InputError("neither input_ids nor inputs_embeds was given; give ids, vectors or both")
         single, ids, embeds = self._with_batch_axis(input_ids, inputs_embeds)

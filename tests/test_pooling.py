@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -156,3 +158,15 @@ def test_mean_can_exclude_special_tokens() -> None:
     assert not torch.allclose(mean_pool(hidden, ids), theirs)
     with pytest.raises(InputError, match="exclude needs the Ragged"):
         mean_pool(torch.randn(1, 2, 4), torch.ones(1, 2), exclude={1})
+
+
+@pytest.mark.parametrize("kind", [list, set, np.array, torch.tensor])
+def test_ids_to_exclude_in_any_collection(kind: Any) -> None:
+    ids, hidden = Ragged.from_lists([[1, 5, 2], [1]]), torch.arange(8.0).view(4, 2)
+    assert torch.equal(mean_pool(hidden, ids, exclude=kind([1, 2])), torch.tensor([[2.0, 3.0], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("exclude", [1, None, ["a"], [1.5]])
+def test_exclude_that_is_no_collection_of_ids(exclude: Any) -> None:
+    with pytest.raises(InputError, match="give a collection of ids"):
+        mean_pool(torch.zeros(1, 2), Ragged.from_lists([[1]]), exclude=exclude)

@@ -45,7 +45,7 @@ def build_embeddings(model: Model) -> Embeddings:
         needed = layer.token_embedding.embedding_dim
         check_tensor(model.source, model.table_info, width == needed, f"its config requires rows of width {needed:,}")
     layer.set_input_embeddings(_rows(model, model.table))
-    if (extra := layer.per_layer_embedding) is not None:
+    if (extra := layer.per_layer_embedding) is not None and extra.table is not None:
         extra.table = _other_rows(model, "per_layer_embedding.table.weight", extra.table)
     if layer.value_embedding is not None:
         layer.value_embedding = _other_rows(model, "value_embedding.weight", layer.value_embedding)

@@ -91,6 +91,8 @@ class Store(ABC):
 
     def explain_missing_table(self) -> str:
         """Why there may be no table, for an error message."""
+        if any(".lora_A." in name for name in self.names()):
+            return "its tensors are those of a LoRA adapter; open its base model"
         return "is a shard missing?"
 
     def _local_path(self, name: str) -> Path:

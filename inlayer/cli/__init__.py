@@ -40,6 +40,11 @@ def main() -> None:
         sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         code = _report(_usage_message(error) if isinstance(error, TyperException) else str(error))
+    except SystemExit as stopped:  # Typer ends the process itself if a pipe was closed in the middle of the output
+        if not isinstance(stopped.__context__, BrokenPipeError):
+            raise
+        _drop_output()
+        code = 141
     except BrokenPipeError:  # the reader of a pipe closed it: `inlayer walk | head`
         _drop_output()
         code = 141

@@ -211,8 +211,14 @@ def search(
     if pool is not None:
         _check_choice("--pool", pool, *POOLS)
     opened = load(model or stored.get("model"))
+    if made.get("table") not in (None, [*opened.table.shape]):
+        raise InputError(
+            f"{shown(vectors)} was made with the model {quoted(stored.get('model'))}, and {opened.source} has a table "
+            "of another size; leave out --model"
+        )
+    text = check_argument(query, "the query")
     vector = opened.encode(
-        check_argument(query, "the query"), pool=pool or stored.get("pool", "mean"),
+        text if len(text.split()) > 1 else opened.vocabulary.as_in_text(text), pool=pool or stored.get("pool", "mean"),
         weights=weights or stored.get("weights"),
     )  # fmt: skip
     if len(vector) < table.embedding_dim:

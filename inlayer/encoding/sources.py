@@ -14,6 +14,7 @@ import glob
 import gzip
 import io
 import json
+import re
 import sys
 import zlib
 from collections import Counter
@@ -35,6 +36,8 @@ BLOCK = 2**22  # bytes read at once
 MAX_TEXT = 2**26  # bytes of one line or field
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the default of an input, also of each output; the vectors
+# A folder, a pattern or a file name, which is not taken for a text: "corpus/", "more/*.log", "report.docx".
+PATH_LIKE = re.compile(r"\S*/|\S*[*?\[]\S*[/.]\S*|\S*[/.]\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}")
 
 
 class TextRows(NamedTuple):
@@ -102,6 +105,8 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
             found += files
         elif kind == "special" or (kind == "missing" and kind_of(path)):
             raise not_a_file(path, kind)
+        elif kind == "missing" and PATH_LIKE.fullmatch(argument):
+            raise MissingFileError(f"{shown(path)}: not found; if it is a text, give it through standard input (-)")
         else:
             found.append(argument)
     if found.count("-") > 1:

@@ -83,9 +83,10 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
         kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
-        similar = ", ".join(get_close_matches(kind.strip("'"), known, cutoff=0.5)) or "none"
+        similar = get_close_matches(kind.strip("'"), known, cutoff=0.5)
+        listed = f"similar ones are {', '.join(similar)}" if similar else "none is similar"
         message = (
-            f"unknown model type {kind}; similar ones are {similar} (inlayer.families.FAMILIES has all {len(known)}). "
+            f"unknown model type {kind}; {listed} (inlayer.families.FAMILIES has all {len(known)}). "
             "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
         if tensor_names is None or not isinstance(model_type, str):
@@ -135,6 +136,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", otherwise=0.02),
         scale=scale,
         round_scale=family.scaled == "rows",
+        round_multiplier=family.scaled == "all, rounded",
         multiplier=multiplier,
         token_types=token_types,
         norm=family.norm or "layer",
@@ -146,7 +148,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         dropout=_dropout(family, fields),
         row_width=row_width,
         project=family.project if row_width is not None else None,
-        per_layer=_per_layer(family, fields, padding_idx),
+        per_layer=_per_layer(family, fields, n_embd, padding_idx),
         value=_value(fields, vocab_size) if family.value_embeddings else None,
         head=_head(family, fields, n_embd),
         ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
@@ -173,19 +175,19 @@ def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | BucketSpec | 
     return AlibiSpec(heads=fields.size(*N_HEAD_FIELDS), bias_max=bias_max, rounded=kind == "alibi in bfloat16")
 
 
-def _per_layer(family: Family, fields: ConfigReader, padding_idx: int | None) -> PerLayerSpec | None:
+def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: int | None) -> PerLayerSpec | None:
     if family.per_layer is None or fields.get_or_none("hidden_size_per_layer_input")[1] in (None, 0):
         return None
     spec = PerLayerSpec(
-        rows=fields.size("vocab_size_per_layer_input"),
+        rows=0 if family.per_layer == "projected" else fields.size("vocab_size_per_layer_input"),
         n_layers=fields.size("num_hidden_layers"),
         width=fields.size("hidden_size_per_layer_input"),
         norm_eps=fields.number("rms_norm_eps", otherwise=1e-6),
         padding_idx=padding_idx,
         rounded=family.per_layer == "rounded",
     )
-    _check_table_size(spec.rows, spec.n_layers * spec.width)
-    if padding_idx is not None and padding_idx >= spec.rows:
+    _check_table_size(max(spec.rows, n_embd), spec.n_layers * spec.width)
+    if padding_idx is not None and 0 < spec.rows <= padding_idx:
         raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows} rows")
     return spec
 
@@ -220,7 +222,7 @@ def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, 
     factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, otherwise=1.0)
     if family.factor == "sqrt in bfloat16":
         factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
-    return (1.0, factor) if family.scaled == "all" else (factor, 1.0)
+    return (1.0, factor) if family.scaled.startswith("all") else (factor, 1.0)
 
 
 def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:

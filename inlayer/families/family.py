@@ -50,7 +50,7 @@ class Family:
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
     # around the sum
     # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds
-    scaled: Literal["no", "rows", "exact rows", "all"] = "no"
+    scaled: Literal["no", "rows", "exact rows", "all", "all, rounded"] = "no"
     factor: str = "sqrt"  # "sqrt" of the width, "sqrt in bfloat16", or the field with the factor
     scale_flag: str | None = None  # the field that switches it on
     norm: NormKind | None = None
@@ -63,9 +63,8 @@ class Family:
     projects_equal_widths: bool = False  # even if rows are as wide as hidden states
     dropout: str | None = None  # the field with the dropout rate
     ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
-    per_layer: Literal["rounded", "exact"] | None = (
-        None  # a second table for every block; its factors are rounded or not
-    )
+    # vectors for every block: from a second table, with factors that are rounded or not, or from the rows alone
+    per_layer: Literal["rounded", "exact", "projected"] | None = None
     value_embeddings: bool = False  # a second table for the values of the first and last block with full attention
     # head
     head_bias: bool = False  # masked-language heads have one

@@ -49,6 +49,7 @@ LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "hi
                "original_max_position_embeddings": 8192}
 GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
                 "original_max_position_embeddings": 4096}
+MISTRAL_ROPE = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 
 _bert = Family(defaults=_sizes(30522, 768, 12, 512, **ENCODER), positions="learned", norm="layer", token_types=True,
                dropout="hidden_dropout_prob", head_bias=True)
@@ -156,8 +157,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v3": _deepseek_v3,
     "deepseek_v32": _like(_deepseek_v3, 129280, 7168, 128, 163840),
     "deepseek_v4": _deepseek_v4,
-    "deepseek_v41": _deepseek_v41,
-    "deepseek_v41_text": _deepseek_v41,
+    "deepseek_v41": _deepseek_v41, "deepseek_v41_text": _deepseek_v41,
     "diffllama": _like(_plain, 32000, 2048, 32, 2048),
     "distilbert": replace(_bert, token_types=False, dropout="dropout", defaults=_sizes(
         30522, 768, 12, 512, pad_token_id=0, layer_norm_eps=1e-12, dropout=0.1, **TIED)),
@@ -186,6 +186,9 @@ FAMILIES: dict[str, Family] = {
     "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
         **TIED, traits={"norm": "layer", "dropout": "hidden_dropout"}),
     "gemma": _gemma,
+    "embedding_gemma2_text": _like(_gemma4, 262144, 512, 4, 262144, num_hidden_layers=24,
+        hidden_size_per_layer_input=512, rms_norm_eps=1e-6, rope_parameters={SLIDING: _base(1e4), FULL: _base(1e6)},
+        tie_word_embeddings=False, traits={"per_layer": "projected"}),
     "gemma2": replace(_gemma, defaults=_sizes(
         256000, 2304, 8, 8192, head_dim=256, pad_token_id=0, final_logit_softcapping=30.0, **TIED)),
     "gemma3_text": replace(_gemma, defaults=_sizes(
@@ -198,13 +201,11 @@ FAMILIES: dict[str, Family] = {
         traits={"per_layer": "exact"}),
     "gemma4_unified_text": _like(_gemma4, 262144, 2304, 8, 262144),
     "git": _like(_bert, 30522, 768, 12, 1024, tie_word_embeddings=False, traits={"token_types": False}),
-    "glm": _glm,
-    "glm4": _glm,
+    "glm": _glm, "glm4": _glm,
     "glm4_moe": Family(defaults=_sizes(151552, 4096, 96, 131072, partial_rotary_factor=0.5), has_partial_rotary=True),
     "glm4_moe_lite": _like(_deepseek_v3, 154880, 2048, 20, 202752),
     "glm_moe_dsa": _like(_deepseek_v3, 154880, 6144, 64, 202752),
-    "gpt2": _gpt2,
-    "gpt_bigcode": _gpt2,
+    "gpt2": _gpt2, "gpt_bigcode": _gpt2,
     "gpt_neo": replace(_gpt2, defaults=_sizes(50257, 2048, 16, 2048, embed_dropout=0.0, **TIED),
                        dropout="embed_dropout"),
     "gpt_neox": Family(defaults=_sizes(50432, 6144, 64, 2048, rotary_pct=0.25), pads=False, has_partial_rotary=True,
@@ -245,8 +246,7 @@ FAMILIES: dict[str, Family] = {
     "llama": Family(defaults=_sizes(32000, 4096, 32, 2048)),
     "llama4_text": _like(_complex, 202048, 5120, 40, 131072, head_dim=128, rope_theta=5e5, no_rope_layer_interval=4,
         num_hidden_layers=48, traits={"no_rope_interval": True}),
-    "longcat_flash": _longcat,
-    "longcat_flash_ngram": _longcat,
+    "longcat_flash": _longcat, "longcat_flash_ngram": _longcat,
     "longformer": _like(_roberta, 30522, 768, 12, 512, traits={"positions_first": True}),
     "longt5": _t5,
     "luke": _like(_roberta, 50267, 768, 12, 512, traits={"positions_first": True}),
@@ -268,17 +268,18 @@ FAMILIES: dict[str, Family] = {
         traits={"rotary_dim_field": None}),
     "ministral": _like(_plain, 32000, 4096, 32, 131072),
     "ministral3": _like(_plain, 131072, 4096, 32, 262144, head_dim=128, pad_token_id=11, rope_theta=1e6,
-        rope_parameters={"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384,
-        "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}),
+        rope_parameters=MISTRAL_ROPE | {"factor": 16.0, "original_max_position_embeddings": 16384}),
     "mistral": _mistral,
+    "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, head_dim=128, pad_token_id=11,
+        rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192},
+        traits={"has_partial_rotary": True, "head_dim_fields": ("head_dim",), "rotary_dim_field": "qk_rope_head_dim"}),
     "mistral_large4_text": _like(_deepseek_v3, 204800, 6144, 64, 1048576, rope_theta=1e4, num_hidden_layers=72,
         no_rope_layer_interval=4, final_logit_softcapping=30.0, rope_parameters={"rope_type": "yarn", "factor": 2048.0,
         "rope_theta": 1e4, "original_max_position_embeddings": 512, "attention_factor": 1.0},
         traits={"no_rope_interval": True, "learned_frequencies": True}),
     "mixtral": replace(_mistral, defaults=_mistral.defaults | {"rope_theta": 1e6}),
     "mllama_text_model": _like(_plain, 128256, 4096, 32, 131072, pad_token_id=128004, rope_theta=5e5),
-    "modernbert": _modernbert,
-    "modernbert-decoder": _modernbert,
+    "modernbert": _modernbert, "modernbert-decoder": _modernbert,
     "moshi": _like(_plain, 32000, 4096, 32, 3000),
     "mpnet": replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30527}, token_types=False, padding_idx=1,
                      relative="mpnet"),
@@ -303,8 +304,7 @@ FAMILIES: dict[str, Family] = {
         rope_theta=1000.0),
     "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05,
         traits={"position_start": 2}),
-    "olmo": _olmo,
-    "olmo2": _olmo,
+    "olmo": _olmo, "olmo2": _olmo,
     "olmo3": _like(_olmo, 50304, 4096, 32, 2048, rope_theta=5e5, local_rope_theta=5e5, traits={"thetas": {FULL:
         "rope_theta", SLIDING: "local_rope_theta"}, "scaled_layers": (FULL,)}),
     "olmo_hybrid": _like(_olmo, 100352, 3840, 30, 65536, pad_token_id=100277),
@@ -327,8 +327,7 @@ FAMILIES: dict[str, Family] = {
     "qwen2_5_vl": _qwen2_vl,  # published files have no text_config
     "qwen2_5_vl_text": _qwen2_vl,
     "qwen2_moe": Family(defaults=_sizes(151936, 2048, 16, 32768)),
-    "qwen2_vl": _qwen2_vl,
-    "qwen2_vl_text": _qwen2_vl,
+    "qwen2_vl": _qwen2_vl, "qwen2_vl_text": _qwen2_vl,
     "qwen3": replace(_qwen2, defaults=_qwen2.defaults | {"head_dim": 128}),
     "qwen3_5_moe_text": _like(_partial, 248320, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
         traits={"sections": "interleaved"}),
@@ -360,6 +359,8 @@ FAMILIES: dict[str, Family] = {
     "starcoder2": Family(defaults=_sizes(49152, 3072, 24, 4096, initializer_range=0.018042, embedding_dropout=0.0,
                                          **TIED), dropout="embedding_dropout"),
     "t5": _t5,
+    "t5gemma": _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0, dropout_rate=0.0,
+        traits={"scaled": "all, rounded", "dropout": "dropout_rate"}),
     "trocr": _like(_bart, 50265, 1024, 16, 512),
     "ultrabert": _like(_plain, 32000, 4096, 32, 32768, pad_token_id=0, rope_parameters={SLIDING: _base(1e4),
         FULL: _base(2560000.0)}),
@@ -385,13 +386,12 @@ FAMILIES: dict[str, Family] = {
 NESTED: dict[str, str] = {
     "aria": "aria_text", "emu3": "emu3_text_model", "fuyu": "persimmon", "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "gemma4_unified": "gemma4_unified_text", "got_ocr2": "qwen2",
-    "inkling": "inkling_text", "kimi_k25": "deepseek_v3", "llama4": "llama4_text", "llava": "llama",
-    "minimax_m3_vl": "minimax_m3_vl_text", "mistral3": "mistral", "mistral_large4": "mistral_large4_text",
-    "mllama": "mllama_text_model",
-    "modernvbert": "modernbert", "moss_transcribe_diarize": "qwen3",
-    "muse_spark": "muse_spark_text", "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text", "qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text",
-    "qwen4_exp": "qwen4_exp_text", "ultravbert": "ultrabert",
+    "embedding_gemma2": "embedding_gemma2_text", "inkling": "inkling_text", "kimi_k25": "deepseek_v3",
+    "kimi_k3": "kimi_linear", "llama4": "llama4_text", "llava": "llama", "minimax_m3_vl": "minimax_m3_vl_text",
+    "mistral3": "mistral", "mistral_large4": "mistral_large4_text", "mllama": "mllama_text_model",
+    "modernvbert": "modernbert", "moss_transcribe_diarize": "qwen3", "muse_spark": "muse_spark_text",
+    "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text", "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text", "qwen4_exp": "qwen4_exp_text", "ultravbert": "ultrabert",
 }  # fmt: skip
 # Model types whose input layer is described by a part of their config, next to fields of the whole.
-INNER: dict[str, str] = {"blt": "encoder_config"}
+INNER: dict[str, str] = {"blt": "encoder_config", "t5gemma": "encoder"}

@@ -252,6 +252,7 @@ class PerLayerSpec:
     """Per-layer embeddings: a second table whose rows have `width` channels for each of `n_layers` blocks.
 
     `rounded` is Gemma-3n's variant: factors are rounded to the dtype of the model, and ids without a row get row 0.
+    EmbeddingGemma-2 has no second table (`rows` is 0): its vectors are projections of the rows.
     """
 
     rows: int
@@ -300,6 +301,7 @@ class LayerSpec:
     scale: float
     round_scale: bool  # to the dtype of the table, before it is applied
     multiplier: float
+    round_multiplier: bool
     token_types: int
     norm: NormKind
     norm_eps: float | None

@@ -84,12 +84,16 @@ class Vocabulary:
         )
 
     def ids_of(self, text: str) -> list[int]:
-        """The ids of a word or text as it occurs in running text: a word follows a space if that takes fewer tokens."""
+        """The ids of a word or text, as it occurs in running text."""
+        return self._tokenizer().encode(self.as_in_text(text), add_special_tokens=False)
+
+    def as_in_text(self, text: str) -> str:
+        """A word or text as it occurs in running text: it follows a space unless that takes more tokens."""
         tokenizer = self._tokenizer()
         if not text.strip():
             raise InputError("the query is empty; give a word, a text, or a token id")
-        forms = [tokenizer.encode(form, add_special_tokens=False) for form in (f" {text.strip()}", text)]
-        return min((ids for ids in forms if ids), key=len)
+        forms = {form: tokenizer.encode(form, add_special_tokens=False) for form in (f" {text.strip()}", text)}
+        return min((form for form, ids in forms.items() if ids), key=lambda form: len(forms[form]), default=text)
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

@@ -83,6 +83,10 @@ def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
         yield Finding("error", "invalid-config", message) if known else Finding("note", "unknown-model-type", message)
     elif model.spec is not None and model.spec.is_generic:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
+    tie = text_config(model.config).get("tie_word_embeddings")
+    if model.spec is None and tie is not None and not isinstance(tie, bool):
+        message = f"tie_word_embeddings is {quoted(tie)}; it must be true or false"
+        yield Finding("error", "invalid-config", message)
     if facts.config_vocab_size not in (None, facts.rows):
         message = f"the table has {facts.rows:,} rows, but vocab_size in the config is {facts.config_vocab_size:,}"
         yield Finding("error", "vocab-size-mismatch", message)

@@ -51,7 +51,8 @@ def check_tables(
         return facts, findings, ["other tables (quick; remote)"]
     listed = [one for one in table_names(model) if one[0] not in (model.table_info.name, model.head_name)]
     for wanted, words in (("per_layer", "per-layer embeddings"), ("value", "value embeddings")):
-        if getattr(model.spec, wanted, None) is not None and not any(role == wanted for _, role in listed):
+        expected = getattr(model.spec, wanted, None)
+        if expected is not None and expected.rows and not any(role == wanted for _, role in listed):
             findings.append(Finding("error", "tensor-missing", f"the files contain no table of {words}"))
     for name, role in listed[:MAX_LISTED]:
         try:

@@ -22,7 +22,7 @@ from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families.config_reader import text_config
-from inlayer.files import path_kind, printable
+from inlayer.files import listing, path_kind, printable
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.findings import SEVERITIES, Finding, shorten
 from inlayer.inspection.report import (
@@ -221,9 +221,13 @@ def _not_checked(model: Model, rows: ScannedRows, facts: ReportFacts, was_stoppe
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
         yield f"positions, scale and other tensors ({why})"
     if others := check_layer.unidentified_tables(model):
-        yield f"what {shorten(others[0], 100)} is (it has the table's shape)"
+        yield f"tensors with the table's shape ({listing(others)})"
     if head.tensor is not None and head.tie_word_embeddings is None:
-        yield "whether the head must equal the table (no tie_word_embeddings)"
+        is_given = text_config(model.config).get("tie_word_embeddings") is not None
+        why = "tie_word_embeddings is neither true nor false" if is_given else "no tie_word_embeddings"
+        yield f"whether the head must equal the table ({why})"
+    if model.spec is None and head.tensor is None and head.expected and head.tie_word_embeddings is False:
+        yield "the head (untied in the config, but no tensor has the name of one)"
     if tokens.tokenizer is None:
         yield "which token ids text can produce (no tokenizer)"
     elif facts.rows.undertrained_unknown:

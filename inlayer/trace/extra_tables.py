@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def per_layer_facts(result: Forward) -> PerLayerFacts | None:
     """The second table and what the shown tokens read; None for a model without one, or a walk without ids."""
     extra = result.pipeline.layer.per_layer_embedding
-    if extra is None or result.ids_BT is None:
+    if extra is None or extra.table is None or result.ids_BT is None:
         return None
     ids = result.ids_BT[:, result.window.first_token :][:, : result.count]
     with torch.no_grad():

@@ -209,7 +209,7 @@ class TrainConfig:
     eval_sequences: int = option(64, RUN, "Maximum number of validation sequences.")
     save_interval: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
     log_interval: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
-    threads: int | None = option(None, RUN, "Number of torch CPU threads.", derived="torch's default")
+    threads: int | None = option(None, RUN, "Number of torch CPU threads.", derived="torch's default", maximum=4096)
     parallel: str = option("data", RUN, "Under torchrun: FSDP2, or a sharded vocabulary.", choices=PARALLEL_MODES)
 
     def __post_init__(self) -> None:
@@ -383,9 +383,10 @@ def check_value(one: Field[Any], value: object) -> None:
     if "choices" in limits and value not in limits["choices"]:
         raise ConfigError(f"{one.name} is {value!r}; choose one of {', '.join(limits['choices'])}")
     if kind.startswith("int"):
-        least = limits.get("minimum", 1)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
-            raise ConfigError(f"{one.name} is {value!r}; it must be an integer of at least {least}")
+        least, most = limits.get("minimum", 1), limits.get("maximum", 2**63 - 1)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            allowed = f"from {least} to {most:,}" if "maximum" in limits else f"of at least {least}"
+            raise ConfigError(f"{one.name} is {value!r}; it must be an integer {allowed}")
     elif kind.startswith("float"):
         most = limits.get("maximum", math.inf)
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -48,7 +48,7 @@ from inlayer.training.encoded_corpus import (
 from inlayer.training.export import save_decoder, tokenizer_files
 from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
 from inlayer.training.parallel import ProcessGroup
-from inlayer.training.state import load_state, save_state
+from inlayer.training.state import State, load_state, save_state
 from inlayer.training.trainer import Trainer
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
@@ -123,9 +123,12 @@ class Run:
             raise InputError(f"{shown(folder)} contains no run to resume; start one without --resume")
         path = folder / "run" / CONFIG
         try:
-            return cls(folder, TrainConfig.from_json(path.read_bytes(), out=out, parallel=parallel))
+            config = TrainConfig.from_json(path.read_bytes(), out=out, parallel=parallel)
+            for name in (*config.files, config.tokenizer):
+                path_kind(Path(name))  # reports what cannot be a path
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
+        return cls(folder, config)
 
     def extend(self, steps: int) -> None:
         """Give the run more steps. The remaining ones use the schedule of a run of this length."""
@@ -225,7 +228,7 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        config = self.config
+        config, loaded = self.config, self._load_state()  # first: a changed config may ask for a model of any size
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
@@ -236,7 +239,11 @@ class Run:
         width = decoder_config.block_size + 1
         check_windows(tokens.train, width)
         self._warn_about_the_text(tokens, width)
-        saved = self._restore(trainer)
+        if loaded is not None:
+            trainer.load(loaded.step, loaded.tensors)
+        saved, loaded = trainer.step, None  # its tensors are as large as the model
+        for line in self.metrics:
+            self.alerts.check(line)
         seconds = self.metrics[-1]["seconds"] if self.metrics else 0.0
         group.barrier()  # all processes have read the metrics before the main process rewrites them
         if group.is_main:
@@ -273,14 +280,14 @@ class Run:
             )
         if config.validation and found < width:
             self.alerts.raised["validation"] = (
-                f"no validation loss: {found:,} tokens of the text are held out, fewer than the {width:,} of one "
-                "window; add more text, or hold out more with --validation"
+                f"no validation loss: the text is so small that {found:,} of its tokens would be held out, fewer than "
+                f"the {width:,} of one window; add more text, or hold out more with --validation"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
 
-    def _restore(self, trainer: Trainer) -> int:
-        """Load the newest state and the metrics up to it; returns its step."""
+    def _load_state(self) -> State | None:
+        """The newest state, if config, tokenizer and metrics are those that it was saved with; reads the metrics."""
         path, state, lines = self.folder / METRICS, load_state(self.inner), list[bytes]()
         step = 0 if state is None else state.step
         if path_kind(path) == "file":
@@ -289,19 +296,19 @@ class Run:
         self._digest = hashlib.sha256(b"".join(lines))
         if state is not None:
             self._check_unchanged(step, state.facts)
-            trainer.load(step, state.tensors)
         try:
             self.metrics = [from_line(line, number) for number, line in enumerate(lines, 1)]
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
-        for line in self.metrics:
-            self.alerts.check(line)
-        return step
+        return state
 
     def _facts(self) -> dict[str, str]:
-        """Checksums that a state has to match: of the config, whose number of steps may grow, and of the metrics."""
-        config = hashlib.sha256(replace(self.config, steps=1).to_json())
-        return {"config": config.hexdigest(), "metrics": self._digest.hexdigest()}
+        """Checksums that a state has to match: of the config, whose steps may grow, of tokenizer and metrics."""
+        config, tokenizer = hashlib.sha256(replace(self.config, steps=1).to_json()), hashlib.sha256()
+        for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
+            tokenizer.update(path.name.encode() + path.read_bytes())
+        digests = {"config": config, "tokenizer": tokenizer, "metrics": self._digest}
+        return {name: digest.hexdigest() for name, digest in digests.items()}
 
     def _check_unchanged(self, step: int, facts: dict[str, str]) -> None:
         if step > self.config.steps:
@@ -309,12 +316,16 @@ class Run:
                 f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
-        for name, path in (("config", self.inner / CONFIG), ("metrics", self.folder / METRICS)):
-            if facts.get(name) != self._facts()[name]:
-                raise CheckpointError(
-                    f"{shown(path)} does not match the saved state of step {step:,}: it was changed or truncated; "
-                    "restore it, or start a new run in another folder"
-                )
+        places = {
+            "config": self.inner / CONFIG,
+            "tokenizer": self.inner / "tokenizer",
+            "metrics": self.folder / METRICS,
+        }
+        if changed := [shown(places[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
+            raise CheckpointError(
+                f"{changed[0]} does not match the saved state of step {step:,}: it was changed or truncated; restore "
+                "it, or start a new run in another folder"
+            )
 
     def _validate(self, trainer: Trainer, tokens: EncodedCorpus) -> float:
         width, rows = (

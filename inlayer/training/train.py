@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 import torch
 
 from inlayer.errors import ConfigError, MissingExtraError
-from inlayer.files import base_name, check_path, shown, write_atomic
+from inlayer.files import base_name, check_path, quoted, shown, write_atomic
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.analysis import compare_tables
 from inlayer.training.config import NOT_SAVED, TrainConfig
@@ -85,7 +85,11 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     wanted, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
     for name, value in wanted.items():
         if name not in NOT_SAVED and existing[name] != value and not (name == "threads" and value is None):
-            change = "other files" if name == "files" else f"{name.replace('_', '-')} {existing[name]}, not {value}"
+            change = (
+                "other files"
+                if name == "files"
+                else f"{name.replace('_', '-')} {_shown(existing[name])}, not {_shown(value)}"
+            )
             raise ConfigError(
                 f"{shown(config.out)} contains a run with {change}; to resume it, leave that out; to change it, start "
                 "a new run in another folder"
@@ -93,6 +97,11 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     if longer:
         run.extend(config.steps)
     return run
+
+
+def _shown(value: object) -> str:
+    """A setting for a message: a file from elsewhere may have put anything there."""
+    return shown(value) if isinstance(value, str) else quoted(value)
 
 
 def _how_to_resume(run: Run, group: ProcessGroup) -> str:

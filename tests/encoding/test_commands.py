@@ -404,6 +404,27 @@ def test_ray_needs_parquet_files_and_an_output(run, tmp_path, given, problem):
 # ---- search
 
 
+@pytest.mark.parametrize("name", ["nosuchdir/", "folder/*.log", "report.docx", "*.log"])
+def test_a_missing_path_is_not_a_text(run, name):
+    message = f"inlayer: {name}: not found; if it is a text, give it through standard input (-)\n".replace("r/:", "r:")
+    assert run("embed", name, "--out", "v.npy") == (2, "", message)
+
+
+@pytest.mark.parametrize("text", ["and/or", "U.S.", "3.14", "what?", "Why not?", "a.b", "[1]", "e.g. this", "wait..."])
+def test_a_text_with_signs_of_a_path_is_a_text(run, text):
+    assert run("embed", text, "--out", "v.npy")[0] == 0
+
+
+def test_one_word_is_searched_as_in_running_text(run, tmp_path):
+    (tmp_path / "lines.txt").write_text("hello there\nthe king sat in his palace\na small pet\ngood morning\n")
+    assert run("embed", "lines.txt", "--out", "v.parquet")[0] == 0
+    for word, line in (("pet", "a small pet"), ("king", "the king sat in his palace")):
+        assert json.loads(run("search", word, "--in", "v.parquet", "--json")[1])["rows"][0]["text"] == line
+    code, out, err = run("search", "pet", "--in", "v.parquet", "--model", "minilm")
+    assert (code, out) == (2, "")
+    assert "v.parquet was made with the model 'default', and minilm has a table of another size" in err
+
+
 def test_an_empty_query_is_rejected(run):
     assert run("search", " ", "--in", "v.npy") == (2, "", "inlayer: the query is empty; give a text to search for\n")
 

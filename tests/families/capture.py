@@ -119,6 +119,11 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
 def recorded_per_layer(model: nn.Module, seen: Captured) -> Iterator[None]:
     """Record what Gemma's `project_per_layer_inputs`, which is a method and has no hook, returns."""
     owners = [module for module in model.modules() if hasattr(module, "project_per_layer_inputs")]
+    hooks = [
+        module.register_forward_hook(lambda _, __, output: setattr(seen, "per_layer", output))
+        for module in model.modules()
+        if type(module).__name__.endswith("TextPLE")  # EmbeddingGemma-2
+    ]
     for module in owners:
         original: Any = module.project_per_layer_inputs
 
@@ -130,6 +135,8 @@ def recorded_per_layer(model: nn.Module, seen: Captured) -> Iterator[None]:
     try:
         yield
     finally:
+        for hook in hooks:
+            hook.remove()
         for module in owners:
             del module.project_per_layer_inputs
 

@@ -28,7 +28,7 @@ def test_empty_config_has_the_defaults_of_transformers(model_type: str) -> None:
 # Their config classes reject these sizes (Mamba heads, XLNet's length), derive more from them, or ours does (GPT-J).
 NOT_SPARSE = {
     "bailing_hybrid", "bamba", "beam", "blt", "codegen", "gptj", "granitemoehybrid", "mamba2", "neomme", "xlnet",
-    "youtu",
+    "t5gemma", "youtu",
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from transformers import (
     CONFIG_MAPPING,
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForMaskedLM,
@@ -27,7 +28,8 @@ CAUSAL, MASKED = dict(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES), dict(MODEL_FOR_MASKED_
 # Other types that are supported: encoder-decoder models and models with images
 OTHERS = {"t5": "seq2seq", "mt5": "seq2seq", "umt5": "seq2seq", "longt5": "seq2seq", "qwen2_vl": "image",
           "qwen2_5_vl": "image", "qwen3_vl": "image", "qwen3_vl_moe": "image", "muse_spark": "image",
-          "mistral_large4": "image"}  # fmt: skip
+          "mistral_large4": "image", "mistral4": "image", "t5gemma": "seq2seq",
+          "embedding_gemma2_text": "encoder"}  # fmt: skip
 
 LAYERS, VOCAB = 4, 99
 DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -65,7 +67,7 @@ def shrink(raw: dict[str, Any]) -> dict[str, Any]:
         elif name in SWITCHED_ON:
             small[name] = SWITCHED_ON[name]
         elif isinstance(value, dict):
-            small[name] = shrink(value) if name.endswith("config") else copy.deepcopy(value)
+            small[name] = shrink(value) if name.endswith(("config", "coder")) else copy.deepcopy(value)
         elif isinstance(value, list) and (len(value) == depth or ("layer" in name and len(value) > LAYERS)):
             small[name] = value[: LAYERS - 1] + value[-1:]  # the last layer is often special
         elif re.search("token_(id|index)$", name) and isinstance(value, int) and value >= VOCAB:
@@ -119,6 +121,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "falcon_h1": MAMBA | {"mamba_d_ssm": 128},
     "gemma3n_text": {"num_kv_shared_layers": 0},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+    "embedding_gemma2_text": {"per_layer_config": GEMMA4["per_layer_config"], "layer_types": GEMMA4["layer_types"]},
     "gemma4_text": GEMMA4,
     "gemma4_unified_text": GEMMA4,
     "gemma4": {"text_config": GEMMA4},
@@ -130,6 +133,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "mobilebert": {"embedding_size": 64},
     "neomme": {"per_layer_config": None},
     "squeezebert": {"embedding_size": 64},
+    "t5gemma": {"encoder": {"hidden_size": 48}, "decoder": {"hidden_size": 48}},  # a scale that bfloat16 rounds
     "mistral_large4": {"text_config": {"kv_source_layers": [0, 1, 2, 3]}},
     "xmod": {"default_language": "en_XX"},
     "zamba": {"layer_types": ["mamba", "hybrid"] * 2},
@@ -150,5 +154,5 @@ def tiny_config(model_type: str, kind: str = "causal", **settings: Any) -> PreTr
 def build(kind: str, config: PreTrainedConfig) -> Any:
     """The model of a config, with its language-model head."""
     makers = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM,
-              "image": AutoModelForImageTextToText}  # fmt: skip
+              "image": AutoModelForImageTextToText, "encoder": AutoModel}  # fmt: skip
     return makers[kind].from_config(config, attn_implementation="eager")

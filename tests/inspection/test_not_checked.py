@@ -83,7 +83,25 @@ def test_a_second_tensor_of_the_tables_size_is_named(tmp_path: Path) -> None:
     write_json(tmp_path / "config.json", {"model_type": "a-new-family", "vocab_size": 640, "hidden_size": 64})
     report = inspect(tmp_path)
     assert report.table.tensor == "foo.word_emb.weight"
-    assert report.not_checked[1] == "what foo.other.weight is (it has the table's shape)"
+    assert report.not_checked[1] == "tensors with the table's shape (foo.other.weight)"
+    tensors["foo.third.weight"] = torch.full((640, 64), torch.nan)
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert inspect(tmp_path).not_checked[1] == "tensors with the table's shape (foo.other.weight, foo.third.weight)"
+
+
+@pytest.mark.parametrize("flag", [1, "true", []])
+def test_a_tie_flag_that_is_neither_true_nor_false(copy: Path, flag: Any) -> None:
+    set_config(copy, model_type="a-new-family", tie_word_embeddings=flag)
+    report = inspect(copy)
+    assert codes(report)["invalid-config"] == "error"
+    assert "tie_word_embeddings is neither true nor false" in report.not_checked[1]
+
+
+def test_a_missing_head_of_an_unknown_family_is_not_checked(tmp_path: Path) -> None:
+    save_file({"foo.embed.weight": torch.randn(640, 64)}, tmp_path / "model.safetensors")
+    config = {"model_type": "a-new-family", "tie_word_embeddings": False, "architectures": ["NewForCausalLM"]}
+    write_json(tmp_path / "config.json", config)
+    assert any(line.startswith("the head (untied") for line in inspect(tmp_path).not_checked)
 
 
 def test_undertrained_tokens_that_cannot_be_recognized(copy: Path) -> None:

@@ -325,7 +325,7 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
     assert report.model["vocab_size"] == load_decoder(tmp_path / "out").config.vocab_size < 1000
     vocabulary, validation = report.warnings
     assert vocabulary.startswith(f"the vocabulary has {report.model['vocab_size']:,} ids instead of 4,096")
-    assert validation.startswith("no validation loss: 0 tokens of the text are held out, fewer than the 25 of one")
+    assert validation.startswith("no validation loss: the text is so small that 0 of its tokens would be held out")
     assert recorder.warnings == list(report.warnings)
     assert report.validation is None
     with pytest.raises(InputError, match=r"the text yields only \d+ merges, .*for vocab_size 4096 use more text"):
@@ -393,8 +393,10 @@ def finished(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"threads": "x"}, r"config\.json is damaged: threads is 'x'; it must be an integer of at least 1"),
-        ({"threads": -3}, r"config\.json is damaged: threads is -3; it must be an integer of at least 1"),
+        ({"threads": "x"}, r"config\.json is damaged: threads is 'x'; it must be an integer from 1 to 4,096"),
+        ({"threads": -3}, r"config\.json is damaged: threads is -3; it must be an integer from 1 to 4,096"),
+        ({"threads": 2**31}, r"config\.json is damaged: threads is 2147483648"),
+        ({"n_layer": 100_000, "n_embd": 2**20}, r"config\.json does not match the saved state of step 12"),
         ({"threads": 2}, r"config\.json does not match the saved state of step 12"),
         ({"learning_rate": 0.1}, r"config\.json does not match the saved state of step 12: it was changed"),
         ({"steps": 10}, r"config\.json has 10 steps, but the saved state is from step 12"),
@@ -418,6 +420,41 @@ def test_edited_config_is_rejected(changed: dict[str, Any], message: str, finish
     path.write_text(json.dumps(values))
     with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
         Run.open(str(out))
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\0b"])
+@pytest.mark.parametrize("field", ["tokenizer", "files"])
+def test_names_that_are_no_paths_are_rejected(field: str, name: str, finished: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(finished, tmp_path / "out"))
+    path = out / "run" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: [name] if field == "files" else name}))
+    with pytest.raises(CheckpointError, match=r"is damaged: .* a character that is not allowed in a path"):
+        Run.open(str(out))
+
+
+def test_edited_tokenizer_is_rejected(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    config = make_config(text, out, tokenizer="bpe", vocab_size=300, steps=2)
+    assert Run.create(config).train()
+    path = out / "run" / "tokenizer" / "tokenizer.json"
+    values = json.loads(path.read_text())
+    vocabulary = values["model"]["vocab"]
+    first, second = [name for name, number in vocabulary.items() if number in (290, 291)]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    path.write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=r"run/tokenizer does not match the saved state of step 2"):
+        Run.open(str(out)).train()
+
+
+def test_settings_of_a_run_are_printed_without_escape_sequences(finished: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(finished, tmp_path / "out"))
+    path = out / "run" / "config.json"
+    values = json.loads(path.read_text()) | {"tokenizer": "\x1b[31mX" + "a" * 200}
+    path.write_text(json.dumps(values))
+    with pytest.raises(ConfigError) as caught:
+        inlayer.train(make_config(Path(values["files"][0]), out), resume=True)
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
 
 
 def test_edited_tokens_and_lock_are_rejected(finished: Path, tmp_path: Path) -> None:
