@@ -14,6 +14,7 @@ import typer
 
 from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, progress_bar
 from inlayer.files import printable, shown, write_output
+from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
     from inlayer.geometry.distortion import Distortion
@@ -95,7 +96,7 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
         f"{projection.method} of {len(projection.points):,} rows{spread}{partly}",
         f"{distortion.kept.mean():.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
         f"trustworthiness {distortion.trustworthiness:.3f}{sampled}",
-        *(f"zero or non-finite rows, not drawn: {_named(holes)}" for _ in holes[:1]),
+        *(f"{count(len(holes), 'row')} without a direction, not drawn: {_named(holes)}" for _ in holes[:1]),
         *(f"wrote {printable(shown(name))}" for name in written),
     ]
     console().print("\n".join(lines))
@@ -109,4 +110,4 @@ def _holes(projection: TableProjection) -> list[int]:
 
 
 def _named(ids: list[int]) -> str:
-    return ", ".join(map(str, ids[:MAX_NAMED])) + (", ..." if len(ids) > MAX_NAMED else "")
+    return "id " + ", ".join(map(str, ids[:MAX_NAMED])) + (", ..." if len(ids) > MAX_NAMED else "")

@@ -44,9 +44,9 @@ class Chunk(NamedTuple):
 
 def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Chunk]:
     """Read UTF-8 files in order. A missing file is reported at once, invalid bytes when they are reached."""
-    paths = check_files(files, "a corpus consists of text files")
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return _chunks(map(decode_file, paths), InputError(f"no text to train on: {shown(paths[0])}{more} empty"))
+    paths = check_files(files, "a corpus consists of text files, such as folder/*.txt")
+    empty = f"and {len(paths) - 1} more are empty" if len(paths) > 1 else "is empty"
+    return _chunks(map(decode_file, paths), InputError(f"no text to train on: {shown(paths[0])} {empty}"))
 
 
 def python_chunks() -> Iterator[Chunk]:

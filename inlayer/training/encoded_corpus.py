@@ -161,7 +161,7 @@ def check_windows(ids: npt.NDArray[Any], width: int) -> None:
     if ids.size < width:
         raise InputError(
             f"the text has {ids.size:,} training tokens, fewer than the {width:,} of one window; add more text, or "
-            "use a smaller block_size"
+            "use a smaller --block-size"
         )
 
 

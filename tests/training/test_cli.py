@@ -55,7 +55,7 @@ def test_help_does_not_import_torch() -> None:
         (b"", "no text to train on"),
         (b"\xef\xbb\xbf", "no text to train on"),
         ("Grüße".encode("latin-1"), "UTF-8"),
-        (b"too short", "fewer than the 25 of one window; add more text, or use a smaller block_size"),
+        (b"too short", "fewer than the 25 of one window; add more text, or use a smaller --block-size"),
         (None, "a corpus consists of text files"),
         ("folder", "is a folder, not a file; a corpus consists of text files"),
     ],
