@@ -215,7 +215,12 @@ class Embeddings(NgramLookup):
             (100, 2)
         """
         spec = describe(config)
-        positions = RotaryPositions(**vars(spec.rotary)).to(device) if spec.rotary else spec.positions
+        positions: str | Positions = spec.positions
+        if spec.rotary:
+            positions = RotaryPositions(**vars(spec.rotary)).to(device)
+        elif spec.positions == "sinusoidal":  # CTRL. Computed, so it has values even in a layer without any (meta)
+            positions = SinusoidalPositions(spec.n_embd, spec.block_size, layout="half in float32")
+            positions = positions if torch.device(device or "cpu").type == "meta" else positions.to(device)
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
         layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)

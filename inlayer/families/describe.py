@@ -112,7 +112,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     if family.alibi_flag and fields.flag(family.alibi_flag, otherwise=False):
         positions = "none"
     length = None if positions == "none" else fields.optional_size(*LENGTH)
-    if length is None and positions == "learned":
+    if length is None and positions in ("learned", "sinusoidal"):
         length = fields.size(*LENGTH)  # an error
     row_width = fields.optional_size(*ROW_WIDTH) if family.project else None
     if family.projects_equal_widths and row_width is None:

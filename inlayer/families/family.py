@@ -19,7 +19,7 @@ class Family:
     """The traits of one model type's input layer and head."""
 
     defaults: dict[str, Any]
-    positions: Literal["none", "learned", "rotary"] = "rotary"
+    positions: Literal["none", "learned", "sinusoidal", "rotary"] = "rotary"
     positions_flag: str | None = None  # the field that switches them on: true or "rope"
     alibi_flag: str | None = None  # the field that replaces them by ALiBi, which adds nothing to the rows
     # relative positions, which attention adds to its scores

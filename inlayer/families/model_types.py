@@ -186,6 +186,8 @@ FAMILIES: dict[str, Family] = {
     "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
         **TIED, traits={"norm": "layer", "dropout": "hidden_dropout"}),
     "gemma": _gemma,
+    "ctrl": _like(_gpt2, 246534, 1280, 16, 256, layer_norm_epsilon=1e-6,
+        traits={"positions": "sinusoidal", "scaled": "all", "head_bias": True}),
     "embedding_gemma2_text": _like(_gemma4, 262144, 512, 4, 262144, num_hidden_layers=24,
         hidden_size_per_layer_input=512, rms_norm_eps=1e-6, rope_parameters={SLIDING: _base(1e4), FULL: _base(1e6)},
         tie_word_embeddings=False, traits={"per_layer": "projected"}),

@@ -292,7 +292,7 @@ class LayerSpec:
     vocab_size: int
     n_embd: int
     block_size: int | None  # rows of learned positions, or the length a rotary model was made for; None: no limit
-    positions: Literal["none", "learned", "rotary"]
+    positions: Literal["none", "learned", "sinusoidal", "rotary"]
     rotary: RotarySpec | None
     position_id_rule: PositionIdRule
     position_offset: int

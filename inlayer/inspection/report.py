@@ -104,7 +104,7 @@ class RotarySummary:
 class PositionFacts:
     """Position scheme. `context_length` is in tokens, None if it is unlimited."""
 
-    kind: Literal["none", "learned", "rotary", "unknown"]
+    kind: Literal["none", "learned", "sinusoidal", "rotary", "unknown"]
     context_length: int | None = None
     tensor: str | None = None
     tensor_rows: int | None = None

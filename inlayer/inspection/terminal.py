@@ -105,6 +105,8 @@ def _positions(report: Report) -> str:
     relative = f"; {positions.relative}" if positions.relative else ""
     if positions.kind == "none":
         return f"none added to the rows{relative}"
+    if positions.kind == "sinusoidal":
+        return f"sinusoidal: computed, {limit}"
     if positions.kind == "learned":
         return f"learned: {positions.tensor_rows or 0:,} rows in {positions.tensor}, {limit}{relative}"
     return f"rotary: {'; '.join(_rotary(rotary) for rotary in positions.rotary)}; {limit}"

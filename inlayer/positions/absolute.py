@@ -23,7 +23,7 @@ from inlayer.initialization import init_rows
 from inlayer.shapes import check_std
 from inlayer.tensors import check_ids, has_no_values
 
-SinusoidalLayout = Literal["interleaved", "half"]
+SinusoidalLayout = Literal["interleaved", "half", "half in float32"]
 
 
 class LearnedPositions(nn.Embedding):
@@ -76,6 +76,11 @@ def sinusoidal_encoding(
     position_ids: Tensor, n_embd: int, *, theta: float = 10_000.0, layout: SinusoidalLayout = "interleaved"
 ) -> Float[Tensor, "... D"]:
     """Encode positions: position_ids.shape + (n_embd,), float32. Position 0 of width 4 is [0, 1, 0, 1]."""
+    if layout == "half in float32":  # CTRL's arithmetic: the same operations on the same shapes give the same bits
+        channels = torch.arange(n_embd, dtype=torch.float32, device=position_ids.device)
+        rates = 1 / torch.pow(theta, 2 * (channels // 2) / n_embd)
+        turns = position_ids[..., None].float() * rates
+        return torch.cat((turns[..., 0::2].sin(), turns[..., 1::2].cos()), dim=-1)
     # Float64 inside: at position 100,000 a float32 angle is already wrong in the third decimal.
     exponent = torch.arange(0, n_embd, 2, dtype=torch.float64, device=position_ids.device) / n_embd
     angles = position_ids[..., None].double() / theta**exponent

@@ -79,7 +79,8 @@ def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> 
     if scheme == "learned":
         return LearnedPositions(RANDOM_POSITIONS, width, init_std=init_std, seed=0, dtype=layer.dtype)
     if scheme == "sinusoidal":
-        return SinusoidalPositions(width, theta=base)
+        layout = own.layout if isinstance(own, SinusoidalPositions) else "interleaved"
+        return SinusoidalPositions(width, theta=base, layout=layout)
     if not isinstance(own, RotaryPositions):
         return RotaryPositions(min(DEFAULT_HEAD_DIM, width - width % 2), Angles(theta=base))
     angles = (

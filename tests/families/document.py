@@ -28,7 +28,6 @@ RECORD = Path(__file__).parent / "outcomes.json"
 REASONS = {
     "blenderbot-small": "its encoder scales the rows and its decoder does not",
     "cpmant": "adds segment rows and prompt tokens in front of the text",
-    "ctrl": "sinusoidal positions with their own rounding",
     "esm": "scales rows by the share of masked tokens",
     "hrm_text": "adds a learned initial state",
     "ibert": "computes norms in integer arithmetic",
@@ -132,6 +131,8 @@ def _positions(spec: LayerSpec) -> str:
     relative = {AlibiSpec: "ALiBi", BucketSpec: "relative buckets"}.get(type(spec.relative), "")
     if spec.positions == "none":
         return relative or "none"
+    if spec.positions == "sinusoidal":
+        return "sinusoidal, sines then cosines"
     offset = f", offset {spec.position_offset}" if spec.position_offset else ""
     return f"learned{offset}, position ids by {spec.position_id_rule.by}{relative and f', {relative}'}"
 

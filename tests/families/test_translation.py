@@ -135,3 +135,20 @@ def test_falcon_has_rotary_positions_or_alibi() -> None:
     assert describe({"model_type": "falcon", "alibi": True}).positions == "none"
     with pytest.raises(ConfigError, match="alibi"):
         describe({"model_type": "falcon", "alibi": "yes"})
+
+
+def test_kimi_k3_is_described_by_its_text_part() -> None:
+    text = {"hidden_size": 64, "num_attention_heads": 4}
+    spec = describe({"model_type": "kimi_k3", "text_config": text})
+    assert (spec.family, spec.positions, spec.n_embd) == ("kimi_linear", "none", 64)
+    assert describe({"model_type": "kimi_k3", "text_config": text | {"model_type": "kimi_linear"}}) == spec
+
+
+def test_mistral4_rotates_the_second_half_of_its_heads() -> None:
+    """With or without the fraction, which transformers derives from the widths of both halves."""
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e4}
+    sizes = {"model_type": "mistral4", "head_dim": 64, "qk_rope_head_dim": 16, "max_position_embeddings": 256}
+    without = describe(sizes | {"rope_parameters": rope})
+    assert describe(sizes | {"rope_parameters": rope | {"partial_rotary_factor": 0.25}}) == without
+    assert without.rotary is not None
+    assert without.rotary.angles.partial_rotary_factor == 0.25
