@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from importlib import import_module
 
@@ -60,8 +61,10 @@ def main() -> None:
 
 def _usage_message(error: TyperException) -> str:
     """Typer's message about wrong arguments, in plain words."""
-    message = error.format_message().replace("not a valid int range", "not a whole number")
-    message = message.replace("not a valid integer", "not a whole number")
+    message = re.sub("not a valid int(eger| range)", "not a whole number", error.format_message())
+    message = re.sub(r"is not in the range (\S+?)<=x<=(\S+?)\.$", r"is not between \1 and \2.", message)
+    message = re.sub(r"is not in the range x>=(\S+?)\.$", r"is less than \1.", message)
+    message = re.sub(r" \(Possible options: (.+)\)", r"; did you mean \1?", message)
     command = " ".join(["inlayer", *sys.argv[1:2]]) if sys.argv[1:2] == ["learn"] else "inlayer"
     return f"{message} See {command} --help" if message.startswith("No such command") else message
 

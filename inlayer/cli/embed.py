@@ -250,4 +250,4 @@ def search(
         return
     for one in found:
         text = "" if one["text"] is None else f"  {printable(str(one['text'])[: SHOWN_TEXT * 2])}"
-        console().print(f"{one['score']:.3f}  row {one['row']:,}{text}", markup=False)
+        console().print(f"{one['score']:6.3f}  row {one['row']:,}{text}", markup=False)

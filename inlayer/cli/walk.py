@@ -83,7 +83,8 @@ def walk(
         output(
             min=1,
             max=65_536,
-            help=f"Maximum number of tokens to show per text (also used in step 8). \\[default: {DEFAULT_TOKENS}]",
+            help="Maximum number of tokens to show per text (also used in step 8). \\[default: 12, 8 in a batch; "
+            f"{DEFAULT_TOKENS} in JSON]",
         ),
     ] = None,
     first_token: Annotated[int, output(min=0, help="Index of the first token to show of each text.")] = 0,

@@ -36,7 +36,7 @@ BLOCK = 2**22  # bytes read at once
 MAX_TEXT = 2**26  # bytes of one line or field
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the default of an input, also of each output; the vectors
-# A folder, a pattern or a file name, which is not taken for a text: "corpus/", "more/*.log", "report.docx".
+# What looks like a folder, a pattern or a file name is not taken for a text.
 PATH_LIKE = re.compile(r"\S*/|\S*[*?\[]\S*[/.]\S*|\S*[/.]\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}")
 
 

@@ -201,7 +201,7 @@ def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
         return Text(node.text.rstrip("\n"), style={"formula": "bold"}.get(node.info, "dim"))
     if not colored:
         return Text(node.text.rstrip("\n"))
-    highlighted = Syntax("", "python", theme="ansi_dark").highlight(node.text)
+    highlighted = Syntax("", "python", theme="ansi_dark", word_wrap=True).highlight(node.text)  # not cut in a box
     highlighted.rstrip()
     return highlighted
 

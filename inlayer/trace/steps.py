@@ -232,7 +232,7 @@ def _given(trace: Trace) -> list[str]:
         texts = [text[:cut] for text in texts[:CUT_TEXTS]]
         number = f"{len(texts)} of {len(trace.texts)} texts" if len(trace.texts) > 1 else f"{characters:,} in your text"
         comment = [f"# only the first {max(map(len, texts))} characters of {number}"]
-    if trace.first_token:
+    if trace.first_token or (not comment and sum(map(len, texts)) < characters):
         comment = ["# only a part of your text"]
     written = ", ".join(map(_literal, texts))
     return [*comment, f"text = {written}" if len(trace.texts) == 1 else f"texts = [{written}]"]

@@ -45,10 +45,14 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "granite": ("GraniteForCausalLM", "GraniteConfig", SMALL | {"logits_scaling": 5.0, "embedding_multiplier": 3.0}),
     "phi": ("PhiForCausalLM", "PhiConfig", SMALL | {"num_key_value_heads": 2}),
     "mamba": ("MambaForCausalLM", "MambaConfig", {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 1}),
-    "ctrl": ("CTRLLMHeadModel", "CTRLConfig", {"vocab_size": V, "n_embd": D, "dff": 32, "n_layer": 1, "n_head": 2}),
+    "xglm": (
+        "XGLMForCausalLM",
+        "XGLMConfig",
+        {"vocab_size": V, "d_model": D, "ffn_dim": 32, "num_layers": 1, "attention_heads": 2},
+    ),
     "t5": ("T5ForConditionalGeneration", "T5Config", T5 | {"decoder_start_token_id": 0}),
 }
-CAUSAL = [name for name in MODELS if name not in {"t5", "ctrl"}]
+CAUSAL = [name for name in MODELS if name not in {"t5", "xglm"}]
 
 
 @pytest.fixture(autouse=True)
@@ -289,8 +293,8 @@ def test_head_loss_matches_the_models_loss(name: str, tied: bool) -> None:
 
 
 def test_unknown_families_have_no_head_loss() -> None:
-    model = inlayer.attach(make("ctrl", tied=True))
-    with pytest.raises(ConfigError, match=r"use the model's own loss: .*'ctrl'"):
+    model = inlayer.attach(make("xglm", tied=True))
+    with pytest.raises(ConfigError, match=r"use the model's own loss: .*'xglm'"):
         model.lm_head.loss(torch.zeros(2, 3, D), torch.ones(2, 3, dtype=torch.int64))
     config = transformers.ElectraConfig(vocab_size=V, embedding_size=D, hidden_size=D, num_hidden_layers=1,
                                         num_attention_heads=2, intermediate_size=32)  # fmt: skip

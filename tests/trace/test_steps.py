@@ -229,6 +229,8 @@ def test_printed_code_of_long_texts_runs_on_their_beginning(columns: int) -> Non
         assert 60 <= len(names["text"]) < len(text)
         assert names["ids"][0, 3] == trace.texts[0].tokens[3].id
         assert any(line.startswith(f"# only the first {len(names['text'])} ") for line in names["code"])
+    code = run_printed_code(pipeline.walk(["I love dogs and cats"], tokens=2), columns)["code"]
+    assert any(line.startswith("# only a part of your text") for line in code)
     texts = ["I love dogs. " * 30, "", *["dogs"] * 400]
     names = run_printed_code(pipeline.walk(texts), columns)
     assert names["texts"] == [texts[0][:60], "", "dogs", "dogs"]

@@ -146,7 +146,7 @@ class Named(os.PathLike[Any]):
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"), [([""], "no text to train on: .*0 empty"), (["", "\ufeff"], "0 and 1 more empty")]
+    ("texts", "message"), [([""], "no text to train on: .*0 is empty"), (["", "\ufeff"], "0 and 1 more are empty")]
 )
 def test_files_without_text(texts: list[str], message: str, tmp_path: Path) -> None:
     files = [write(tmp_path / str(number), text) for number, text in enumerate(texts)]
