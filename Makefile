@@ -64,7 +64,7 @@ editor:                       ## rebuild the course editor; the only target that
 browser:                      ## Debian's Chromium, for browser tests and screenshots; does nothing if it is installed
 	@command -v chromium-headless-shell > /dev/null || { $(AS_ROOT) apt-get update --quiet=2 && \
 	  for package in chromium-headless-shell chromium; do \
-	    $(AS_ROOT) apt-get install --quiet=2 --yes $$package > /dev/null && break; done; }
+	    $(AS_ROOT) apt-get install --quiet=2 --yes $$package > /dev/null && break; done; } || command -v chromium > /dev/null
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage benchmarks/out

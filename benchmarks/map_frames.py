@@ -33,7 +33,7 @@ SIZES = (6_144, 163_840, 500_000)
 TOKENS, WIDTH = 2_000, 4_096  # of the strips
 TARGET_MS = 34.0  # two refreshes are 33.3 ms; a browser reports up to 33.4
 FRAMES = 90
-CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 # Moves the view in every frame and returns the milliseconds between frames.
 DRIVE = """([selector, kind, frames]) => new Promise((done) => {

@@ -39,9 +39,10 @@ def main() -> None:
 
 def pages() -> list[Path]:
     """Three views of the page: the lookup next to the map, rotary positions, one token among its neighbors."""
-    chromium = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium")
+    installed = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    chromium = os.environ.get("INLAYER_CHROMIUM") or installed
     if chromium is None:
-        sys.exit("Chromium not found; on Debian, run: apt-get install chromium")
+        sys.exit("Chromium not found; on Debian, run: make browser")
     command = [sys.executable, "-m", "inlayer", "serve", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
         assert server.stdout is not None

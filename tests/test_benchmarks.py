@@ -52,7 +52,6 @@ def test_every_benchmark_exists(name: str) -> None:
     assert callable(importlib.import_module(f"benchmarks.{name}").run)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_tying_study_runs_and_resumes(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"

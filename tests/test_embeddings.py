@@ -428,7 +428,6 @@ assert not table.grad[0].any() and table.grad[1:].all()
 """
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_compiled() -> None:
     """The same values and gradients in one whole graph, the tie and the padding row included.

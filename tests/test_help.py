@@ -180,7 +180,6 @@ def test_serve_example_runs_until_it_is_stopped(line: str, folder: Path) -> None
     assert server.returncode == 130
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for name, line in EXAMPLES if name == "inlayer train"])
 def test_train_example_trains(line: str, folder: Path) -> None:

@@ -41,12 +41,9 @@ def main() -> None:
         sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         code = _report(_usage_message(error) if isinstance(error, TyperException) else str(error))
-    except SystemExit as stopped:  # Typer ends the process itself if a pipe was closed in the middle of the output
-        if not isinstance(stopped.__context__, BrokenPipeError):
-            raise
-        _drop_output()
-        code = 141
-    except BrokenPipeError:  # the reader of a pipe closed it: `inlayer walk | head`
+    except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`
+        if isinstance(stopped, SystemExit) and not isinstance(stopped.__context__, BrokenPipeError):
+            raise  # Typer exits for a closed pipe, too
         _drop_output()
         code = 141
     except (MemoryError, RuntimeError) as error:

@@ -16,6 +16,7 @@ from inlayer.cli.app import Json, ModelOption, app, console, examples, print_jso
 from inlayer.cli.inputs import check_argument
 from inlayer.errors import InputError
 from inlayer.files import check_path, printable, quoted, shown
+from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
     from inlayer.encoding.encode import Encoder, EncodeSettings
@@ -130,7 +131,7 @@ def embed(
     if as_json:
         print_json(facts)
     else:
-        also = f", {skipped:,} bad row{'' if skipped == 1 else 's'} skipped" if skipped else ""
+        also = f", {count(skipped, 'bad row')} skipped" if skipped else ""
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 

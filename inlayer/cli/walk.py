@@ -23,7 +23,7 @@ import typer
 from inlayer.cli.app import ModelOption, app, console, examples, output_file
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
 from inlayer.errors import InlayerError, InputError, MissingFileError
-from inlayer.files import shown, write_output
+from inlayer.files import path_kind, shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.tokenizers import Tokenizer
@@ -83,6 +83,7 @@ def walk(
         output(
             min=1,
             max=65_536,
+            # MAX_TOKENS and MAX_BATCH_TOKENS of trace/layout.py, which needs torch
             help="Maximum number of tokens to show per text (also used in step 8). \\[default: 12, 8 in a batch; "
             f"{DEFAULT_TOKENS} in JSON]",
         ),
@@ -214,12 +215,11 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
         return WordTokenizer.from_text("\n".join(texts))
     if name == "bytes":
         return ByteTokenizer()
-    try:
-        return open_tokenizer(name)
-    except MissingFileError:
+    if path_kind(Path(name)) == "missing":
         raise MissingFileError(
             f'--tokenizer {shown(name)}: not found; give "words", "bytes", a model folder or a tokenizer file'
-        ) from None
+        )
+    return open_tokenizer(name)
 
 
 # ---- the page

@@ -81,7 +81,7 @@ _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
 # The module of a head in a family that we do not know: `foo.unembed`, `foo.to_logits`.
-_OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax)(_|$)|([^.]*head$)")
+_OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax)(_|$)|head$")
 # Classes of models with a head, as `architectures` in a config names them.
 WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
 

@@ -85,15 +85,18 @@ class Vocabulary:
 
     def ids_of(self, text: str) -> list[int]:
         """The ids of a word or text, as it occurs in running text."""
-        return self._tokenizer().encode(self.as_in_text(text), add_special_tokens=False)
+        return self._as_in_text(text)[1]
 
     def as_in_text(self, text: str) -> str:
         """A word or text as it occurs in running text: it follows a space unless that takes more tokens."""
+        return self._as_in_text(text)[0]
+
+    def _as_in_text(self, text: str) -> tuple[str, list[int]]:
         tokenizer = self._tokenizer()
         if not text.strip():
             raise InputError("the query is empty; give a word, a text, or a token id")
-        forms = {form: tokenizer.encode(form, add_special_tokens=False) for form in (f" {text.strip()}", text)}
-        return min((form for form, ids in forms.items() if ids), key=lambda form: len(forms[form]), default=text)
+        forms = [(form, tokenizer.encode(form, add_special_tokens=False)) for form in (f" {text.strip()}", text)]
+        return min((one for one in forms if one[1]), key=lambda one: len(one[1]), default=forms[1])
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

@@ -106,8 +106,7 @@ def _other_candidates(model: Model) -> list[str]:
     """Other tensors with a table's name. Only names are compared, so no further header or remote index is read."""
     if model.store.remote:
         return []
-    names, (rows, width) = model.store.names(), model.table_info.shape
-    candidates = table_candidates(dict.fromkeys(names, (rows, width)), rows, width)
+    candidates = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
     return [name for name in candidates if name != model.table_info.name] if len(candidates) <= MAX_CANDIDATES else []
 
 

@@ -21,7 +21,6 @@ def test_damaged_checkpoints(tmp_path: Path) -> None:
     assert min(result["counts"]["read"], result["counts"]["rejected"]) > 0  # control: some damage matters, some not
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_thousands_of_damaged_checkpoints(tmp_path: Path, part: int) -> None:

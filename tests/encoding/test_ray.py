@@ -147,7 +147,6 @@ def missing_column_is_reported(folder: Path, environment: dict[str, str]) -> Non
     assert not (folder / ".t.npy.part").exists()
 
 
-@pytest.mark.long
 def test_cluster(folder: Path, environment: dict[str, str]) -> None:
     """One test, so that one process of a test run starts the cluster."""
     killed_worker_loses_and_repeats_nothing(folder, environment)

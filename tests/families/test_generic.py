@@ -106,7 +106,6 @@ def test_other_tensors_are_refused(folder: Path, name: str) -> None:
         inlayer.load(folder).embeddings  # noqa: B018
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_renamed_families_are_refused_or_equal() -> None:
     outcomes = [examine_renamed(job) for job in EQUAL if job[1] == "causal"]

@@ -70,7 +70,6 @@ def quizzed(quiz: QuizRun) -> str:
     return "\n".join(typed) + "\n"
 
 
-@pytest.mark.long
 def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     course = open_course()
     for module in ("inlayer.learn.service", "inlayer.cli.learn.questions"):

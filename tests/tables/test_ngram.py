@@ -266,7 +266,6 @@ def make_texts(count: int) -> list[str]:
     return list(texts)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_engram_equals_sglang_on_100_000_texts(compressed: tuple[Any, np.ndarray]) -> None:
     tokenizer, token_map = compressed

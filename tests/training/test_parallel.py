@@ -99,7 +99,6 @@ def start_workers(processes: int, alone: Path, folder: Path) -> None:
 # ---- several processes compared with one
 
 
-@pytest.mark.long
 @GLOO
 @pytest.mark.slow
 def test_several_processes_match_one(alone: Path, tmp_path: Path) -> None:

@@ -103,7 +103,6 @@ def check_same(out: Path, reference: tuple[list[Metrics], dict[str, bytes]]) -> 
 # ---- kill -9
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_run_killed_many_times(
     case: str, tmp_path: Path, text: Path, launch: Launcher, undisturbed: References
@@ -124,7 +123,6 @@ def test_run_killed_many_times(
     check_same(out, undisturbed(case))
 
 
-@pytest.mark.long
 def test_run_killed_before_changes_of_its_folder(
     tmp_path: Path, text: Path, launch: Launcher, undisturbed: References
 ) -> None:

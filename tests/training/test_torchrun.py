@@ -73,7 +73,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return text, folder / "model"
 
 
-@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the processes in /proc")
 @pytest.mark.parametrize("mode", ["data", "vocab"])
 def test_killed_process_ends_the_job_and_it_resumes(mode: str, alone: tuple[Path, Path], tmp_path: Path) -> None:

@@ -283,7 +283,6 @@ def test_a_broken_request_does_no_harm(pipeline: Pipeline, caplog: pytest.LogCap
 # ---- stopping
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_stops_while_requests_are_running(sent: signal.Signals, code: int) -> None:
