@@ -120,7 +120,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--width", "4", "--positions", "up"], "learned"),
         (["walk", "--step", "0"], "--step"),
         (["walk", "--step", "9"], "'--step': 9 is not between 1 and 8"),
-        (["walk", "--wdith", "9"], "did you mean --width?"),
+        (["neighbors", "--wrods"], "did you mean --words?"),
         (["neighbors", "--id", "-1"], "-1 is less than 0"),
         (["walk", "--tokenizer", str(Path(__file__).parent)], "is a folder without a tokenizer"),
         (["walk", "--tokens", "0"], "--tokens"),
