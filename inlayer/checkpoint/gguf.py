@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, ShapeError, TokenizerError
-from inlayer.families.gguf import ROPE_FACTORS, config_from_gguf
+from inlayer.families.gguf import ARRAYS, ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
 from inlayer.formats.gguf import PLAIN, SCALARS, STRING, GgufHeader, StoredArray, decoder, read_gguf_header, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
@@ -31,6 +31,7 @@ from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
 MAX_PARTS = 10_000
 MAX_FACTORS = 1 << 12  # one per channel pair
+MAX_ENTRIES = 1 << 12  # one per layer
 PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
@@ -56,7 +57,7 @@ class GgufStore(Store):
         if _integer(header.metadata, "split.count", 1) > 1:
             header = self._join(header)
         self.metadata = header.metadata
-        values = {key: value for key, value in self.metadata.items() if not isinstance(value, StoredArray)}
+        values = {key: self._value(key) for key in self.metadata}
         shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
         small = [name for name in ROPE_FACTORS if name in shapes and math.prod(shapes[name]) <= MAX_FACTORS]
         try:
@@ -64,6 +65,14 @@ class GgufStore(Store):
             self.config = config_from_gguf(values, shapes, factors)
         except InlayerError as error:
             raise CheckpointError(f"{self.where}: {error}") from error
+
+    def _value(self, key: str) -> Any:
+        """A value for the config: of arrays, only the short ones that a config needs."""
+        value = self.metadata[key]
+        if not isinstance(value, StoredArray):
+            return value
+        needed = key.endswith(ARRAYS) and value.kind in SCALARS and value.count <= MAX_ENTRIES
+        return self._read_array(key, value).tolist() if needed else None
 
     def names(self) -> Collection[str]:
         return self._tensors.keys()

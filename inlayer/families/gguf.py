@@ -19,16 +19,30 @@ import numpy as np
 from inlayer.errors import ConfigError
 from inlayer.families.config_reader import short
 from inlayer.families.model_types import FAMILIES
+from inlayer.families.spec import FULL, SLIDING
 
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.
+# `_family` tells apart families that share an architecture.
 ARCHITECTURES = {
-    "arcee": "arcee", "bert": "bert", "bloom": "bloom", "cohere2": "cohere2", "command-r": "cohere",
-    "deepseek2": "deepseek_v3", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text",
-    "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "glm4": "glm4", "glm4moe": "glm4_moe", "gpt-oss": "gpt_oss",
-    "gpt2": "gpt2", "gptneox": "gpt_neox", "granite": "granite", "granitemoe": "granite", "llama": "llama",
-    "nemotron": "nemotron", "olmo": "olmo", "olmo2": "olmo2", "phi2": "phi", "phi3": "phi3", "qwen2": "qwen2",
-    "qwen2moe": "qwen2_moe", "qwen3": "qwen3", "qwen3moe": "qwen3_moe", "seed_oss": "seed_oss", "smollm3": "smollm3",
+    "afmoe": "afmoe", "apertus": "apertus", "arcee": "arcee", "bert": "bert", "bitnet": "bitnet", "bloom": "bloom",
+    "chatglm": "glm", "cohere2": "cohere2", "cohere2moe": "cohere2_moe", "command-r": "cohere", "dbrx": "dbrx",
+    "deepseek2": "deepseek_v3", "deepseek32": "deepseek_v32", "dots1": "dots1", "ernie4_5": "ernie4_5",
+    "ernie4_5-moe": "ernie4_5_moe", "eurobert": "eurobert", "exaone-moe": "exaone_moe", "exaone4": "exaone4",
+    "falcon": "falcon", "falcon-h1": "falcon_h1", "gemma": "gemma", "gemma-embedding": "gemma3_text",
+    "gemma2": "gemma2", "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text",
+    "glm-dsa": "glm_moe_dsa", "glm4": "glm4", "glm4moe": "glm4_moe", "gpt-oss": "gpt_oss", "gpt2": "gpt2",
+    "gptneox": "gpt_neox", "granite": "granite", "granitehybrid": "granitemoehybrid", "granitemoe": "granite",
+    "hunyuan-dense": "hunyuan_v1_dense", "hunyuan-moe": "hunyuan_v1_moe", "jais2": "jais2", "jamba": "jamba",
+    "jina-bert-v3": "jina_embeddings_v3", "kimi-linear": "kimi_linear", "lfm2": "lfm2", "lfm2moe": "lfm2_moe",
+    "llama": "llama", "llama4": "llama4_text", "mamba": "mamba", "mamba2": "mamba2",
+    "mellum": "mellum", "mimo2": "mimo_v2_flash", "minicpm3": "minicpm3", "minimax-m2": "minimax_m2",
+    "mistral3": "ministral3", "modern-bert": "modernbert", "mpt": "mpt",
+    "nemotron": "nemotron", "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h", "nomic-bert": "nomic_bert",
+    "nomic-bert-moe": "nomic_bert", "olmo": "olmo", "olmo2": "olmo2", "olmoe": "olmoe", "phi2": "phi", "phi3": "phi3",
+    "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen2vl": "qwen2_vl_text", "qwen3": "qwen3",
+    "qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text", "qwen3moe": "qwen3_moe", "qwen3next": "qwen3_next",
+    "qwen3vl": "qwen3_vl_text", "qwen3vlmoe": "qwen3_vl_moe_text", "seed_oss": "seed_oss", "smollm3": "smollm3",
     "stablelm": "stablelm", "starcoder": "gpt_bigcode", "starcoder2": "starcoder2", "t5": "t5", "t5encoder": "t5",
 }  # fmt: skip
 
@@ -36,39 +50,49 @@ TABLE, HEAD, POSITIONS, TOKEN_TYPES = "token_embd.weight", "output.weight", "pos
 PER_LAYER = "per_layer_token_embd.weight"
 SCALED, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
 ROPE_FACTORS = (SCALED, SHORT, LONG)
+SECTIONS = "rope.dimension_sections"  # stored for four axes; text and images have three
+SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for layers with sliding attention
+ARRAYS = (SECTIONS, SLIDING_LAYERS)
 NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by more than this
 
 
 def config_from_gguf(
     metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any] | None:
-    """The config for a file with this metadata, shapes and rotary factors; None if the family is unknown."""
+    """The config for a file with this metadata, shapes and rotary factors; None without an architecture or a table."""
     architecture = metadata.get("general.architecture")
-    family = ARCHITECTURES.get(architecture) if isinstance(architecture, str) else None
     table = shapes.get(TABLE, ())
-    if family is None or len(table) != 2:
+    if not isinstance(architecture, str) or not architecture or len(table) != 2:
         return None
-    arch = _Architecture(metadata, str(architecture))
+    if architecture not in ARCHITECTURES:  # only what every file says
+        sizes = {"vocab_size": table[0], "hidden_size": table[1], "tie_word_embeddings": HEAD not in shapes}
+        return {"model_type": architecture, **sizes}
+    arch = _Architecture(metadata, architecture)
+    family = _family(arch, shapes)
     padding = metadata.get("tokenizer.ggml.padding_token_id")
     config = {
         "model_type": family,
         "vocab_size": table[0],
         "hidden_size": table[1],
         "num_attention_heads": arch.get("attention.head_count"),
+        "num_hidden_layers": arch.get("block_count"),
         "tie_word_embeddings": HEAD not in shapes,
         # outside the table: none, as in llama.cpp
         "pad_token_id": padding if type(padding) is int and padding < table[0] else None,
         "final_logit_softcapping": arch.get("final_logit_softcapping"),
-        "layer_norm_eps": arch.get("attention.layer_norm_epsilon"),
+        "layer_norm_eps": arch.get("attention.layer_norm_epsilon") or arch.get("attention.layer_norm_rms_epsilon"),
         "embedding_multiplier": arch.get("embedding_scale"),
         # Cohere multiplies logits by this number, Granite divides by it.
-        "logits_scaling" if family == "granite" else "logit_scale": arch.get("logit_scale"),
+        "logits_scaling" if family.startswith("granite") else "logit_scale": arch.get("logit_scale"),
     }
+    if flag := FAMILIES[family].scale_flag:  # AFMoE's scale is always on in llama.cpp
+        config[flag] = True
+    if flag := FAMILIES[family].positions_flag:  # Granite's hybrids have no positions, Bamba has them
+        config[flag] = "rope" if arch.get("rope.scaling.finetuned") else None
     if FAMILIES[family].token_types:
         config["type_vocab_size"] = shapes.get(TOKEN_TYPES, (None,))[0]
     if FAMILIES[family].per_layer:
         config["rms_norm_eps"] = arch.get("attention.layer_norm_rms_epsilon")
-        config["num_hidden_layers"] = arch.get("block_count")
         config["hidden_size_per_layer_input"] = arch.get("embedding_length_per_layer_input")
         config["vocab_size_per_layer_input"] = shapes.get(PER_LAYER, (None,))[0]
     if FAMILIES[family].relative == "t5":
@@ -84,17 +108,28 @@ class _Architecture:
     """The metadata of one architecture, by names without the architecture's prefix."""
 
     def __init__(self, metadata: Mapping[str, Any], architecture: str) -> None:
-        self._metadata, self._architecture = metadata, architecture
+        self._metadata, self.name = metadata, architecture
 
     def get(self, name: str) -> Any:
-        value = self._metadata.get(f"{self._architecture}.{name}")
+        value = self._metadata.get(f"{self.name}.{name}")
         return _shortest(value) if isinstance(value, float) else value
 
     def need(self, name: str) -> int:
         value = self.get(name)
         if type(value) is not int or value < 1:
-            raise ConfigError(f"its {self._architecture}.{name} is {short(value)}; it must be a positive integer")
+            raise ConfigError(f"its {self.name}.{name} is {short(value)}; it must be a positive integer")
         return value
+
+
+def _family(arch: _Architecture, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """The family of a file; a few architectures are shared by two, which their other metadata tells apart."""
+    if arch.name == "bert" and TOKEN_TYPES not in shapes:
+        return "distilbert"
+    if arch.name == "olmo2" and arch.get("attention.sliding_window"):
+        return "olmo3"
+    if arch.name == "granitehybrid" and arch.get("rope.scaling.finetuned") and arch.get("ssm.state_size"):
+        return "bamba"
+    return ARCHITECTURES[arch.name]
 
 
 def _shortest(value: float) -> float:
@@ -106,20 +141,26 @@ def _shortest(value: float) -> float:
 def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     if family == "gemma4_text":
         return _gemma4_rotary(arch, factors)
-    rotated = arch.get("rope.dimension_count")
+    traits = FAMILIES[family]
     config: dict[str, Any] = {"max_position_embeddings": arch.need("context_length")}
     rope = {"rope_theta": arch.get("rope.freq_base") or 10_000.0, **_scaling(arch, family, factors)}
-    if family == "deepseek_v3":  # only the rotated part of its heads matters here
-        config["qk_rope_head_dim"] = arch.need("rope.dimension_count")
+    rotated = arch.get("rope.dimension_count")
+    if "qk_rope_head_dim" in traits.defaults:  # only the rotated part of its heads matters here
+        config["qk_rope_head_dim"] = config["head_dim"] = arch.need("rope.dimension_count")
     else:
         head = arch.get("attention.key_length") or width // arch.need("attention.head_count")
         config["head_dim"] = head
         rope["partial_rotary_factor"] = _rotated_fraction(rotated if rotated is not None else head, head)
+    if isinstance(sections := arch.get(SECTIONS), list):
+        rope["mrope_section"] = sections[:3]
+    if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
+        config["layer_types"] = [SLIDING if slides else FULL for slides in pattern]
     if family == "phi3":  # it has the original length outside the rotary settings
         config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
-    if family in ("gemma3_text", "gemma3n_text"):
+    if {FULL, SLIDING} <= {*traits.thetas, *traits.defaults.get("rope_parameters", ())}:
         sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
-        return config | {"rope_parameters": {"full_attention": rope, "sliding_attention": sliding}}
+        sliding["partial_rotary_factor"] = rope.get("partial_rotary_factor")
+        return config | {"rope_parameters": {FULL: rope, SLIDING: sliding}}
     return config | {"rope_parameters": rope}
 
 
@@ -136,7 +177,7 @@ def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) 
         "max_position_embeddings": arch.need("context_length"),
         "head_dim": arch.get("attention.key_length_swa") or head,
         "global_head_dim": head,
-        "rope_parameters": {"full_attention": full, "sliding_attention": sliding},
+        "rope_parameters": {FULL: full, SLIDING: sliding},
     }
 
 
@@ -157,10 +198,12 @@ def _scaling(arch: _Architecture, family: str, factors: Mapping[str, Sequence[fl
     if SCALED in factors and any(factor != 1 for factor in factors[SCALED]):
         divisors = {key: list(factors[SCALED]) for key in ("short_factor", "long_factor")}
         return {"rope_type": "longrope", **divisors, "attention_factor": 1.0}
+    factor = arch.get("rope.scaling.factor")
     if kind in (None, "none"):
-        linear = arch.get("rope.scale_linear")  # an old spelling
-        return {"rope_type": "default"} if linear in (None, 1) else {"rope_type": "linear", "factor": linear}
-    scaling = {"rope_type": kind, "factor": arch.get("rope.scaling.factor"), **original}
+        kind, factor = "linear", arch.get("rope.scale_linear") or 1  # an old spelling
+    if kind == "linear" and factor == 1:
+        return {"rope_type": "default"}
+    scaling = {"rope_type": kind, "factor": factor, **original}
     return scaling | (_yarn(arch, family) if kind == "yarn" else {})
 
 
@@ -171,6 +214,6 @@ def _yarn(arch: _Architecture, family: str) -> dict[str, Any]:
     multiplier = arch.get("rope.scaling.yarn_log_multiplier")
     if multiplier is None:
         return betas
-    # 0.1 x mscale_all_dim; DeepSeek's mscale is not stored, because it is the same number in all of its models
-    mscale = _shortest(float(np.float32(multiplier * 10)))
+    # DeepSeek stores 0.1 x mscale_all_dim; mscale is not stored, because it is the same number in all of these models
+    mscale = multiplier if family == "ministral3" else _shortest(float(np.float32(multiplier * 10)))
     return betas | {"mscale": mscale, "mscale_all_dim": mscale}

@@ -16,6 +16,7 @@ from pathlib import Path
 import transformers
 
 from inlayer.families import FAMILIES, LayerSpec, describe
+from inlayer.families.gguf import ARCHITECTURES
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, Angles, BucketSpec
 from tests.families.survey import JOBS, Outcome, survey
@@ -23,6 +24,7 @@ from tests.families.tiny import CAUSAL, MASKED
 
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 RECORD = Path(__file__).parent / "outcomes.json"
+CONVERTED = Path(__file__).parent / "converted.json"
 
 # Why a type is not supported, where the error message says only that it is unknown.
 REASONS = {
@@ -106,6 +108,16 @@ Not a type in this version of transformers: {names}. kimi_k2 is compared as deep
 `tests/families/test_parity.py`, the n-gram memories of the others with sglang's functions in
 `tests/tables/test_ngram.py` and `tests/checkpoint/test_ngram_tables.py`.
 """
+GGUF = """
+## GGUF architectures
+
+{names}.
+
+Files that llama.cpp's converter wrote for {count} model types were opened and compared in the same way
+(`tests/families/record_gguf.py`); `tests/families/test_gguf.py` compares their layers with the original configs.
+A file does not say how RoBERTa counts positions after padding, and the angles of Apertus and Llama 3 are stored rounded
+to float32.
+"""
 REFUSED = """
 ## Not supported
 
@@ -183,6 +195,7 @@ def write(outcomes: list[Outcome]) -> None:
             page += f"| {one.model_type} | {one.kind} | {traits(one.family)} | {values} |\n"
     compared = {name for one in outcomes if one.outcome == "equal" for name in (one.model_type, one.family)}
     page += OTHERS.format(names=", ".join(sorted(FAMILIES.keys() - compared)))
+    page += GGUF.format(names=", ".join(sorted(ARCHITECTURES)), count=len(json.loads(CONVERTED.read_text())))
     page += REFUSED
     for one in sorted(outcomes, key=lambda one: (one.model_type, one.kind)):
         if one.outcome != "equal":

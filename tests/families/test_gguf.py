@@ -6,6 +6,8 @@ import dataclasses
 import json
 import math
 import struct
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,9 +42,54 @@ def layer(spec: LayerSpec) -> LayerSpec:
     return dataclasses.replace(spec, init_std=0.0, dropout=0.0)
 
 
+CONVERTED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("converted.json").read_text())
+# What a converted file does not have: the original length, factors multiplied into the rows, a head that was not
+# converted, which layers have no positions, the fraction (0.334) that gives the number of rotated channels.
+NOT_STORED = {
+    "afmoe": {"rotary"}, "bitnet": {"head"}, "cohere2": {"rotary"}, "eurobert": {"head"}, "falcon": {"block_size"},
+    "falcon_h1": {"scale"}, "jina_embeddings_v3": {"block_size"}, "mimo_v2_flash": {"rotary"}, "mpt": {"head"},
+    "mt5": {"head"}, "nomic_bert": {"head"},
+}  # fmt: skip
+
+
+def converted_spec(name: str, **changes: object) -> LayerSpec:
+    """The layer of a file that llama.cpp's converter wrote (record_gguf.py), with changed metadata."""
+    entry = CONVERTED[name]
+    tensors = {tensor: tuple(shape) for tensor, shape in entry["shapes"].items()}
+    return describe(config_from_gguf(entry["metadata"] | changes, tensors, entry["factors"]))
+
+
+def differences(ours: LayerSpec, theirs: LayerSpec) -> set[str]:
+    names = [field.name for field in dataclasses.fields(LayerSpec) if field.name != "family"]
+    return {name for name in names if getattr(layer(ours), name) != getattr(layer(theirs), name)}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_converted_file_has_the_layer_of_its_config(name: str):
+    assert differences(converted_spec(name), describe(CONVERTED[name]["config"])) <= NOT_STORED.get(name, set())
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "changed", "field"),
+    [
+        ("qwen2_vl", "qwen2vl.rope.dimension_sections", [3, 3, 2, 0], "rotary"),
+        ("exaone4", "exaone4.attention.sliding_window_pattern", [True, False] * 2, "rotary"),
+        ("modernbert", "modern-bert.rope.freq_base_swa", 5e4, "rotary"),
+        ("granitemoehybrid", "granitehybrid.embedding_scale", 2.0, "multiplier"),
+        ("granitemoehybrid", "granitehybrid.rope.scaling.finetuned", True, "rotary"),
+        ("smollm3", "smollm3.block_count", 8, "rotary"),
+        ("deepseek_v32", "deepseek32.rope.dimension_count", 8, "rotary"),
+    ],
+)
+def test_control_changed_metadata_changes_the_layer(name: str, key: str, changed: object, field: str):
+    assert CONVERTED[name]["metadata"][key] != changed
+    assert field in differences(converted_spec(name, **{key: changed}), describe(CONVERTED[name]["config"]))
+
+
 def test_every_architecture_exists_in_llama_cpp_and_in_our_families():
     constants = pytest.importorskip("gguf.constants")
-    assert set(ARCHITECTURES) <= set(constants.MODEL_ARCH_NAMES.values())
+    converted = {entry["metadata"]["general.architecture"] for entry in CONVERTED.values()}
+    assert set(ARCHITECTURES) <= set(constants.MODEL_ARCH_NAMES.values()) | converted
     assert set(ARCHITECTURES.values()) <= set(FAMILIES)
 
 
@@ -267,8 +314,16 @@ def test_rotated_fraction_gives_back_the_number_of_channels():
     )  # control
 
 
-@pytest.mark.parametrize("architecture", ["mamba", "falcon", "clip", "", None, 3])
-def test_other_architectures_have_no_config(architecture: object):
+@pytest.mark.parametrize("architecture", ["rwkv7", "openelm", "clip"])
+def test_other_architectures_are_named_but_not_described(architecture: str):
+    config = config_from_gguf({"general.architecture": architecture}, shapes(8, 8), {})
+    assert config == {"model_type": architecture, "vocab_size": 8, "hidden_size": 8, "tie_word_embeddings": True}
+    with pytest.raises(ConfigError, match=f"unknown model type '{architecture}'"):
+        describe(config)
+
+
+@pytest.mark.parametrize("architecture", ["", None, 3])
+def test_file_without_an_architecture_has_no_config(architecture: object):
     assert config_from_gguf({"general.architecture": architecture}, shapes(8, 8), {}) is None
 
 
@@ -291,7 +346,7 @@ def test_padding_id_outside_the_table_is_ignored():
         ({"llama.rope.dimension_count": 200}, "rotates 200 channels of a head with 128"),
         ({"llama.rope.freq_base": "x"}, "rope_theta"),
         ({"llama.rope.scaling.type": "linear"}, "without a factor"),
-        ({"llama.rope.scaling.type": "spiral"}, "'spiral'; supported types:"),
+        ({"llama.rope.dimension_sections": 7, "llama.rope.scaling.type": "spiral"}, "'spiral'; supported types:"),
     ],
 )
 def test_invalid_metadata_is_an_error(changes: dict[str, object], message: str):
