@@ -62,8 +62,9 @@ def _usage_message(error: TyperException) -> str:
     message = re.sub(r"is not in the range (\S+?)<=x<=(\S+?)\.$", r"is not between \1 and \2.", message)
     message = re.sub(r"is not in the range x>=(\S+?)\.$", r"is less than \1.", message)
     message = re.sub(r" \(Possible options: (.+)\)", r"; did you mean \1?", message)
-    command = " ".join(["inlayer", *sys.argv[1:2]]) if sys.argv[1:2] == ["learn"] else "inlayer"
-    return f"{message} See {command} --help" if message.startswith("No such command") else message
+    missing = message.startswith("Missing")
+    command = " ".join(["inlayer", *sys.argv[1:2]]) if missing or sys.argv[1:2] == ["learn"] else "inlayer"
+    return f"{message} See {command} --help" if missing or message.startswith("No such command") else message
 
 
 def _report(message: str) -> int:

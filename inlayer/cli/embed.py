@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,7 @@ __all__ = ["embed", "search"]
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 POOLS = ("mean", "first", "last", "max")
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT = 20, 4, 60
+COMPARED_ROWS = 8  # texts whose similarities fit on a line
 
 EMBED_EXAMPLES = examples(
     "inlayer embed",
@@ -156,7 +157,7 @@ def _write(job: EmbedJob) -> int:
 
 
 def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, given: bool, as_json: bool) -> None:
-    """Print the first rows as a table, or the similarity matrix of the example sentences."""
+    """Print the first values of the first rows (not of the example sentences), and the similarities of a few texts."""
     import numpy as np
 
     texts = list(islice((text for rows in reader for text in rows.texts), SHOWN_ROWS + 1))
@@ -167,22 +168,27 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
         listed = vectors.astype(np.float32).tolist()
         print_json({"rows": [{"text": text, "embedding": one} for text, one in zip(texts, listed, strict=False)]})
         return
-    if given:
-        titles, cells = [f"[{index}]" for index in range(min(SHOWN_VALUES, vectors.shape[1]))], vectors
-    else:
-        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        titles, cells = [str(index + 1) for index in range(len(texts))], units @ units.T
     labels = [printable(text[:SHOWN_TEXT]) for text in texts[:SHOWN_ROWS]]
-    if not given:
-        labels = [f"{number} {label}" for number, label in enumerate(labels, start=1)]
-    rows = zip(labels, cells[:, : len(titles)].tolist(), strict=True)
-    cosines = "" if given else "cosine similarity"
-    print_table([cosines, *titles], [(label, *(f"{value:.3f}" for value in values)) for label, values in rows])
+    if given:
+        titles = [f"[{index}]" for index in range(min(SHOWN_VALUES, vectors.shape[1]))]
+        _print_numbers("", titles, labels, vectors)
+        console().print()
+    if 2 <= len(vectors) <= COMPARED_ROWS:
+        norms = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
+        units = vectors / np.where(norms == 0, 1, norms)
+        numbers = [str(number) for number in range(1, len(labels) + 1)]
+        names = [f"{number} {label}" for number, label in zip(numbers, labels, strict=True)]
+        _print_numbers("cosine similarity", numbers, names, units @ units.T)
     more = "only the first rows are shown; " if len(texts) > SHOWN_ROWS else ""
     end = f"{vectors.shape[1]} values per text; {more}--out FILE writes all of them"
     console().print(
         end if given else f"{end}; try: inlayer embed FILE --out vectors.parquet", style="dim", markup=False
     )
+
+
+def _print_numbers(corner: str, titles: list[str], labels: list[str], values: Any) -> None:
+    rows = zip(labels, values[:, : len(titles)].tolist(), strict=True)
+    print_table([corner, *titles], [(label, *(f"{value:.3f}" for value in row)) for label, row in rows])
 
 
 @app.command(epilog=SEARCH_EXAMPLES)

@@ -144,6 +144,9 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     for template in steps_of(config, "post_processor"):  # thousands of pieces take the library seconds to read
         if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
             raise TokenizerError(f"{where}: its post_processor can make a text more than {MAX_ADDED:,} ids longer")
+    for step in steps_of(config, "normalizer"):
+        if step.get("type") == "Precompiled" and not _has_whole_map(step.get("precompiled_charsmap")):
+            raise TokenizerError(f"{where}: its normalizer's character map is malformed")
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
     parsed = json.loads(skeleton.to_str())  # with the defaults of fields that the file leaves out
@@ -160,6 +163,17 @@ def check_parts(config: dict[str, Any], where: str) -> None:
             growth, added = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
             raise TokenizerError(f"{where}: its {part} can make a text {growth:,.0f} times longer, plus {added:,.0f}")
+
+
+def _has_whole_map(charsmap: object) -> bool:
+    """Whether the length at the start of a character map fits its data; the library would allocate any length."""
+    if not isinstance(charsmap, str):
+        return charsmap is None  # the library reports other types
+    try:
+        data = base64.b64decode(charsmap)
+    except ValueError:
+        return False
+    return not data or (len(data) >= 4 and int.from_bytes(data[:4], "little") <= len(data) - 4)
 
 
 def check_pattern(step: dict[str, Any], part: str, where: str, before: int) -> int:

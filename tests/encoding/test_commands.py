@@ -128,6 +128,11 @@ def test_table_on_the_terminal_and_json(run, expected):
     assert code == 0
     assert f"{expected[0, 0]:.3f}" in out
     assert "x [y]" in out
+    one, other = expected[0], inlayer.load("default").encode("x [y]")
+    cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+    assert f"{cosine:.3f}" in out.partition("cosine similarity")[2]
+    assert "cosine" not in run("embed", "I love dogs")[1]
+    assert "0.000  0.000\n" in run("embed", "I love dogs", "")[1]  # an empty text, not NaN
     rows = json.loads(run("embed", "I love dogs", "--json")[1])["rows"]
     np.testing.assert_array_equal(np.array(rows[0]["embedding"], np.float32), expected[0])
 

@@ -83,6 +83,12 @@ def test_hostile_file_is_an_error_before_it_grows(name):
         HuggingFaceTokenizer(make(**HOSTILE[name])).tokens("I love dogs")
 
 
+@pytest.mark.parametrize("charsmap", ["/////wAAAAA=", "AAA=", "not base64"])
+def test_character_map_with_a_false_length_is_an_error(charsmap):
+    with pytest.raises(TokenizerError, match="character map is malformed"):
+        HuggingFaceTokenizer(make(normalizer={"type": "Precompiled", "precompiled_charsmap": charsmap}))
+
+
 def test_growth_is_bounded_when_a_file_is_opened():
     tokenizer = HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 9)))  # 512 times
     assert tokenizer.encode("a") == [0]
