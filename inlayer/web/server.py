@@ -28,6 +28,7 @@ from functools import partial
 
 import h11
 import uvicorn
+import uvicorn._subprocess
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
@@ -158,6 +159,11 @@ def serve(
             address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
             announce(address)
 
+    if (
+        "forkserver" in multiprocessing.get_all_start_methods()
+    ):  # workers share one import of torch, which takes seconds
+        multiprocessing.set_forkserver_preload([__name__])
+        uvicorn._subprocess.spawn = multiprocessing.get_context("forkserver")  # type: ignore[assignment]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     supervisor = Supervisor(config, listener, ready)
     try:

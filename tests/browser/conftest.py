@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--disable-component-update", "--disable-sync", "--renderer-process-limit=1",
 )  # fmt: skip
 
 
