@@ -87,6 +87,8 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
         return None
     if tensor is not None and tensor.dtype.startswith("F8"):
         scales = find(f"{name}_scale_inv") or find(f"{name}_scale") or find(f"{name.removesuffix('weight')}scale")
+        if scales is None and name.endswith("weight") and (store.config or {}).get("quantization_config"):
+            scales = _require(store, tensor, None, f"{name}_scale_inv")
         return None if scales is None else fp8_table(store, tensor, scales)
     if tensor is not None:  # ModelOpt
         second = find(f"{name}_scale_2")

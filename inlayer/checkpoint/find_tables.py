@@ -85,6 +85,10 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
     """The token table: under a usual name if it has the size that the config requires, otherwise the best candidate."""
     size = _table_size(spec, config)
     usual = store.first_of(TABLES)
+    if usual is not None and spec is not None and spec.positions == "learned" and not spec.head.tied:
+        # Untied encoder-decoders with learned positions (BART) have a table of their own in the encoder.
+        own = usual.replace("shared.weight", "encoder.embed_tokens.weight")
+        usual = own if own in store.names() else usual
     tensor = None if usual is None else store.find(usual)
     if tensor is None or len(tensor.shape) != 2 or (spec is not None and tensor.shape != size):
         shapes: dict[str, tuple[int, ...]] = {}

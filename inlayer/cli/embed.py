@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+import zlib
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +21,7 @@ from inlayer.files import check_path, printable, quoted, shown
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
     from inlayer.encoding.encode import Encoder, EncodeSettings
     from inlayer.encoding.job import EmbedJob
     from inlayer.encoding.sources import Reader
@@ -118,7 +121,10 @@ def embed(
         "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
         "normalize": normalize, "dim": dim, "dtype": settings.dtype.name,
     }  # fmt: skip
-    input_settings = {"inputs": texts, "field": field, "per_file": per_file, "engine": engine}
+    input_settings = {
+        "inputs": texts, "field": field, "per_file": per_file, "engine": engine,
+        "checksum": _checksum(opened, weights),
+    }  # fmt: skip
     arguments = (encoder, settings, reader, check_path(out, "--out"), vector_settings, input_settings)
     if engine == "ray":
         from inlayer.encoding.ray_job import RayJob
@@ -134,6 +140,14 @@ def embed(
     else:
         also = f", {count(skipped, 'bad row')} skipped" if skipped else ""
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
+
+
+def _checksum(model: Model, weights: str | None) -> int:
+    """Of some rows of the table and of the weighting: a run must not be resumed after they have changed."""
+    import numpy as np
+
+    rows = model.table.rows(np.linspace(0, model.table.num_embeddings - 1, 64).astype(np.int64))
+    return zlib.crc32(rows.tobytes(), zlib.crc32(Path(weights).read_bytes()) if weights is not None else 0)
 
 
 def _check_choice(option: str, value: str, *choices: str) -> None:

@@ -2,8 +2,8 @@
 
 rows of texts -> [parts] -> one file
 - parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name says which rows it
-  has, with a checksum of all texts so far. So a killed run has lost at most one part, and none is written twice
-- running the same command again checks the texts against the checksum and continues; other settings are an error
+  has, with a checksum of all rows so far. So a killed run has lost at most one part, and none is written twice
+- running the same command again checks the rows against the checksum and continues; other settings are an error
 - the output appears by renaming when all rows are there, and the folder is removed
 Tested with killed processes in tests/encoding/test_commands.py.
 """
@@ -93,7 +93,7 @@ class EmbedJob:
             )
 
     def _finished(self) -> tuple[int, int]:
-        """The number of rows in finished parts, and the checksum of their texts."""
+        """The number of rows in finished parts, and the checksum of their texts and other columns."""
         end = crc = 0
         for part in self.parts():
             first, last, checksum = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
@@ -107,7 +107,7 @@ class EmbedJob:
         pending: list[TextRows] = []
         vectors: list[npt.NDArray[Any]] = []
         for rows in self._slices(done):
-            data = ("\0".join(rows.texts) + "\0").encode()
+            data = ("\0".join(rows.texts) + "\0").encode() + rows.other_bytes()
             crc, seen, size = zlib.crc32(data, crc), seen + len(rows.texts), size + len(data)
             if seen <= done:
                 if seen == done and crc != expected:
@@ -148,7 +148,11 @@ class EmbedJob:
     def _join(self, rows: int) -> None:
         joined = self.folder / f"joined{self.out.suffix}"
         try:
-            join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
+            try:
+                join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
+            except InputError:  # the columns of these parts can never be joined
+                shutil.rmtree(self.folder, ignore_errors=True)
+                raise
             sync(joined)
             check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
             joined.replace(self.out)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +55,16 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> N
     if kind in {".npy", ".safetensors"}:
         vectors.tofile(path)
     elif kind == ".jsonl":
-        values = vectors.tolist() if vectors.dtype.kind == "f" else vectors.astype(np.float32).tolist()
-        texts = [text for one in rows for text in one.texts]
-        others = [other for one in rows for other in _dicts(one)]
+        values = vectors if vectors.dtype.kind == "f" else vectors.astype(np.float32)
         with path.open("w", encoding="utf-8") as file:
-            for text, other, vector in zip(texts, others, values, strict=True):
-                file.write(json.dumps({FIELD: text} | other | {VECTORS: vector}, default=str) + "\n")
+            each = ((text, other) for one in rows for text, other in zip(one.texts, _dicts(one), strict=True))
+            for (text, other), vector in zip(each, values, strict=True):
+                file.write(json.dumps({FIELD: text} | other | {VECTORS: vector.tolist()}, default=str) + "\n")
     else:
         import pyarrow as pa
 
-        table = pa.concat_tables([_arrow(one) for one in rows], promote_options="permissive")
+        with storable_columns():
+            table = pa.concat_tables([_arrow(one) for one in rows], promote_options="permissive")
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
         table = table.append_column(VECTORS, column)
         table = table.unify_dictionaries()  # a file of Arrow has one dictionary per column
@@ -71,10 +72,28 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> N
             file.write_table(table)
 
 
+@contextmanager
+def storable_columns() -> Iterator[None]:
+    """Report a column that cannot be stored as an error of one line."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, UnicodeError, OverflowError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(
+            f"a column besides the texts cannot be stored as Parquet, because its values differ in type, are too large "
+            f"or are not valid text: {reason}; remove it, or use --out FILE.jsonl"
+        ) from None
+
+
 def _dicts(rows: TextRows) -> list[dict[str, Any]]:
     if rows.others is None:
         return [{}] * len(rows.texts)
-    return rows.others if isinstance(rows.others, list) else list(rows.others.to_pylist())
+    try:
+        return rows.others if isinstance(rows.others, list) else list(rows.others.to_pylist())
+    except UnicodeDecodeError:
+        raise InputError("a column besides the texts is not valid UTF-8; remove it, or use --out FILE.npy") from None
 
 
 def _arrow(rows: TextRows) -> Any:
@@ -84,7 +103,10 @@ def _arrow(rows: TextRows) -> Any:
     texts = pa.table({FIELD: pa.array(rows.texts, pa.large_string())})
     if rows.others is None:
         return texts
-    others = pa.Table.from_pylist(rows.others) if isinstance(rows.others, list) else rows.others
+    others = rows.others
+    if isinstance(others, list):
+        names = dict.fromkeys(name for row in others for name in row)
+        others = pa.table({name: pa.array([row.get(name) for row in others]) for name in names})
     for name in others.column_names:
         texts = texts.append_column(name, others[name])
     return texts
@@ -114,20 +136,18 @@ def _join_parquet(parts: list[Path], target: Path, made: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with storable_columns():
         schema = pa.unify_schemas([pa.ipc.open_file(part).schema for part in parts], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise InputError(f"a column has different types in different rows: {str(error)[:160]}") from None
-    schema = schema.with_metadata({METADATA: json.dumps(made)})
-    with pq.ParquetWriter(target, schema) as writer:
-        for part in parts:
-            with pa.memory_map(str(part)) as file:
-                table = pa.ipc.open_file(file).read_all()
-                columns = [
-                    table[field.name].cast(field.type) if field.name in table.column_names
-                    else pa.nulls(len(table), field.type) for field in schema
-                ]  # fmt: skip
-                writer.write_table(pa.table(columns, schema=schema))
+        schema = schema.with_metadata({METADATA: json.dumps(made)})
+        with pq.ParquetWriter(target, schema) as writer:
+            for part in parts:
+                with pa.memory_map(str(part)) as file:
+                    table = pa.ipc.open_file(file).read_all()
+                    columns = [
+                        table[field.name].cast(field.type) if field.name in table.column_names
+                        else pa.nulls(len(table), field.type) for field in schema
+                    ]  # fmt: skip
+                    writer.write_table(pa.table(columns, schema=schema))
 
 
 def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], str | None]]:

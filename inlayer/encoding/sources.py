@@ -50,6 +50,14 @@ class TextRows(NamedTuple):
         """Rows `start` to `end`."""
         return TextRows(self.texts[start:end], None if self.others is None else self.others[start:end])
 
+    def other_bytes(self) -> bytes:
+        """The other columns as bytes, for a checksum."""
+        if self.others is None:
+            return b""
+        if isinstance(self.others, list):
+            return repr(self.others).encode(errors="surrogatepass")
+        return b"".join(batch.serialize().to_pybytes() for batch in self.others.combine_chunks().to_batches())
+
 
 @dataclass
 class Meter:
@@ -221,12 +229,12 @@ class Reader:
     def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
         csv.field_size_limit(MAX_TEXT)
         decoded = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        reader = csv.reader(decoded, delimiter=delimiter)
+        reader = csv.reader(decoded, delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
             place = header.index(self._column(header, name))
             size, texts, others = 0, list[str](), list[dict[str, Any]]()
-            for row in reader:
+            for row in self._csv_rows(reader, name):
                 if len(row) != len(header):
                     if row:
                         self.on_bad_row(
@@ -250,6 +258,20 @@ class Reader:
             raise InputError(f"{name}, line {reader.line_num}: {error}") from None
         finally:
             decoded.detach()  # the stream belongs to the caller
+
+    def _csv_rows(self, reader: Any, name: str) -> Iterator[list[str]]:
+        """Rows, without those whose quotes are misplaced or not closed, or whose fields are too long."""
+        while True:
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                reason = "text follows a closing quote" if "expected after" in str(error) else str(error)
+                reason = "a quote is not closed" if "end of data" in reason else reason
+                self.on_bad_row(f"{name}, line {reader.line_num}", reason)
+                continue
+            if row is None:
+                return
+            yield row
 
     def _column(self, names: list[str], where: str) -> str:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)

@@ -23,8 +23,9 @@ MAX_NAMES = 2_000_000
 REQUIRED = ("vocab_size", "hidden_size", "num_attention_heads", "max_position_embeddings")
 ROPE = ("rope_theta", "rope_parameters", "rope_scaling")
 HINTS = re.compile(
-    r"emb(ed)?_|_emb(ed)?$|embedding|mup|rotary|rope|position|alibi|ngram|engram|ple_|per_layer|hc_mult|stream|type_vocab|"
-    r"softcap|query_pre_attn|residual_(scale|multiplier)|attention_multiplier|logit_scale|logits_scaling|encoder_layers"
+    r"emb(ed)?_|_emb(ed)?$|embedding|mup|rotary|rope|position|alibi|ngram|engram|ple_|per_layer|hc_mult|stream|"
+    r"type_vocab|nope_|neox|interleav|input_(scale|multiplier)|normalize_input|sqrt_d|softcap|query_pre_attn|"
+    r"residual_(scale|multiplier)|attention_multiplier|logit_scale|logits_scaling|encoder_layers"
 )
 ORDINARY = {
     *REQUIRED, *ROPE, "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",
@@ -48,8 +49,13 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
             raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
     if raw.get("hidden_act") == "gelu_pytorch_tanh":
         raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
+    for rope in [value for value in map(raw.get, ROPE) if isinstance(value, Mapping)]:
+        hints = {name: value for name, value in rope.items() if re.search("section|interleav|neox", str(name))}
+        special = [name for name, value in hints.items() if value is True or value not in INERT]
+        if special:
+            raise ConfigError(f"its rotary positions may be special: the config has {short(special[0])}")
     types = raw.get("layer_types") or ()
-    if not isinstance(types, (list, tuple)) or not all(str(name).endswith(ATTENTION_LAYERS) for name in types):
+    if not isinstance(types, (list, tuple)) or not all(name in ATTENTION_LAYERS for name in types):
         raise ConfigError(f"its layers are not all attention: layer_types is {short(types)}")
     if len(names) > MAX_NAMES:
         raise ConfigError(f"it has {len(names):,} tensors; at most {MAX_NAMES:,} are examined")

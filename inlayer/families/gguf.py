@@ -99,6 +99,10 @@ def config_from_gguf(
         config["relative_attention_num_buckets"] = arch.get("attention.relative_buckets_count")
     if FAMILIES[family].positions == "learned":
         config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
+    if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
+        if len(pattern) != arch.get("block_count"):
+            raise ConfigError(f"its {SLIDING_LAYERS} has {len(pattern)} entries, not one for each block")
+        config["layer_types"] = [SLIDING if slides else FULL for slides in pattern]
     if FAMILIES[family].positions == "rotary":
         config |= _rotary(arch, family, table[1], factors)
     return config
@@ -153,8 +157,6 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
         rope["partial_rotary_factor"] = _rotated_fraction(rotated if rotated is not None else head, head)
     if isinstance(sections := arch.get(SECTIONS), list):
         rope["mrope_section"] = sections[:3]
-    if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
-        config["layer_types"] = [SLIDING if slides else FULL for slides in pattern]
     if family == "phi3":  # it has the original length outside the rotary settings
         config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
     if {FULL, SLIDING} <= {*traits.thetas, *traits.defaults.get("rope_parameters", ())}:

@@ -46,19 +46,28 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
     rope = fields.mapping("rope_parameters")
     without |= {name for name, inner in rope.items() if inner is None and name in (FULL, SLIDING)}
     if family.no_rope_interval and not flags:
-        count, interval = fields.size("num_hidden_layers"), fields.size("no_rope_layer_interval")
-        flags = [(number + 1) % interval != 0 for number in range(min(count, MAX_LAYERS))]
-    if family.layer_thetas and not flags:  # Muse Spark: every fourth layer, counted from the last
         count = min(fields.size("num_hidden_layers"), MAX_LAYERS)
-        flags = [(count - 1 - number) % 4 != 0 for number in range(count)]
+        if family.layer_thetas:  # Muse Spark: every fourth layer, counted from the last
+            flags = [(count - 1 - number) % 4 != 0 for number in range(count)]
+        else:
+            flags = [(number + 1) % fields.size("no_rope_layer_interval") != 0 for number in range(count)]
     for name, value in (("layer_types", types), (family.layer_thetas or "no_rope_layers", flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")
-    if flags and (family.no_rope_interval or family.layer_thetas):
+    if flags and len(thetas := _layer_thetas(family, fields)) > 1:
+        return tuple(thetas[flag] if flag else None for flag in flags)
+    if flags and (family.no_rope_interval or (family.layer_thetas and not all(flags))):
         return tuple("rotary" if flag else None for flag in flags)
     if types and without:
         return tuple(None if name in without or not isinstance(name, str) else name for name in types)
     return None
+
+
+def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
+    """The bases of layers that have one of their own, and a name for the layers of each."""
+    if family.layer_thetas is None or fields.get(family.layer_thetas)[1] is None:
+        return {}
+    return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas) if theta}
 
 
 def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dict[str, Angles]:
@@ -79,12 +88,17 @@ def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dic
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
         # None is a layer type without positions
         return {name: _one(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
+    if thetas := _layer_thetas(family, fields):
+        own = {name: _one(rope | {"rope_theta": theta}, family, fields, head_dim) for theta, name in thetas.items()}
+        return own if len(own) > 1 else next(iter(own.values()))
     return _one(rope, family, fields, head_dim)
 
 
 def _one(
     settings: Mapping[str, Any], family: Family, fields: ConfigReader, head_dim: int, layer_type: str | None = None
 ) -> Angles:
+    if layer_type is not None:  # transformers reads it only where all layers share their settings
+        settings = {name: value for name, value in settings.items() if name != "truncate"}
     rope = ConfigReader(settings, {})
     _, kind = rope.get("rope_type", "type")
     kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind

@@ -19,6 +19,7 @@ import numpy as np
 from inlayer.checkpoint.find_tables import TableInfo, describe_table, open_memory, table_names
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
+from inlayer.families.config_reader import text_config
 from inlayer.files import quoted
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramSummary, OtherTableFacts, describe_tensor
@@ -27,7 +28,7 @@ from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 from inlayer.render.progress_bar import Progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
-MAX_LISTED = 200  # tables; a model may have one per block
+MAX_LISTED = 4096  # tables; a model may have one per block, or hundreds of parts of one
 MAX_SCANNED = 2**23  # rows that are all read; n-gram tables have hundreds of millions
 MAX_ROUTING = 2**24  # values
 MAX_DEAD = 0.01  # of the rows: beyond this, they are not a few rare tokens
@@ -80,6 +81,10 @@ def _check(
     expected = model.table_info.shape[0] if info.role in PER_TOKEN else None
     expected, scale = (expected, None) if extra is None else (extra.rows, math.sqrt(extra.width))
     findings, original = list(_row_count_findings(model, info, expected, tokens)), _original(model, info)
+    if extra is not None and info.shape[1] != extra.n_layers * extra.width:
+        message = f"{quoted(info.name)} has rows of width {info.shape[1]:,}, but the config requires "
+        message += f"{extra.n_layers} x {extra.width} = {extra.n_layers * extra.width:,}"
+        findings.append(Finding("error", "tensor-shape-mismatch", message))
     common = describe_tensor(info, total, scale) | {"role": info.role, "expected_rows": expected}
     if info.role == "routing":
         findings += _routing_findings(model, info)
@@ -135,7 +140,7 @@ def _value_findings(info: TableInfo, scan: RowStatistics, tokens: TokenKinds) ->
         bad = scan.ids[~scan.finite]
         message = f"{len(bad):,} rows of {name} contain NaN or infinity"
         yield Finding("error", "table-not-finite", message, ids=tuple(bad.tolist()))
-    if info.role not in PER_TOKEN:
+    if info.role not in PER_TOKEN and not scan.is_zero.all():
         return
     ordinary = np.isin(scan.ids, tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)])
     dead = scan.ids[scan.is_zero & ordinary]
@@ -153,9 +158,10 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
         message = f"{quoted(info.name)} has {math.prod(info.shape):,} values and was not read"
         yield Finding("warning", "tensor-too-large", message)
         return
-    experts = model.store.read_integers(info.name)
-    if bad := np.flatnonzero((experts < 0).any(1)).tolist():
-        message = f"{len(bad):,} rows of {quoted(info.name)} have a negative expert"
+    experts, count = model.store.read_integers(info.name), text_config(model.config).get("n_routed_experts")
+    last = count - 1 if type(count) is int else np.iinfo(np.int64).max
+    if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
+        message = f"{len(bad):,} rows of {quoted(info.name)} have an expert that does not exist"
         yield Finding("error", "table-not-finite", message, ids=tuple(bad))
     elif not experts.any():
         message = f"{quoted(info.name)} sends every token to expert 0, as before training"

@@ -294,9 +294,9 @@ def _check_ntk(dim: int) -> None:
 
 def _proportional(rule: spec.Proportional, dim: int, theta: float) -> Tensor:
     rotated = int(rule.fraction * dim // 2)
-    frequencies = plain_frequencies(dim, theta)
-    frequencies[rotated:] = 0.0
-    return frequencies / rule.factor
+    # Only these powers are computed, as in the reference: the last bits of a power depend on the length of the tensor.
+    powers = theta ** (torch.arange(0, 2 * rotated, 2, dtype=torch.int64).float() / dim)
+    return torch.cat((1.0 / powers, torch.zeros(dim // 2 - rotated))) / rule.factor
 
 
 def _dynamic_ntk(rule: spec.DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:

@@ -180,3 +180,12 @@ def test_misshapen_scales_are_a_one_line_error(name: str, tmp_path: Path) -> Non
 def test_control_without_scales_fp8_rows_are_as_stored(tmp_path: Path) -> None:
     table = inlayer.load(write(tmp_path, {"": fp8(V, D)})).table
     assert table.dtype == np.dtype(ml_dtypes.float8_e4m3fn)
+
+
+def test_fp8_without_scales_is_an_error_in_a_quantized_model(tmp_path: Path) -> None:
+    tensors = {"": fp8(V, D)}
+    write(tmp_path, tensors, quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
+    with pytest.raises(InlayerError, match=r"has no scales; 'model.embed_tokens.weight_scale_inv' is missing"):
+        _ = inlayer.load(tmp_path).table
+    write(tmp_path, tensors)  # plain FP8 values are rows
+    assert inlayer.load(tmp_path).table.rows([1]).dtype == ml_dtypes.float8_e4m3fn

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import inlayer
 from inlayer.cli import main
@@ -137,6 +138,47 @@ def test_table_on_the_terminal_and_json(run, expected):
     np.testing.assert_array_equal(np.array(rows[0]["embedding"], np.float32), expected[0])
 
 
+def test_columns_that_only_later_rows_have_are_kept(run, tmp_path):
+    (tmp_path / "late.jsonl").write_text('{"text": "a"}\n{"text": "c", "label": 7}\n')
+    assert run("embed", "late.jsonl", "--out", "late.parquet")[0] == 0
+    assert pq.read_table(tmp_path / "late.parquet")["label"].to_pylist() == [None, 7]
+
+
+COLUMNS = {
+    "mixed": ['{"text": "a", "n": 1}\n{"text": "c", "n": "three"}'],
+    "mixed files": ['{"text": "a", "n": 1}', '{"text": "c", "n": "three"}'],
+    "too large": ['{"text": "a", "n": 123456789012345678901234567890}'],
+    "surrogate": ['{"text": "a", "n": "\\ud800"}'],
+    "empty object": ['{"text": "a", "n": {}}'],
+    "inexact": ['{"text": "a", "n": 1.5}', '{"text": "a", "n": 9007199254740993}'],
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_column_that_parquet_cannot_store_is_one_line(name, run, tmp_path):
+    files = [f"{number}.jsonl" for number in range(len(COLUMNS[name]))]
+    for file, content in zip(files, COLUMNS[name], strict=True):
+        (tmp_path / file).write_text(content)
+    code, _, error = run("embed", *files, "--out", "v.parquet")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "a column besides the texts cannot be stored as Parquet" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
+    assert run("embed", *files, "--out", "v.jsonl")[0] == 0  # as the message suggests
+
+
+@pytest.mark.parametrize(("file", "content", "problem"), [
+    ("a.csv", 'id,text\n1,"abc\n2,d\n', "a.csv, line 3: a quote is not closed"),
+    ("a.tsv", 'id\ttext\n1\t"quo"ted\n2\tfine\n', "a.tsv, line 2: text follows a closing quote"),
+])  # fmt: skip
+def test_misplaced_quote_is_never_silent(file, content, problem, run, tmp_path):
+    (tmp_path / file).write_text(content)
+    code, _, error = run("embed", file, "--out", "v.npy")
+    assert code == 2
+    assert problem in error
+    (tmp_path / "more.txt").write_text("one\n")
+    assert f"skipped {problem}" in run("embed", file, "more.txt", "--out", "v.npy", "--on-error", "skip")[2]
+
+
 # ---- bad input: one line, exit code 2, existing files untouched
 
 
@@ -244,7 +286,7 @@ def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "PART_BYTES", 1)
     code, _, err = run("embed", "a.jsonl", "b.jsonl", "--out", "v.parquet")
     assert (code, err.count("\n")) == (2, 1)
-    assert "different types" in err
+    assert "differ in type" in err
     assert not (tmp_path / "v.parquet").exists()
 
 
@@ -335,6 +377,41 @@ def test_resuming_with_other_input_or_arguments_is_an_error(tmp_path):
         assert "the input has changed since the interrupted run" in process.communicate(timeout=TIMEOUT)[1]
         assert process.returncode == 2
     assert not (tmp_path / "v.npy").exists()
+
+
+def test_resuming_with_other_columns_weights_or_rows_is_an_error(tmp_path):
+    model = inlayer.load("default")
+    command = ["embed", "t.csv", "--out", "v.parquet", "--model", "model", "--weights", "w.safetensors"]
+    shutil.copytree(Path(inlayer.__file__).parent / "samples" / "default", tmp_path / "model")
+    weights, table = tmp_path / "w.safetensors", tmp_path / "model" / "model.safetensors"
+
+    def write(column: str, texts: list[str]) -> None:
+        rows = "".join(f"{column}{number},line {number} of a text\n" for number in range(500))
+        (tmp_path / "t.csv").write_text(f"id,text\n{rows}")
+        inlayer.Weighting.fit(model, texts).save(weights)
+
+    def resume() -> str:
+        with start(tmp_path, *command) as process:
+            error = process.communicate(timeout=TIMEOUT)[1]
+        assert (process.returncode, (tmp_path / "v.parquet").exists()) == (2, False)
+        return error
+
+    write("a", ["one text", "two texts"])
+    with start(tmp_path, *command, seconds=0.1) as process:
+        assert process.stdout.readline() == "part\n"
+        assert process.stdout.readline() == "part\n"
+        process.kill()
+    before = weights.read_bytes()
+    write("a", ["others", "three of them", "here"])
+    assert "with different arguments" in resume()
+    weights.write_bytes(before)
+    rows = load_file(table)
+    save_file({name: np.zeros_like(value) for name, value in rows.items()}, table)
+    assert "with different arguments" in resume()
+    save_file(rows, table)
+    write("b", ["one text", "two texts"])
+    weights.write_bytes(before)
+    assert "the input has changed since the interrupted run" in resume()
 
 
 def test_two_runs_do_not_write_the_same_output(tmp_path):

@@ -219,9 +219,9 @@ def examine_renamed(job: Job) -> Outcome:
     return Outcome(model_type, kind, "equal", "", family)
 
 
-def save_tiny(model_type: str, kind: str, folder: str) -> Any:
+def save_tiny(model_type: str, kind: str, folder: str, **settings: Any) -> Any:
     """Write a tiny model with random weights as transformers does; returns its class."""
-    model = build(kind, tiny_config(model_type, kind))
+    model = build(kind, tiny_config(model_type, kind, **settings))
     with torch.no_grad():
         learned = [buffer for name, buffer in model.named_buffers() if name.endswith("rotary_emb.alpha")]
         for parameter in (*model.parameters(), *learned):

@@ -86,6 +86,14 @@ def test_control_changed_metadata_changes_the_layer(name: str, key: str, changed
     assert field in differences(converted_spec(name, **{key: changed}), describe(CONVERTED[name]["config"]))
 
 
+def test_gemma4_layers_have_their_types():
+    spec = converted_spec("gemma4_text")
+    assert spec.rotary is not None
+    assert spec.rotary.layer_types == describe(CONVERTED["gemma4_text"]["config"]).rotary.layer_types
+    with pytest.raises(ConfigError, match="has 3 entries, not one for each block"):
+        converted_spec("gemma4_text", **{"gemma4.attention.sliding_window_pattern": [1, 0, 1]})
+
+
 def test_every_architecture_exists_in_llama_cpp_and_in_our_families():
     constants = pytest.importorskip("gguf.constants")
     converted = {entry["metadata"]["general.architecture"] for entry in CONVERTED.values()}

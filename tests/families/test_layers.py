@@ -1,8 +1,9 @@
-"""Layers without positions (NoPE), and positions with three axes (M-RoPE)."""
+"""Layers that differ: without positions (NoPE), with a base of their own, and positions with three axes (M-RoPE)."""
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from transformers import CONFIG_MAPPING
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextRotaryEmbedding
 
+import inlayer
 from inlayer import Embeddings
 from inlayer.errors import InputError, ShapeError
 from inlayer.families import FAMILIES
-from tests.families.survey import same_bits
+from tests.families.capture import capture
+from tests.families.survey import open_reference, same_bits, save_tiny
 from tests.families.tiny import build, tiny_config
 
 MIXED = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
@@ -68,6 +71,59 @@ def test_layers_without_rotary_positions(model_type: str, settings: dict[str, An
     ours = {number for number in range(4) if layer.rotary(torch.arange(3), layer=number) is not None}
     assert ours == theirs
     assert theirs
+
+
+@pytest.mark.parametrize("model_type", ["granite_swa", "granitemoe_swa"])
+@pytest.mark.parametrize("thetas", [[0, 1e4, 5e5, 1e4], [1234.5] * 4, [0, 7e4, 7e4, 0], None], ids=str)
+def test_layers_with_their_own_base(model_type: str, thetas: list[float] | None) -> None:
+    config = tiny_config(model_type, layer_rope_theta=thetas)
+    theirs = build("causal", config).model
+    bases = sorted({theta for theta in config.layer_rope_theta if theta})
+    rotary = dict(zip(bases, theirs.rotary_embs, strict=True))
+    layer, positions = Embeddings.from_config(config), torch.arange(8)[None]
+    for number, theta in enumerate(config.layer_rope_theta):
+        ours = layer.rotary(positions, layer=number)
+        if not theta:
+            assert ours is None
+            continue
+        expected = rotary[theta](torch.zeros(1, 8, 4), positions)
+        assert same_bits(ours[0], expected[0])
+        assert same_bits(ours[1], expected[1])
+    if thetas and len(bases) > 1:  # control
+        assert not same_bits(layer.rotary(positions, layer=1)[0], layer.rotary(positions, layer=2)[0])
+
+
+@pytest.mark.parametrize("settings", [
+    {"rope_type": "yarn", "factor": 2.5, "original_max_position_embeddings": 64, "truncate": False},
+    {"rope_type": "proportional", "partial_rotary_factor": 0.75},
+    {"rope_type": "proportional", "partial_rotary_factor": 0.25},
+], ids=str)  # fmt: skip
+def test_settings_of_one_layer_type(settings: dict[str, Any]) -> None:
+    """transformers ignores `truncate` there, and computes only the powers that proportional positions use."""
+    rope = {"rope_theta": 1234.5, **settings}
+    sliding = {"rope_type": "default", "rope_theta": 1e4}
+    is_gemma = settings["rope_type"] == "proportional"
+    config = tiny_config(
+        "gemma4_text" if is_gemma else "cohere_compass_text",
+        rope_parameters={"full_attention": rope} | ({"sliding_attention": sliding} if is_gemma else {}),
+    )
+    theirs = build("causal", config).model
+    layer, positions = Embeddings.from_config(config), torch.arange(40)[None] * 7
+    expected = theirs.rotary_emb(torch.zeros(1, 40, 4), positions, layer_type="full_attention")
+    ours = layer.rotary(positions, "full_attention")
+    assert same_bits(ours[0], expected[0])
+    assert same_bits(ours[1], expected[1])
+
+
+@pytest.mark.parametrize("model_type", ["bart", "mbart", "pegasus"])
+def test_untied_encoder_has_its_own_table(model_type: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    maker = save_tiny(model_type, "seq2seq", str(tmp_path), tie_word_embeddings=False)
+    model = inlayer.load(tmp_path)
+    assert model.table_info.name == "model.encoder.embed_tokens.weight"
+    theirs, ids = open_reference(maker, str(tmp_path), torch.float32), torch.randint(4, 80, (2, 8))
+    seen = capture(theirs, input_ids=ids, decoder_input_ids=ids[:, :2])
+    assert same_bits(model.embeddings(ids), seen.hidden)
 
 
 def test_layer_selects_its_type() -> None:

@@ -32,6 +32,8 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_tiny("gemma4_text", "causal", str(folder))
     change(folder, lambda tensors: tensors.update({MTP: tensors[TABLE].clone(), VALUE: torch.randn(VOCAB, 16)}))
     change(folder, lambda tensors: tensors.update({ROUTING: torch.randint(0, 8, (VOCAB, 2))}))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"n_routed_experts": 8}))
     return folder
 
 
@@ -106,6 +108,12 @@ FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
     "many dead rows": (fill(PER_LAYER, slice(20, 60), 0.0), "error", "table-zero-rows"),
     "value table of zeros": (fill(VALUE, slice(None), 0.0), "note", "table-zero-rows"),
     "negative expert": (fill(ROUTING, slice(50, 51), -1), "error", "table-not-finite"),
+    "expert that does not exist": (fill(ROUTING, slice(50, 51), 8), "error", "table-not-finite"),
+    "narrow per-layer table": (
+        lambda tensors: tensors.update({PER_LAYER: tensors[PER_LAYER][:, :-1]}),
+        "error",
+        "tensor-shape-mismatch",
+    ),
     "routing table of zeros": (fill(ROUTING, slice(None), 0), "note", "table-zero-rows"),
 }
 
@@ -114,6 +122,25 @@ FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
 def test_fault_is_reported(name: str, healthy: Path, tmp_path: Path) -> None:
     damage, severity, code = FAULTS[name]
     assert (severity, code) in damaged(healthy, tmp_path, damage)
+
+
+def test_every_part_of_a_memory_is_read(tmp_path: Path) -> None:
+    """qwen4_exp with 512 parts, two of them damaged."""
+    torch.manual_seed(0)
+    save_tiny("qwen4_exp_text", "causal", str(tmp_path), split_ngram_parts=512)
+    parts = sorted(name for name in load_file(tmp_path / "model.safetensors") if "ngram_embedding.shard_" in name)
+    nan, zero = parts[300], parts[301]
+
+    def damage(tensors: Tensors) -> None:
+        tensors[nan].fill_(float("nan"))
+        tensors[zero].zero_()
+
+    change(tmp_path, damage)
+    report = inspect(tmp_path)
+    assert {table.tensor for table in report.tables if table.role == "ngram"} == set(parts)
+    messages = {finding.code: finding.message for finding in report.findings}
+    assert nan in messages["table-not-finite"]
+    assert zero in messages["table-zero-rows"]
 
 
 def test_a_copy_with_its_own_rows_is_no_fault(healthy: Path, tmp_path: Path) -> None:
