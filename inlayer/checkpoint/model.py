@@ -82,7 +82,8 @@ class Model:
         named = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
         self.is_static = named or store.note == STATIC  # not every version of model2vec writes its name
         if self.is_static:
-            self.config, self.note = None, STATIC
+            unit = "; its library returns unit vectors: encode(..., normalize=True)" if config.get("normalize") else ""
+            self.config, self.note = None, STATIC + unit
         if self.spec is not None and self.spec.is_generic:
             self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
         self.table_info = find_tables.find_table(store, self.spec, self.config)
