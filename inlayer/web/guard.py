@@ -136,6 +136,8 @@ class Guard:
         if not correct or not all(correct):
             what = "wrong" if given else "missing"
             message = f"the token is {what}; open the complete address that the server printed"
+            if scope["path"].startswith(API):
+                message = f"the API key is {what}; use the one of --api-key, or the token that the server printed"
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
         rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
         return {**scope, "query_string": rest.encode("ascii")}
