@@ -79,7 +79,7 @@ def storable_columns() -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, UnicodeError, OverflowError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, OverflowError) as error:
         reason = " ".join(str(error).split())[:160]
         raise InputError(
             f"a column besides the texts cannot be stored as Parquet, because its values differ in type, are too large "

@@ -100,7 +100,8 @@ def config_from_gguf(
     if FAMILIES[family].positions == "learned":
         config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
     if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
-        if len(pattern) != arch.get("block_count"):
+        blocks, mtp = arch.need("block_count"), arch.get("nextn_predict_layers")  # which the pattern may leave out
+        if not blocks - (mtp if type(mtp) is int else 0) <= len(pattern) <= blocks:
             raise ConfigError(f"its {SLIDING_LAYERS} has {len(pattern)} entries, not one for each block")
         config["layer_types"] = [SLIDING if slides else FULL for slides in pattern]
     if FAMILIES[family].positions == "rotary":
