@@ -6,6 +6,7 @@ Store -> [table] -> Model
 - NVFP4: `weight_packed`, `weight_scale` and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
   and `weight_scale_2` (ModelOpt)
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
+- int8 (model2vec): `embeddings` without scales
 - shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
 - see also: decoding (formats/quantized_rows.py), n-gram memories (find_tables.py)
 Tested in tests/checkpoint/test_find_quantized.py.
@@ -30,6 +31,7 @@ from inlayer.tables.stored import PairedRows, RepeatedRows, check_tensor
 if TYPE_CHECKING:
     from inlayer.checkpoint.store import FolderStore
 
+MODEL2VEC = "embeddings"  # its tensor; int8 values are used without a scale, as in model2vec
 FP8_BLOCK = 128  # rows and channels that share a scale, unless the config has weight_block_size
 MX_BLOCK, MX_BYTES, NV_BLOCK, INT4_PER_WORD = 32, 16, 16, 8
 PACKED_ENDS = ("_packed", "_blocks")
@@ -92,6 +94,9 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
         return None if scales is None else fp8_table(store, tensor, scales)
     if tensor is not None:  # ModelOpt
         second = find(f"{name}_scale_2")
+        if second is None and name == MODEL2VEC and tensor.dtype == "I8":
+            check_tensor(store.where, tensor, len(tensor.shape) == 2 and 0 not in tensor.shape, "a table is (V, D)")
+            return _table("byte", tensor, None, tensor)
         return None if second is None else _nvfp4(store, name, tensor, find(f"{name}_scale"), second, divides=False)
     values = next(filter(None, map(find, packed_names(name))), None)
     if values is None:
@@ -116,7 +121,7 @@ def _table(
     """A table of packed values; `more` are further settings of the decoder."""
     decoder = BlockDecoder(
         packing=packing,
-        dtype=SAFETENSORS_DTYPES.get(values.dtype, np.dtype(np.uint8)),
+        dtype=np.dtype(np.int8) if values.dtype == "I8" else SAFETENSORS_DTYPES.get(values.dtype, np.dtype(np.uint8)),
         width=info.shape[1],
         value_bytes=values.nbytes // values.shape[0],
         scale_dtype=None if scales is None else SCALE_DTYPES[scales.dtype],
@@ -131,13 +136,13 @@ def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Qua
     check_tensor(store.where, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
     rows, width = values.shape
     if math.prod(scales.shape) == 1:
-        return _table("fp8", values, None, values, factor=_read_scalar(store, scales))
+        return _table("byte", values, None, values, factor=_read_scalar(store, scales))
     grid = (*scales.shape, 1) if len(scales.shape) == 1 else scales.shape
     blocks = _block_size(store, (rows, width), grid)
     down, across = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
     needs = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]} needs {down:,} x {across:,}"
     check_tensor(store.where, scales, grid == (down, across), needs)
-    return _table("fp8", values, scales, values, blocks[0], block=blocks[1])
+    return _table("byte", values, scales, values, blocks[0], block=blocks[1])
 
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:

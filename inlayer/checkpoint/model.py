@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
-from inlayer.checkpoint.open import STATIC, load
+from inlayer.checkpoint.open import STATIC, UNIT, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import ConfigError, needs_torch
 from inlayer.families import LayerSpec, describe
@@ -80,10 +80,9 @@ class Model:
         self.dtype, self.trainable = dtype, trainable
         config = store.config or {}
         named = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-        self.is_static = named or store.note == STATIC  # not every version of model2vec writes its name
-        if self.is_static:
-            unit = "; its library returns unit vectors: encode(..., normalize=True)" if config.get("normalize") else ""
-            self.config, self.note = None, STATIC + unit
+        self.is_static = named or store.note.startswith(STATIC)  # not every version of model2vec writes its name
+        if named:
+            self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
         if self.spec is not None and self.spec.is_generic:
             self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
         self.table_info = find_tables.find_table(store, self.spec, self.config)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.store import Store
 
 STATIC = "static embeddings: one vector per token, no positions or head"
+UNIT = "; its own library returns unit vectors: encode(..., normalize=True)"
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -161,11 +162,12 @@ def find_sample(name: str) -> tuple[Path, Path | None]:
 
 
 def _open_folder(folder: Path) -> Store:
-    kind, name = _first_module(folder)
+    kinds, name = _modules(folder)
     inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
     store = _open_weights(folder / name if inner else folder)
-    if kind == "StaticEmbedding":
-        store.config, store.note = None, STATIC
+    if kinds[:1] == ["StaticEmbedding"]:
+        is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
+        store.config, store.note = None, STATIC + (UNIT if is_unit else "")
     return store
 
 
@@ -189,17 +191,17 @@ def _open_weights(folder: Path) -> Store:
     raise MissingFileError(f"{shown(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
 
 
-def _first_module(folder: Path) -> tuple[str, str]:
-    """Class and subfolder of the first module of a sentence-transformers model; empty if there is none."""
+def _modules(folder: Path) -> tuple[list[str], str]:
+    """Classes of the modules of a sentence-transformers model, and the subfolder of the first; empty if it is none."""
     import json
 
     try:
         with (folder / "modules.json").open("rb") as stream:
-            module = json.loads(stream.read(MAX_MODULES))[0]
-        kind, name = str(module["type"]).rpartition(".")[2], str(module["path"])
+            modules = json.loads(stream.read(MAX_MODULES))
+        kinds, name = [str(module["type"]).rpartition(".")[2] for module in modules], str(modules[0]["path"])
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        return "", ""
-    return kind, name if re.fullmatch(r"[\w-]+", name, re.ASCII) else ""
+        return [], ""
+    return kinds, name if re.fullmatch(r"[\w-]+", name, re.ASCII) else ""
 
 
 def _open_file(path: Path) -> Store:

@@ -181,6 +181,8 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
     if as_json:
         listed = vectors.astype(np.float32).tolist()
         print_json({"rows": [{"text": text, "embedding": one} for text, one in zip(texts, listed, strict=False)]})
+        if len(texts) > SHOWN_ROWS:
+            sys.stderr.write(f"only the first {SHOWN_ROWS} rows are shown; --out FILE writes all of them\n")
         return
     labels = [printable(text[:SHOWN_TEXT]) for text in texts[:SHOWN_ROWS]]
     if given:

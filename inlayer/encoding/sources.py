@@ -89,8 +89,9 @@ def rows_at_once(metadata: Any, most: int = ROWS) -> int:
 
 def kind_of(path: Path) -> str:
     """The suffix that says how to read a file, without .gz and .zst; empty if it is not supported."""
-    inner = path.with_suffix("") if path.suffix in PACKED else path
-    return inner.suffix if inner.suffix in SUFFIXES and (inner is path or inner.suffix != ".parquet") else ""
+    inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    kind = inner.suffix.lower()
+    return kind if kind in SUFFIXES and (inner is path or kind != ".parquet") else ""
 
 
 def find_sources(arguments: list[str]) -> list[Path | str]:
@@ -350,9 +351,9 @@ def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
         yield sys.stdin.buffer, None
         return
     with source.open("rb") as raw:
-        if source.suffix == ".gz":
+        if source.suffix.lower() == ".gz":
             yield gzip.GzipFile(fileobj=raw), raw
-        elif source.suffix == ".zst":
+        elif source.suffix.lower() == ".zst":
             yield needs_pyarrow(shown(source)).CompressedInputStream(raw, "zstd"), raw
         else:
             yield raw, raw

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 
-Packing: TypeAlias = Literal["fp8", "fp4", "int4"]
+Packing: TypeAlias = Literal["byte", "fp4", "int4"]
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 INT4_OFFSET = 8
 SCALE_DTYPES: dict[str, np.dtype[Any]] = SAFETENSORS_DTYPES | {
@@ -33,7 +33,7 @@ class BlockDecoder:
     """Decodes rows of `value_bytes` packed bytes, followed by scales for `block` channels each."""
 
     packing: Packing
-    dtype: np.dtype[Any]  # of FP8 values
+    dtype: np.dtype[Any]  # of values of one byte
     width: int
     value_bytes: int
     scale_dtype: np.dtype[Any] | None  # None: `factor` is the only scale
@@ -53,7 +53,7 @@ class BlockDecoder:
             return np.asarray(values / factor if self.divides else values * factor, np.float32)
 
     def _unpack(self, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        if self.packing == "fp8":
+        if self.packing == "byte":
             return packed.view(self.dtype).astype(np.float32)
         # Both formats have the first of two values in the low half of a byte.
         halves = np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)

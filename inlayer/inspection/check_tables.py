@@ -25,6 +25,7 @@ from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramSummary, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
+from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
@@ -158,10 +159,10 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
         message = f"{quoted(info.name)} has {math.prod(info.shape):,} values and was not read"
         yield Finding("warning", "tensor-too-large", message)
         return
-    experts, count = model.store.read_integers(info.name), text_config(model.config).get("n_routed_experts")
-    last = count - 1 if type(count) is int else np.iinfo(np.int64).max
+    experts, total = model.store.read_integers(info.name), text_config(model.config).get("n_routed_experts")
+    last = total - 1 if type(total) is int else np.iinfo(np.int64).max
     if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
-        message = f"{len(bad):,} rows of {quoted(info.name)} have an expert that does not exist"
+        message = f"{quoted(info.name)} has experts that do not exist in {count(len(bad), 'row')}"
         yield Finding("error", "table-not-finite", message, ids=tuple(bad))
     elif not experts.any():
         message = f"{quoted(info.name)} sends every token to expert 0, as before training"

@@ -138,6 +138,13 @@ def test_table_on_the_terminal_and_json(run, expected):
     np.testing.assert_array_equal(np.array(rows[0]["embedding"], np.float32), expected[0])
 
 
+def test_json_on_the_terminal_says_that_rows_are_missing(run, tmp_path):
+    (tmp_path / "LINES.TXT").write_text("a line\n" * 21)  # a suffix in capitals is one, too
+    code, out, error = run("embed", "LINES.TXT", "--json")
+    assert (code, len(json.loads(out)["rows"])) == (0, 20)
+    assert error == "only the first 20 rows are shown; --out FILE writes all of them\n"
+
+
 def test_columns_that_only_later_rows_have_are_kept(run, tmp_path):
     (tmp_path / "late.jsonl").write_text('{"text": "a"}\n{"text": "c", "label": 7}\n')
     assert run("embed", "late.jsonl", "--out", "late.parquet")[0] == 0

@@ -293,6 +293,21 @@ def test_model2vec_folders_give_what_model2vec_gives(tmp_path, quantized):
     assert len(model.neighbors("dogs", 3)) == 3
 
 
+def test_int8_model2vec_folder_gives_what_model2vec_gives(tmp_path):
+    from model2vec import StaticModel
+    from model2vec.quantization import DType, quantize_embeddings
+
+    theirs = static_folder(tmp_path / "static", False)
+    rows = quantize_embeddings(theirs.embedding, DType.Int8)
+    StaticModel(rows, theirs.tokenizer, normalize=True).save_pretrained(tmp_path / "int8")
+    model, texts = inlayer.load(tmp_path / "int8"), ["I love dogs", "text " * 30]
+    assert model.table_info.dtype == "I8"
+    assert "returns unit vectors: encode(..., normalize=True)" in model.note
+    np.testing.assert_array_equal(model.table.rows([3, 4]), rows[3:5].astype(np.float32))
+    expected = StaticModel.from_pretrained(tmp_path / "int8").encode(texts)
+    np.testing.assert_allclose(model.encode(texts, normalize=True), expected, atol=1e-6)
+
+
 def test_static_embedding_folders_give_what_sentence_transformers_gives(tmp_path):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
