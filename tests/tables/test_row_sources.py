@@ -31,7 +31,7 @@ def test_every_scale_and_value_decodes_as_in_torch() -> None:
     codes = np.array([code for code in range(256) if code & 0x7F != 0x7F], np.uint8)
     values = np.tile(codes, (255, 1))  # a row for each scale, in two blocks of 127
     scales = np.stack([np.arange(255), np.arange(255)[::-1]], axis=1).astype(np.uint8)
-    decode = BlockDecoder(packing="fp8", dtype=E4M3, width=254, value_bytes=254, scale_dtype=E8M0, block=127)
+    decode = BlockDecoder(packing="byte", dtype=E4M3, width=254, value_bytes=254, scale_dtype=E8M0, block=127)
     paired = PairedRows(ArrayRows(values), ArrayRows(scales))
     table = StoredTable(paired, 254, np.dtype(np.float32), decode=decode, dtype=np.dtype(ml_dtypes.bfloat16))
     blocks = torch.from_numpy(values).view(torch.float8_e4m3fn).float().view(255, 2, 127)
