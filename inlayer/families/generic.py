@@ -27,6 +27,7 @@ HINTS = re.compile(
     r"type_vocab|nope_|neox|interleav|input_(scale|multiplier)|normalize_input|sqrt_d|softcap|query_pre_attn|"
     r"residual_(scale|multiplier)|attention_multiplier|logit_scale|logits_scaling|encoder_layers"
 )
+ROPE_HINTS = re.compile("section|interleav|neox")
 ORDINARY = {
     *REQUIRED, *ROPE, "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",
     "initializer_range",
@@ -45,13 +46,12 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
     if missing or not any(raw.get(name) for name in ROPE):
         raise ConfigError(f"it is not an ordinary rotary decoder: the config has no {', '.join(missing) or ROPE[0]}")
     for name, value in raw.items():
-        if name not in ORDINARY and HINTS.search(str(name)) and (value is True or value not in INERT):
+        if name not in ORDINARY and HINTS.search(str(name)) and _is_set(value):
             raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
     if raw.get("hidden_act") == "gelu_pytorch_tanh":
         raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
     for rope in [value for value in map(raw.get, ROPE) if isinstance(value, Mapping)]:
-        hints = {name: value for name, value in rope.items() if re.search("section|interleav|neox", str(name))}
-        special = [name for name, value in hints.items() if value is True or value not in INERT]
+        special = [name for name in rope if ROPE_HINTS.search(str(name)) and _is_set(rope[name])]
         if special:
             raise ConfigError(f"its rotary positions may be special: the config has {short(special[0])}")
     types = raw.get("layer_types") or ()
@@ -71,3 +71,8 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
     norms = {name.rpartition(".")[0] for name in outside if FINAL_NORM.search(name)}
     if others or len(norms) != 1 or any("emb" in name for name in norms):
         raise ConfigError(f"it has tensors outside its blocks that may belong to the input layer: {short(others[:3])}")
+
+
+def _is_set(value: object) -> bool:
+    """Whether a field with this value may have an effect; true equals 1, which has none as a factor."""
+    return value is True or value not in INERT

@@ -159,9 +159,8 @@ def serve(
             address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
             announce(address)
 
-    if (
-        "forkserver" in multiprocessing.get_all_start_methods()
-    ):  # workers share one import of torch, which takes seconds
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        # Workers share one import of torch, which takes seconds.
         multiprocessing.set_forkserver_preload([__name__])
         uvicorn._subprocess.spawn = multiprocessing.get_context("forkserver")  # type: ignore[assignment]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
