@@ -9,7 +9,6 @@ import shlex
 import sys
 import zlib
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from inlayer.encoding.encode import Encoder, EncodeSettings
     from inlayer.encoding.job import EmbedJob
     from inlayer.encoding.sources import Reader
+    from inlayer.encoding.weighting import Weighting
 
 __all__ = ["embed", "search"]
 
@@ -123,7 +123,7 @@ def embed(
     }  # fmt: skip
     input_settings = {
         "inputs": texts, "field": field, "per_file": per_file, "engine": engine,
-        "checksum": _checksum(opened, weights),
+        "checksum": _checksum(opened, encoder.weighting),
     }  # fmt: skip
     arguments = (encoder, settings, reader, check_path(out, "--out"), vector_settings, input_settings)
     if engine == "ray":
@@ -142,12 +142,13 @@ def embed(
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 
-def _checksum(model: Model, weights: str | None) -> int:
+def _checksum(model: Model, weighting: Weighting | None) -> int:
     """Of some rows of the table and of the weighting: a run must not be resumed after they have changed."""
     import numpy as np
 
     rows = model.table.rows(np.linspace(0, model.table.num_embeddings - 1, 64).astype(np.int64))
-    return zlib.crc32(rows.tobytes(), zlib.crc32(Path(weights).read_bytes()) if weights is not None else 0)
+    fitted = () if weighting is None else (weighting.token_weights, weighting.mean, weighting.matrix)
+    return zlib.crc32(b"".join(array.tobytes() for array in (rows, *fitted)))
 
 
 def _check_choice(option: str, value: str, *choices: str) -> None:

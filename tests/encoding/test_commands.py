@@ -386,6 +386,18 @@ def test_resuming_with_other_input_or_arguments_is_an_error(tmp_path):
     assert not (tmp_path / "v.npy").exists()
 
 
+def test_weights_in_a_folder(run, tmp_path, expected):
+    """`Weighting.save(folder)` writes weighting.safetensors."""
+    weighting = inlayer.Weighting.fit(inlayer.load("default"), ["one text", "two texts"])
+    weighting.save(tmp_path / "w.safetensors")
+    (tmp_path / "folder").mkdir()
+    weighting.save(tmp_path / "folder")
+    for name in ("w.safetensors", "folder"):
+        assert run("embed", "I love dogs", "--out", f"{name}.npy", "--weights", name)[0] == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "folder.npy"), np.load(tmp_path / "w.safetensors.npy"))
+    assert not np.array_equal(np.load(tmp_path / "folder.npy")[0], expected[0])  # control: they have an effect
+
+
 def test_resuming_with_other_columns_weights_or_rows_is_an_error(tmp_path):
     model = inlayer.load("default")
     command = ["embed", "t.csv", "--out", "v.parquet", "--model", "model", "--weights", "w.safetensors"]
