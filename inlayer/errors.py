@@ -75,3 +75,13 @@ def needs_torch(what: str) -> Iterator[None]:
         if error.name not in {"torch", "jaxtyping"}:
             raise
         raise MissingExtraError(f"{what} needs torch: pip install 'inlayer[torch]'") from None
+
+
+def type_name(value: object) -> str:
+    """The type of a value with its article, for a message.
+
+    >>> type_name(3), type_name("a"), type_name(None)
+    ('an int', 'a str', 'None')
+    """
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeioAEIO' or name == 'ndarray' else 'a'} {name}"

@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError
+from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError, type_name
 
 LFS_POINTER = b"version https://git-lfs"  # the start of a file that git-lfs has not downloaded
 LOCK_INTERVAL = 0.02  # seconds between two attempts to get a lock
@@ -58,8 +58,8 @@ def check_path(path: object, name: str = "path") -> Path:
     """Check a path given by the user. An empty one is an error, because it would mean the current folder."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str):
-        kind = type(path).__name__ if text is None else f"{type(path).__name__} of bytes"
-        raise DtypeError(f"{name} is a {kind}; it must be a str or a pathlib.Path")
+        kind = type_name(path) + (" of bytes" if text is not None else "")
+        raise DtypeError(f"{name} is {kind}; it must be a str or a pathlib.Path")
     if not text:
         raise InputError(f'{name} is empty; for the current folder, use "."')
     return Path(text)
@@ -201,7 +201,9 @@ def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
     except ImportError:  # Windows
         yield
         return
-    with path.open("ab") as file:
+    with file_errors(path, "cannot be locked"):
+        file = path.open("ab")
+    with file:
         end = time.monotonic() + wait
         while True:
             try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from inlayer.errors import InputError, ShapeError
+from inlayer.errors import InputError, ShapeError, type_name
 from inlayer.families import describe
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, Table
@@ -121,7 +121,7 @@ class InputTable(nn.Module):
         """
         if not isinstance(self.token_embedding, Table):
             raise InputError(
-                f"a {type(self.token_embedding).__name__} cannot be resized, only an inlayer.Table; load(source, "
+                f"{type_name(self.token_embedding)} cannot be resized, only an inlayer.Table; load(source, "
                 "trainable=True) reads a checkpoint's rows into one"
             )
         rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)
@@ -156,7 +156,7 @@ class InputTable(nn.Module):
             True
         """
         if not isinstance(head, Head):
-            raise InputError(f"a {type(head).__name__} cannot be tied to this layer; use inlayer.Head")
+            raise InputError(f"{type_name(head)} cannot be tied to this layer; use inlayer.Head")
         head.tie(self)
         if all(head is not known for known in self._tied_heads):
             self._tied_heads.append(head)

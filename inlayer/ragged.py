@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError, needs_torch
+from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError, needs_torch, type_name
 from inlayer.shapes import as_int64
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ class Ragged:
                 "vocabulary, and use a table with a padding row there"
             )
         if not isinstance(pad_id, (int, np.integer)) or isinstance(pad_id, bool):
-            raise DtypeError(f"pad_id is a {type(pad_id).__name__}; it must be the id of a row, an integer")
+            raise DtypeError(f"pad_id is {type_name(pad_id)}; it must be the id of a row, an integer")
         if not 0 <= pad_id < 2**63:
             raise IdRangeError(f"pad_id {pad_id} is negative or too large; it must be the id of a row")
         with needs_torch("Ragged.padded"):

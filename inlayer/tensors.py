@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.errors import DtypeError, ShapeError
+from inlayer.errors import DtypeError, ShapeError, type_name
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
@@ -25,7 +25,9 @@ PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
 def check_dense(x: object, name: str, hint: str = "") -> Tensor:
     """Check that x is a tensor, and not a sparse one."""
     if not isinstance(x, Tensor):
-        raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor{hint}")
+        raise DtypeError(f"{name} is {type_name(x)}, not a torch tensor{hint}")
+    if x.is_nested:
+        raise DtypeError(f"{name} is a nested tensor; use inlayer.Ragged for texts of different lengths")
     if x.layout is not torch.strided:
         raise DtypeError(f"{name} is a sparse tensor ({x.layout}); call .to_dense() first")
     return x

@@ -714,7 +714,7 @@ def test_tied_head_with_bias_is_complete() -> None:
 
 
 IMPOSSIBLE = {
-    "positions=3": "positions is a int",
+    "positions=3": "positions is an int",
     "positions='up'": "unknown positions 'up'",
     "positions='learned', head_dim=4": "head_dim 4 is for",
     "positions='rotary', head_dim=0": "head_dim is 0",

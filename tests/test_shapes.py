@@ -63,3 +63,13 @@ def test_sparse_tensors_are_a_typed_error(layout: torch.layout) -> None:
     for call in calls:
         with pytest.raises(DtypeError, match=r"sparse|Sparse"):
             call()
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_a_typed_error(layout: torch.layout) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are a prototype
+        nested = torch.nested.nested_tensor([torch.tensor([1, 0]), torch.tensor([3])], layout=layout)
+    for call in (inlayer.Embeddings(10, 8), inlayer.load("default").table.rows, inlayer.ByteTokenizer().decode):
+        with pytest.raises(DtypeError, match=r"nested|numpy array"):
+            call(nested)

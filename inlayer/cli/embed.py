@@ -9,6 +9,7 @@ import shlex
 import sys
 import zlib
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -57,7 +58,7 @@ def embed(
         typer.Argument(
             metavar="[TEXTS | FILES | -]",
             help="Texts, files (.txt, .jsonl, .csv, .tsv, .parquet, also .gz and .zst), folders, patterns, or - for "
-            "standard input.",
+            "standard input (a text per line; with --field, a JSON object per line).",
         ),
     ] = None,
     out: Annotated[
@@ -134,11 +135,13 @@ def embed(
         from inlayer.encoding.job import EmbedJob
 
         rows = _write(EmbedJob(*arguments))
-    facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "skipped": skipped}
+    files = sum(isinstance(source, Path) for source in reader.sources)
+    facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "files": files, "skipped": skipped}
     if as_json:
         print_json(facts)
     else:
         also = f", {count(skipped, 'bad row')} skipped" if skipped else ""
+        also = f" from {files:,} files{also}" if files > 1 else also
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 
@@ -230,7 +233,7 @@ def search(
 
     if not query.strip():
         raise InputError("the query is empty; give a text to search for")
-    table, made, text_of = open_vectors(check_path(vectors, "--in"))
+    table, made, origin_of = open_vectors(check_path(vectors, "--in"))
     stored = {name: value for name, value in made.items() if isinstance(value, str)}
     if pool is not None:
         _check_choice("--pool", pool, *POOLS)
@@ -258,7 +261,7 @@ def search(
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, vector[None, : table.embedding_dim], k, progress=progress)
     found = [
-        {"row": row, "score": min(score, 1.0), "text": text_of(row)}
+        {"row": row, "score": min(score, 1.0), "text": None} | origin_of(row)
         for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True)
         if row >= 0
     ]
@@ -272,6 +275,9 @@ def search(
     if as_json:
         print_json({"query": query, "rows": found})
         return
+    console().print("cosine  row", style="bold")
+    width = max(3, *(len(f"{one['row']:,}") for one in found))
     for one in found:
-        text = "" if one["text"] is None else f"  {printable(str(one['text'])[: SHOWN_TEXT * 2])}"
-        console().print(f"{one['score']:6.3f}  row {one['row']:,}{text}", markup=False)
+        text = printable(str(one["text"] or "")[: SHOWN_TEXT * 2])
+        file = f"  ({shown(one['file'])})" if "file" in one else ""
+        console().print(f"{one['score']:6.3f}  {one['row']:>{width},}  {text}{file}".rstrip(), markup=False)

@@ -61,15 +61,24 @@ def evaluate(
             ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
             [(one.name, f"{one.pairs:,}", f"{one.coverage:.0%}", *map(_number, one[3:])) for one in scores],
         )
+        _print_note(
+            "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: the rows of other "
+            "words are averaged. Random rows: all pairs with random rows."
+        )
         if few := [one.name for one in scores if one.pairs * one.coverage < FEW_PAIRS]:
-            console().print(
-                f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation.",
-                style="dim", markup=False,
-            )  # fmt: skip
+            _print_note(
+                f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation."
+            )
+    if answers and scores:
+        console().print()
     if answers:
         print_table(
             ("analogies", "questions", "covered", "correct", "nearest alone", "inputs allowed"),
             [(one.name, f"{one.questions:,}", f"{one.covered:,}", *map(_percent, one[3:])) for one in answers],
+        )
+        _print_note(
+            "Covered: questions whose four words are single tokens. Nearest alone: answers nearest to the third word, "
+            "without arithmetic. Inputs allowed: the three words of a question are not excluded."
         )
 
 
@@ -81,6 +90,10 @@ def _files(name: str) -> list[Path]:
     if not found:
         raise MissingFileError(f"{shown(path)} has no .txt files")
     return found
+
+
+def _print_note(text: str) -> None:
+    console().print(text, style="dim", markup=False)
 
 
 def _number(value: Any) -> str:

@@ -70,7 +70,8 @@ def neighbors(
     if as_json:
         print_json({"query": query if token_id is None else token_id, "neighbors": [one._asdict() for one in found]})
     else:
-        print_neighbors({"": found})
+        query_name = f"id {token_id}" if query is None else query
+        print_neighbors({f"nearest to {query_name}": found})
         _print_parts(opened.vocabulary, [query] if query is not None else [])
 
 
@@ -113,7 +114,7 @@ def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     """Print lists of neighbors side by side, with their cosines."""
     cells = [[(_shown(one.text), f"{one.score:.3f}") for one in found] for found in columns.values()]
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
-    titles = list(chain(*((printable(title), "") for title in columns)))
+    titles = list(chain(*((printable(title), "cosine") for title in columns)))
     if rows:
         print_table(titles, rows, left=range(0, len(titles), 2))
     else:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
-from inlayer.errors import DtypeError, InputError, TextError
+from inlayer.errors import DtypeError, InputError, TextError, type_name
 from inlayer.files import quoted
 from inlayer.formats.safetensors import as_float_dtype
 from inlayer.ragged import IdArray, Ragged
@@ -61,11 +61,12 @@ class EncodeSettings(NamedTuple):
         """The same settings, with a numpy dtype; InputError if one of them is not possible."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
-        if self.dim is not None:
-            check_size(self.dim, "dim")
-            if self.dim > width:
-                raise InputError(f"dim is {self.dim}; it must be at most {width}, the width of the vectors")
-        return self._replace(dtype=as_float_dtype(self.dtype))
+        dim = int(self.dim) if isinstance(self.dim, np.integer) else self.dim
+        if dim is not None:
+            check_size(dim, "dim")
+            if dim > width:
+                raise InputError(f"dim is {dim}; it must be at most {width}, the width of the vectors")
+        return self._replace(dim=dim, dtype=as_float_dtype(self.dtype))
 
     @property
     def is_identity(self) -> bool:
@@ -237,5 +238,5 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
 
 def _each(texts: Any) -> Any:
     if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
-        raise DtypeError(f"texts is a {type(texts).__name__}; it must be a str or a list of str")
+        raise DtypeError(f"texts is {type_name(texts)}; it must be a list of str (encode also takes a single str)")
     return texts

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.sources import FIELD, VECTORS, TextRows, needs_pyarrow, unreadable_parquet
+from inlayer.encoding.sources import FIELD, FILE, VECTORS, TextRows, needs_pyarrow, unreadable_parquet
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown
 from inlayer.formats.row_file import FileRows, RowSource
@@ -150,13 +150,13 @@ def _join_parquet(parts: list[Path], target: Path, made: Any) -> None:
                     writer.write_table(pa.table(columns, schema=schema))
 
 
-def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], str | None]]:
-    """Open an output for a search: its vectors, how they were made, and the text of a row, if it is stored."""
+def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], dict[str, str]]]:
+    """Open an output for a search: its vectors, how they were made, and text and file of a row, if they are stored."""
     if (kind := path_kind(path)) != "file":
         raise not_a_file(path, kind)
     if path.suffix == ".parquet":
         rows = ParquetRows(path)
-        return StoredTable(rows, rows.width, rows.dtype, name=VECTORS), _made(rows.metadata), rows.text
+        return StoredTable(rows, rows.width, rows.dtype, name=VECTORS), _made(rows.metadata), rows.origin
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
@@ -167,7 +167,7 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         with safe_open(path, framework="numpy") as opened:
             metadata = (opened.metadata() or {}).get(METADATA)
         source, dtype = FileRows.for_tensor(path, tensor), SAFETENSORS_DTYPES[tensor.dtype]
-        return StoredTable(source, tensor.shape[1], dtype), _made(metadata), lambda _: None
+        return StoredTable(source, tensor.shape[1], dtype), _made(metadata), lambda _: {}
     if path.suffix != ".npy":
         raise InputError(f"{shown(path)} cannot be searched; use .npy, .safetensors or .parquet")
     try:
@@ -180,7 +180,7 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         raise
     except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
         raise InputError(f"{shown(path)} is not an array of vectors (n, D): {str(error)[:160]}") from None
-    return StoredTable(source, width, mapped.dtype), {}, lambda _: None
+    return StoredTable(source, width, mapped.dtype), {}, lambda _: {}
 
 
 def _made(metadata: str | bytes | None) -> dict[str, Any]:
@@ -227,10 +227,10 @@ class ParquetRows(RowSource):
             here = groups == group
             out[here] = self._group[1][ids[here] - self._starts[group]]
 
-    def text(self, row: int) -> str | None:
-        """The text of a row, or None."""
-        if "text" not in self._file.schema_arrow.names:
-            return None
+    def origin(self, row: int) -> dict[str, str]:
+        """Text and file of a row, if they are stored."""
+        columns = [name for name in (FIELD, FILE) if name in self._file.schema_arrow.names]
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        value = self._file.read_row_group(group, columns=["text"])["text"][row - int(self._starts[group])].as_py()
-        return None if value is None else str(value)
+        table = self._file.read_row_group(group, columns=columns)
+        values = {name: table[name][row - int(self._starts[group])].as_py() for name in columns}
+        return {name: str(value) for name, value in values.items() if value is not None}

@@ -2,6 +2,7 @@
 
 [files] -> rows of texts -> vectors
 - .txt (a text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
+- standard input has a text per line, or a JSON object if a field is named; hidden files of folders are not read
 - a file is read block by block: memory does not depend on its size
 - a bad row is never dropped silently: `on_bad_row` gets its file, number and problem, and either raises or counts it
 Tested in tests/encoding/test_commands.py.
@@ -36,6 +37,7 @@ BLOCK = 2**22  # bytes read at once
 MAX_TEXT = 2**26  # bytes of one line or field
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the default of an input, also of each output; the vectors
+FILE = "file"  # column: where a text comes from, if there are several .txt files
 # What looks like a folder, a pattern or a file name is not taken for a text.
 PATH_LIKE = re.compile(r"\S*/|\S*[*?\[]\S*[/.]\S*|\S*[/.]\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}")
 
@@ -103,6 +105,7 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
         kind = "text" if is_text else path_kind(path)
         if kind == "folder":
             files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
+            files = [file for file in files if not any(part[0] == "." for part in file.relative_to(path).parts)]
             if not files:
                 raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, or these as .gz")
             found += files
@@ -160,7 +163,7 @@ class Reader:
             self.meter.done = before
 
     def _file(self, source: Path | str, name: str, before: int) -> Iterator[TextRows]:
-        kind = kind_of(source) if isinstance(source, Path) else ".txt"
+        kind = kind_of(source) if isinstance(source, Path) else ".txt" if self.field is None else ".jsonl"
         if kind == ".parquet":
             yield from self._parquet(Path(source), name, before)
             return
@@ -176,7 +179,13 @@ class Reader:
                 if raw is not None:
                     self.meter.done = before + raw.tell()
                 if one.texts:
-                    yield one
+                    yield self._with_file(one, source) if kind == ".txt" else one
+
+    def _with_file(self, rows: TextRows, source: Path | str) -> TextRows:
+        """Rows of a .txt file with its name, which tells them from the rows of other files."""
+        if not self.keep or len(self.sources) == 1:
+            return rows
+        return TextRows(rows.texts, [{FILE: str(source)}] * len(rows.texts))
 
     def _lines(self, name: str, number: int, block: bytes) -> TextRows:
         try:

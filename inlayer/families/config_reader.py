@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import ConfigError, MissingFileError
+from inlayer.errors import ConfigError, MissingFileError, type_name
 from inlayer.files import file_errors, parse_json, shown
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
@@ -32,7 +32,7 @@ def read_config(config: object) -> dict[str, Any]:
     if callable(to_dict):
         return dict(to_dict())
     raise ConfigError(
-        f"the config is a {type(config).__name__}; give a dict, a transformers config, or a path to config.json"
+        f"the config is {type_name(config)}; give a dict, a transformers config, or a path to config.json"
     )
 
 
@@ -149,7 +149,7 @@ class ConfigReader:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            raise ConfigError(f"the config's {name} is a {type(value).__name__}; expected an object of named fields")
+            raise ConfigError(f"the config's {name} is {type_name(value)}; expected an object of named fields")
         return dict(value)
 
 

@@ -113,8 +113,8 @@ def _positions(report: Report) -> str:
 
 
 def _rotary(rotary: RotarySummary) -> str:
-    text = f"{rotary.layer_type}: " if rotary.layer_type else ""
-    text += f"theta {rotary.rope_theta:,.10g}"
+    theta = f"theta {rotary.rope_theta:,.10g}"
+    text = theta if rotary.layer_type in (None, theta) else f"{rotary.layer_type}: {theta}"
     if rotary.partial_rotary_factor != 1:
         text += f" on {rotary.partial_rotary_factor:g} of each head"
     if rotary.factor is None:
@@ -126,8 +126,10 @@ def _rotary(rotary: RotarySummary) -> str:
 def _head(head: HeadFacts, quick: bool) -> str:
     tied = {None: "tie_word_embeddings is not given", True: "tied in the config", False: "untied in the config"}
     text = tied[head.tie_word_embeddings]
+    if head.tensor is None and head.expected is False:
+        return "none: the model class has no head"
     if head.tensor is None:
-        return f"{text}; no head in the files" + (" (the model class has none)" if head.expected is False else "")
+        return "tied: the table is also the head" if head.tie_word_embeddings else f"{text}; the files have no head"
     shape = shorten(" x ".join(f"{size:,}" for size in head.shape or ()))
     sample = " in the sampled rows" if quick else ""
     equal = {None: "not fully compared", True: f"equals the table{sample}", False: "differs from the table"}

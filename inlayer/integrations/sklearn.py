@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from inlayer.checkpoint import load
-from inlayer.errors import DtypeError
+from inlayer.errors import DtypeError, type_name
 
 __all__ = ["TextEncoder"]
 
@@ -66,7 +66,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
 def _texts(X: Any) -> list[str]:
     if isinstance(X, str) or not hasattr(X, "__len__"):
-        raise DtypeError(f"X is a {type(X).__name__}; it must be a list, array or column of texts")
+        raise DtypeError(f"X is {type_name(X)}; it must be a list, array or column of texts")
     texts = np.asarray(X, dtype=object).reshape(-1).tolist() if not isinstance(X, list) else X
     if not texts:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from inlayer.errors import ConfigError, DtypeError, InputError
+from inlayer.errors import ConfigError, DtypeError, InputError, type_name
 from inlayer.families import describe
 from inlayer.families.config_reader import short as shown
 from inlayer.head import Head
@@ -200,7 +200,7 @@ def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
         raise InputError(f"the {name} has no values (device meta); load the weights first")
     if type(weight) is not nn.Parameter:
         raise InputError(
-            f"the weight of the {name} is a {type(weight).__name__}; attach before sharding or quantizing the model"
+            f"the weight of the {name} is {type_name(weight)}; attach before sharding or quantizing the model"
         )
     if hasattr(module, "_hf_hook") or module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
         raise InputError(
@@ -223,9 +223,7 @@ def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
     ids = torch.arange(min(table.num_embeddings, ROWS_COMPARED), device=old.weight.device)
     with torch.no_grad():
         if not torch.allclose(table(ids), old(ids), rtol=0, atol=0, equal_nan=True):
-            raise InputError(
-                f"the model's table is a {type(old).__name__}, which does more than look up and scale rows"
-            )
+            raise InputError(f"the model's table is {type_name(old)}, which does more than look up and scale rows")
     return table
 
 

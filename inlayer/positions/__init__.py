@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.errors import ConfigError, ShapeError
+from inlayer.errors import ConfigError, ShapeError, type_name
 from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, PositionIdRule, Scaling, Yarn
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.relative import alibi_bias, alibi_of, alibi_slopes, deberta_buckets, relative_rows, t5_buckets
@@ -99,8 +99,7 @@ def build_positions(
         raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
     if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions)):
         raise ConfigError(
-            f"positions is a {type(positions).__name__}; give one of {', '.join(SCHEMES)}, or a module from "
-            "inlayer.positions"
+            f"positions is {type_name(positions)}; give one of {', '.join(SCHEMES)}, or a module from inlayer.positions"
         )
     if head_dim is not None and positions != "rotary":
         raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')

@@ -18,7 +18,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from inlayer import sharding
-from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_rule, init_rows, mean_row
 from inlayer.shapes import check_padding, check_seed, check_size, check_std, id_range_error
 from inlayer.tables.buffers import BufferPool
@@ -160,7 +160,7 @@ class Table(nn.Embedding):
             tensor([0., 1., 0.], grad_fn=<EmbeddingBackward0>)
         """
         if not isinstance(weight, Tensor) or not weight.is_floating_point():
-            kind = f"of dtype {weight.dtype}" if isinstance(weight, Tensor) else f"a {type(weight).__name__}"
+            kind = f"of dtype {weight.dtype}" if isinstance(weight, Tensor) else type_name(weight)
             raise DtypeError(f"the rows are {kind}; a table needs a floating-point tensor")
         if weight.dim() != 2 or 0 in weight.shape:
             raise ShapeError(f"the rows have shape {tuple(weight.shape)}; a table is (V, D), neither of them 0")

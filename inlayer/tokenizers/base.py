@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from inlayer.errors import DtypeError, InlayerError, InputError, TextError
+from inlayer.errors import DtypeError, InlayerError, InputError, TextError, type_name
 from inlayer.ragged import IdArray, Ragged, flat_int64
 from inlayer.shapes import check_id_array
 
@@ -330,7 +330,7 @@ def text_or_hex(data: bytes) -> str:
 def check_text(text: object, name: str = "text") -> str:
     """Return the text if it is a str of valid Unicode; otherwise raise an error that names the argument."""
     if not isinstance(text, str):
-        raise DtypeError(f"{name} is a {type(text).__name__}, not a str{decode_hint(text)}")
+        raise DtypeError(f"{name} is {type_name(text)}, not a str{decode_hint(text)}")
     if not text.isascii():  # isascii is free: Python stores it with the string
         try:
             text.encode()
@@ -342,13 +342,13 @@ def check_text(text: object, name: str = "text") -> str:
 def check_texts(texts: object) -> list[str]:
     """Return the texts as a list of str. A single str is an error: it would be a batch of characters."""
     if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-        raise DtypeError(f"texts is a {type(texts).__name__}, not a list of str; use encode for a single text")
+        raise DtypeError(f"texts is {type_name(texts)}, not a list of str; use encode for a single text")
     items = texts if isinstance(texts, list) else list(texts)
     if {*map(type, items)} <= {str}:  # four times as fast as the loop
         return items
     for index, text in enumerate(items):
         if not isinstance(text, str):
-            raise DtypeError(f"text {index} is a {type(text).__name__}, not a str{decode_hint(text)}")
+            raise DtypeError(f"text {index} is {type_name(text)}, not a str{decode_hint(text)}")
     return items
 
 
@@ -367,7 +367,7 @@ def surrogate_error(name: str, position: int, code_point: int) -> TextError:
 def check_ids(ids: object, limit: int, name: str = "ids") -> IdArray:
     """Return the ids as an int64 array, or raise an error that names the first one outside 0..limit - 1."""
     if isinstance(ids, (str, bytes)):
-        raise DtypeError(f"{name} is a {type(ids).__name__}; decode takes ids, encode takes text")
+        raise DtypeError(f"{name} is {type_name(ids)}; decode takes ids, encode takes text")
     return check_id_array(flat_int64(ids, name), limit)
 
 

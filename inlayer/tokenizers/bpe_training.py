@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
+from inlayer.errors import DtypeError, InputError, MissingFileError, TextError, type_name
 from inlayer.files import check_is_file, check_path, file_errors, path_kind, shown, write_output
 from inlayer.shapes import check_size
 from inlayer.tokenizers.base import check_text
@@ -113,14 +113,12 @@ def check_vocab_size(vocab_size: int, n_special: int) -> None:
 
 def check_integer(value: object, name: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DtypeError(f"{name} is a {type(value).__name__}, not an integer")
+        raise DtypeError(f"{name} is {type_name(value)}, not an integer")
 
 
 def check_special_tokens(special_tokens: object) -> list[str]:
     if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
-        raise DtypeError(
-            f'special_tokens is a {type(special_tokens).__name__}, not a list of str such as ["<pad>", "<s>"]'
-        )
+        raise DtypeError(f'special_tokens is {type_name(special_tokens)}, not a list of str such as ["<pad>", "<s>"]')
     specials = [check_text(token, f"special token {index}") for index, token in enumerate(special_tokens)]
     if len(set(specials)) != len(specials) or "" in specials:
         raise InputError(f"special_tokens is {specials}; the tokens must be distinct and not empty")
@@ -132,7 +130,7 @@ def check_files(files: object, usage: str) -> list[Path]:
     if isinstance(files, (str, os.PathLike)):
         files = [files]
     if isinstance(files, bytes) or not isinstance(files, Iterable):
-        raise DtypeError(f"files is a {type(files).__name__}, not a path or a list of paths")
+        raise DtypeError(f"files is {type_name(files)}, not a path or a list of paths")
     paths = [check_path(file, f"file {index}") for index, file in enumerate(files)]
     if not paths:
         raise InputError("files is empty; give at least one text file")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from inlayer.errors import DtypeError, InputError, TextError
+from inlayer.errors import DtypeError, InputError, TextError, type_name
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
 from inlayer.tokenizers.offsets import byte_offsets
@@ -88,7 +88,7 @@ class WordTokenizer(Tokenizer):
     def __init__(self, words: Iterable[str], *, unk: str | None = None) -> None:
         if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
             raise DtypeError(
-                f"words is a {type(words).__name__}, not a list of words; use WordTokenizer.from_text(text) for a text"
+                f"words is {type_name(words)}, not a list of words; use WordTokenizer.from_text(text) for a text"
             )
         self.words = tuple(words)
         if unk is not None and unk not in self.words:

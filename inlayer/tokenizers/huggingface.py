@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inlayer.errors import InlayerError, TokenizerError
+from inlayer.errors import InlayerError, TokenizerError, type_name
 from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged
 from inlayer.tokenizers.base import Token, Tokenizer, check_text
@@ -259,7 +259,7 @@ def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
         TokenizerError: If the model has no tokenizer.json.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):
-        kind = "no tokenizer" if tokenizer is None else f"a {type(tokenizer).__name__}"
+        kind = "no tokenizer" if tokenizer is None else f"{type_name(tokenizer)}"
         raise TokenizerError(f"n-grams of compressed ids need a tokenizer.json, but the model has {kind}")
     from tokenizers import Regex, normalizers
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError
+from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError, type_name
 from inlayer.files import check_path, not_a_file, parse_json, path_kind, shown
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
@@ -54,7 +54,7 @@ def open_tokenizer(
         check_text(pat_str, "pat_str")
     if special_tokens is not None and not isinstance(special_tokens, Mapping):
         raise DtypeError(
-            f"special_tokens is a {type(special_tokens).__name__}; it must map the text of each token to its id, as in "
+            f"special_tokens is {type_name(special_tokens)}; it must map the text of each token to its id, as in "
             '{"<s>": 50256}'
         )
     file = find_file(check_path(path))
@@ -175,7 +175,7 @@ def rename_special_tokens(known: dict[str, int], config: dict[str, Any], where: 
     by_id = {token_id: token for token, token_id in known.items()}
     entries = config.get("added_tokens_decoder") or {}
     if not isinstance(entries, dict):
-        raise TokenizerError(f"added_tokens_decoder next to {where} is a {type(entries).__name__}, not an object")
+        raise TokenizerError(f"added_tokens_decoder next to {where} is {type_name(entries)}, not an object")
     for token_id, token in entries.items():
         text = token_text(token)
         if text is None or not token_id.isdecimal() or len(token_id) > len(str(MAX_ID)):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.errors import DtypeError, InputError
+from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.ragged import Ragged
 from inlayer.tables import check_id_range
@@ -81,7 +81,7 @@ class Forward:
     def run_texts(self, texts: object) -> Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""
         if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
-            raise DtypeError(f"texts is a {type(texts).__name__}; give a str or a list of str")
+            raise DtypeError(f"texts is {type_name(texts)}; give a str or a list of str")
         if not (given := list(texts)):
             raise InputError("texts is empty; give at least one text")
         pipeline, change = self.pipeline, self.change

@@ -100,6 +100,9 @@ def test_folders_patterns_texts_and_standard_input(run, tmp_path, expected, monk
     (tmp_path / "a/1.txt").write_text("I love dogs\n")
     (tmp_path / "a/b/2.txt").write_text("seven days")
     (tmp_path / "a/ignored.png").write_bytes(b"x")
+    (tmp_path / "a/.hidden").mkdir()
+    for ignored in ("a/.hidden/3.txt", "a/.4.txt"):
+        (tmp_path / ignored).write_text("ignored")
     for number, inputs in enumerate((["a"], ["a/**/*.txt"], ["I love dogs", "a/b/2.txt"])):
         assert run("embed", *inputs, "--out", f"{number}.npy")[0] == 0
         np.testing.assert_array_equal(np.load(f"{number}.npy"), expected[[0, 4]])
@@ -114,6 +117,30 @@ def test_folders_patterns_texts_and_standard_input(run, tmp_path, expected, monk
     )  # fmt: skip
     assert done.returncode == 0
     np.testing.assert_array_equal(np.load("s.npy"), expected[[0, 4]])
+    lines = b'{"body": "I love dogs"}\n{"body": "seven days"}\n'
+    subprocess.run(
+        [sys.executable, "-m", "inlayer", "embed", "-", "--field", "body", "--out", "j.npy"], input=lines, check=True
+    )
+    np.testing.assert_array_equal(np.load("j.npy"), expected[[0, 4]])
+
+
+def test_rows_of_several_files_keep_the_name_of_their_file(run, tmp_path):
+    (tmp_path / "a.txt").write_text("I love dogs\nseven days\n")
+    (tmp_path / "b.txt").write_text("the king\n")
+    (tmp_path / "c.jsonl").write_text('{"text": "a cat", "file": "mine"}\n')
+    for name in ("v.parquet", "v.jsonl"):
+        code, out, _ = run("embed", "a.txt", "b.txt", "c.jsonl", "one text", "--out", name)
+        assert (code, out) == (0, f"{name}: 5 x 128 float32 from 3 files\n")
+    files = ["a.txt", "a.txt", "b.txt", "mine", None]
+    assert pq.read_table("v.parquet")["file"].to_pylist() == files
+    assert [json.loads(line).get("file") for line in Path("v.jsonl").read_text().splitlines()] == files
+    assert json.loads(run("search", "the king", "--in", "v.parquet", "-k", "1", "--json")[1])["rows"][0] == {
+        "row": 2, "score": pytest.approx(1, abs=1e-6), "text": "the king", "file": "b.txt"
+    }  # fmt: skip
+    lines = run("search", "the king", "--in", "v.parquet", "-k", "1")[1].splitlines()
+    assert lines == ["cosine  row", " 1.000    2  the king  (b.txt)"]
+    assert run("embed", "a.txt", "--out", "one.parquet")[0] == 0
+    assert pq.read_schema("one.parquet").names == ["text", "embedding"]
 
 
 def test_without_arguments_three_sentences_and_their_similarities(run):
@@ -231,7 +258,7 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
     [
         (["latin.txt"], "latin.txt, line 2: not valid UTF-8: byte 0xe9 at offset 3"),
         (["surrogate.jsonl"], "surrogate.jsonl, line 2: field 'text' contains the lone surrogate U+D800"),
-        (["mixed.jsonl"], "mixed.jsonl, line 2: field 'text' is a int, not a str"),
+        (["mixed.jsonl"], "mixed.jsonl, line 2: field 'text' is an int, not a str"),
         (["column.csv"], "column.csv has no column 'text'; it has body, id; choose one with --field"),
         (["column.csv", "--field", "nope"], "no column 'nope'"),
         (["ragged.csv"], "ragged.csv, line 3: 1 columns instead of 2"),
@@ -278,7 +305,7 @@ def test_bad_input_is_one_line_and_leaves_files_alone(run, tmp_path, arguments, 
 def test_bad_rows_can_be_skipped_but_never_silently(run, tmp_path):
     bad_inputs(tmp_path)
     code, out, err = run("embed", "mixed.jsonl", "latin.txt", "ragged.csv", "--out", "v.npy", "--on-error", "skip")
-    assert (code, out) == (0, "v.npy: 6 x 128 float32, 7 bad rows skipped\n")
+    assert (code, out) == (0, "v.npy: 6 x 128 float32 from 3 files, 7 bad rows skipped\n")
     assert [line.split(":")[0] for line in err.splitlines()] == [
         *(f"skipped mixed.jsonl, line {number}" for number in (2, 3, 4, 5)), "skipped latin.txt, line 2",
         "skipped ragged.csv, line 3", "skipped ragged.csv, line 4",
@@ -545,7 +572,10 @@ def test_search_equals_a_plain_computation(run, tmp_path, kind, monkeypatch):
     assert [row["row"] for row in rows] == order.tolist()
     assert rows[0]["score"] == pytest.approx(1.0, abs=1e-6)
     assert rows[0]["text"] == ("line 77 of a text" if kind == ".parquet" else None)
-    assert "row 77" in run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "1")[1]
+    assert run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "1")[1].splitlines()[1].split()[:2] == [
+        "1.000",
+        "77",
+    ]
 
 
 def test_search_uses_the_settings_of_the_file(run, tmp_path):

@@ -67,7 +67,7 @@ def test_equals_float64_for_every_tokenizer(tokenizer, tmp_path, dtype, pool):
     assert ours.dtype == np.float32
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
     assert np.abs(theirs).max() > 0.1  # control: not all zeros
-    units = reference.model.encode(TEXTS, pool=pool, normalize=True, dim=7)
+    units = reference.model.encode(TEXTS, pool=pool, normalize=True, dim=np.int64(7))  # type: ignore[arg-type]
     cut = theirs[:, :7]
     norms = np.linalg.norm(cut, axis=1, keepdims=True)
     np.testing.assert_allclose(units, np.where(norms > 0, cut / np.where(norms, norms, 1), 0), atol=1e-6)
@@ -210,11 +210,11 @@ def test_invalid_texts_are_named_by_their_place():
     model = inlayer.load("default")
     with pytest.raises(TextError, match="text 4 contains the lone surrogate"):
         model.encode(["ok"] * 4 + ["\ud800"], batch_size=2)
-    with pytest.raises(DtypeError, match="text 1 is a int"):
+    with pytest.raises(DtypeError, match="text 1 is an int"):
         model.encode(["ok", 3])
     with pytest.raises(DtypeError, match="texts is a bytes"):
         model.encode(b"ok")
-    with pytest.raises(DtypeError, match="texts is a NoneType"):
+    with pytest.raises(DtypeError, match="texts is None"):
         model.encode(None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
+from inlayer.errors import type_name
 from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "ngram_rows"
@@ -29,12 +30,12 @@ def shape(session: GradingSession) -> None:
     given = draw(session, tokens=6)
     got = session.call(*given)
     if not isinstance(got, list):
-        raise CheckFailed("not-a-list", f"your function returned a {type(got).__name__}; return a list")
+        raise CheckFailed("not-a-list", f"your function returned {type_name(got)}; return a list")
     if len(got) != 6 or not all(isinstance(rows, list) for rows in got):
         raise CheckFailed("one-list", f"for 6 tokens, return a list of 6 lists; yours has {len(got)} entries")
     for row in (row for rows in got for row in rows):
         if not isinstance(row, int) or isinstance(row, bool):
-            raise CheckFailed("not-numbers", f"a row is a {type(row).__name__}; row numbers are ints")
+            raise CheckFailed("not-numbers", f"a row is {type_name(row)}; row numbers are ints")
 
 
 def start_of_text(session: GradingSession) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from inlayer.errors import type_name
 from inlayer.learn.checks import check_dtype, check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
 from inlayer.learn.session import CheckFailed, GradingSession
@@ -177,5 +178,5 @@ def both(value: Any) -> tuple[Tensor, Tensor]:
         raise CheckFailed("two-tensors", "return two tensors, ids and mask, in this order")
     for one in value:
         if not isinstance(one, Tensor):
-            raise CheckFailed("not-a-tensor", f"ids and mask must be tensors; one of them is a {type(one).__name__}")
+            raise CheckFailed("not-a-tensor", f"ids and mask must be tensors; one of them is {type_name(one)}")
     return value[0], value[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from inlayer.errors import type_name
 from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "table_bytes"
@@ -45,7 +46,7 @@ def judge(session: GradingSession, rows: int, width: int, dtype: torch.dtype, ti
         return
     if not isinstance(got, (int, float)) or isinstance(got, bool):
         raise CheckFailed(
-            "not-a-number", f"your function returned a {type(got).__name__}; return the number of bytes as an int"
+            "not-a-number", f"your function returned {type_name(got)}; return the number of bytes as an int"
         )
     known = (
         ("in-gigabytes", want / 1e9, "the result is in gigabytes; return an integer number of bytes"),

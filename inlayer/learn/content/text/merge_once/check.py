@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+from inlayer.errors import type_name
 from inlayer.learn.session import CheckFailed, GradingSession, value_of
 
 NAME = "merge_once"
@@ -18,7 +19,7 @@ def kind(session: GradingSession) -> None:
     ids, new_id = text_with_winner(session)
     got = session.call(ids, new_id)
     if not isinstance(got, list):
-        raise CheckFailed("not-a-list", f"your function returned a {type(got).__name__}; return a list of ids")
+        raise CheckFailed("not-a-list", f"your function returned {type_name(got)}; return a list of ids")
     if any(not isinstance(value, int) for value in got):
         raise CheckFailed("not-numbers", "the list contains something other than integers; a merged pair is one new id")
     if got == ids:

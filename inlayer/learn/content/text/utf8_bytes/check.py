@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from inlayer.errors import type_name
 from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "utf8_bytes"
@@ -19,10 +20,10 @@ def kind(session: GradingSession) -> None:
     if isinstance(got, (bytes, bytearray)):
         raise CheckFailed("still-bytes", "your function returned a bytes object; return a list of the numbers in it")
     if not isinstance(got, list):
-        raise CheckFailed("not-a-list", f"your function returned a {type(got).__name__}; return a list")
+        raise CheckFailed("not-a-list", f"your function returned {type_name(got)}; return a list")
     for value in got:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise CheckFailed("not-numbers", f"the list contains a {type(value).__name__}; an id is an int")
+            raise CheckFailed("not-numbers", f"the list contains {type_name(value)}; an id is an int")
 
 
 def plain_text(session: GradingSession) -> None:

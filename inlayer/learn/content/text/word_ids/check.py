@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inlayer.errors import type_name
 from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "word_ids"
@@ -17,9 +18,7 @@ def vocabulary_built(session: GradingSession) -> None:
     words = corpus_words(session)
     got = session.call_other("build_vocabulary", " ".join(words))
     if not isinstance(got, dict):
-        raise CheckFailed(
-            "not-a-dict", f"build_vocabulary returned a {type(got).__name__}; return a dict from word to id"
-        )
+        raise CheckFailed("not-a-dict", f"build_vocabulary returned {type_name(got)}; return a dict from word to id")
     want = number(words)
     if got == want:
         return
@@ -137,6 +136,6 @@ def shuffled_vocabulary(session: GradingSession) -> dict[str, int]:
 
 def judge_kind(got: object) -> None:
     if not isinstance(got, list):
-        raise CheckFailed("not-a-list", f"your function returned a {type(got).__name__}; return a list of ids")
+        raise CheckFailed("not-a-list", f"your function returned {type_name(got)}; return a list of ids")
     if any(not isinstance(value, int) or isinstance(value, bool) for value in got):
         raise CheckFailed("not-numbers", "the list contains something other than integers; an id is an int")
