@@ -20,7 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, ShapeError, TokenizerError
+from inlayer.errors import (
+    CheckpointError,
+    ConfigError,
+    DtypeError,
+    InlayerError,
+    InputError,
+    ShapeError,
+    TokenizerError,
+)
 from inlayer.families.gguf import ARRAYS, ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
 from inlayer.formats.gguf import PLAIN, SCALARS, STRING, GgufHeader, StoredArray, decoder, read_gguf_header, row_bytes
@@ -59,9 +67,12 @@ class GgufStore(Store):
         self.metadata = header.metadata
         values = {key: self._value(key) for key in self.metadata}
         shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
-        small = [name for name in ROPE_FACTORS if name in shapes and math.prod(shapes[name]) <= MAX_FACTORS]
+        divisors = {name: shapes[name] for name in ROPE_FACTORS if name in shapes}
         try:
-            factors = {name: self.read(name).astype(np.float64).reshape(-1).tolist() for name in small}
+            for name, shape in divisors.items():
+                if len(shape) != 1 or shape[0] > MAX_FACTORS:
+                    raise ConfigError(f"its {name} has shape {quoted(shape)}; expected one divisor per channel pair")
+            factors = {name: self.read(name).astype(np.float64).tolist() for name in divisors}
             self.config = config_from_gguf(values, shapes, factors)
         except InlayerError as error:
             raise CheckpointError(f"{self.where}: {error}") from error

@@ -153,7 +153,8 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
     if "qk_rope_head_dim" in traits.defaults:  # only the rotated part of its heads matters here
         config["qk_rope_head_dim"] = config["head_dim"] = arch.need("rope.dimension_count")
     else:
-        head = arch.get("attention.key_length") or width // arch.need("attention.head_count")
+        stored = arch.get("attention.key_length") is not None
+        head = arch.need("attention.key_length") if stored else width // arch.need("attention.head_count")
         config["head_dim"] = head
         rope["partial_rotary_factor"] = _rotated_fraction(rotated if rotated is not None else head, head)
     if isinstance(sections := arch.get(SECTIONS), list):
@@ -186,8 +187,8 @@ def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) 
 
 def _rotated_fraction(rotated: object, head: object) -> float:
     """The rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
-    if type(rotated) is not int or type(head) is not int or not 1 <= rotated <= head:
-        raise ConfigError(f"it rotates {short(rotated)} channels of a head with {short(head)} channels")
+    if type(rotated) is not int or type(head) is not int or not 2 <= rotated <= head or rotated % 2:
+        raise ConfigError(f"it rotates {short(rotated)} channels of a head with {short(head)} channels, not pairs")
     fraction = rotated / head
     return fraction if int(fraction * head) == rotated else math.nextafter(fraction, 1.0)
 
@@ -206,6 +207,8 @@ def _scaling(arch: _Architecture, family: str, factors: Mapping[str, Sequence[fl
         kind, factor = "linear", arch.get("rope.scale_linear") or 1  # an old spelling
     if kind == "linear" and factor == 1:
         return {"rope_type": "default"}
+    if isinstance(factor, (int, float)) and not 0 < factor < math.inf:
+        raise ConfigError(f"its {arch.name}.rope.scaling.factor is {short(factor)}; it must be positive")
     scaling = {"rope_type": kind, "factor": factor, **original}
     return scaling | (_yarn(arch, family) if kind == "yarn" else {})
 

@@ -131,6 +131,14 @@ def test_unreadable_config_error_names_the_file(tmp_path: Path):
         GgufStore(path)
 
 
+@pytest.mark.parametrize("shape", [(1, 8), (5000,)])
+def test_rotary_divisors_of_another_shape_are_an_error(tmp_path: Path, shape: tuple[int, ...]):
+    tensors = {"token_embd.weight": (rows(4), None), "rope_freqs.weight": (np.full(shape, 2.0, np.float32), None)}
+    path = write_gguf(tmp_path / "x.gguf", values=VALUES, tensors=tensors)
+    with pytest.raises(CheckpointError, match=r"rope_freqs.weight has shape .*; expected one divisor per channel pair"):
+        GgufStore(path)
+
+
 # -- several files --
 
 

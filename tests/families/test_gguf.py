@@ -315,10 +315,10 @@ def test_factors_of_one_change_nothing():
 
 
 def test_rotated_fraction_gives_back_the_number_of_channels():
-    for head in (*range(1, 65), 80, 96, 112, 128, 192, 256, 512):
-        assert all(int(head * _rotated_fraction(rotated, head)) == rotated for rotated in range(1, head + 1))
+    for head in (*range(2, 65), 80, 96, 112, 128, 192, 256, 512):
+        assert all(int(head * _rotated_fraction(rotated, head)) == rotated for rotated in range(2, head + 1, 2))
     assert any(
-        int(head * (rotated / head)) != rotated for head in range(1, 65) for rotated in range(1, head)
+        int(head * (rotated / head)) != rotated for head in range(2, 65) for rotated in range(2, head, 2)
     )  # control
 
 
@@ -352,6 +352,9 @@ def test_padding_id_outside_the_table_is_ignored():
         ({"llama.context_length": "many"}, "llama.context_length is 'many'"),
         ({"llama.attention.head_count": 0}, "llama.attention.head_count is 0"),
         ({"llama.rope.dimension_count": 200}, "rotates 200 channels of a head with 128"),
+        ({"llama.rope.dimension_count": 63}, "rotates 63 channels of a head with 128 channels, not pairs"),
+        ({"llama.attention.key_length": 0}, "llama.attention.key_length is 0"),
+        ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 0.0}, "rope.scaling.factor is 0.0"),
         ({"llama.rope.freq_base": "x"}, "rope_theta"),
         ({"llama.rope.scaling.type": "linear"}, "without a factor"),
         ({"llama.rope.dimension_sections": 7, "llama.rope.scaling.type": "spiral"}, "'spiral'; supported types:"),
