@@ -182,24 +182,32 @@ def test_serve_example_runs_until_it_is_stopped(line: str, folder: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for name, line in EXAMPLES if name == "inlayer train"])
-def test_train_example_trains(line: str, folder: Path) -> None:
+def test_train_example_trains(
+    line: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As printed, with two steps instead of hundreds."""
     if "--resume" in line:
-        first = run_process("inlayer train book.txt --out model --tokenizer bytes --preset toy --steps 2")
-        assert first.wait(timeout=300) == 0
+        before = "inlayer train book.txt --out model --tokenizer bytes --preset toy --steps 2"
+        assert run_here(before.split(), capsys, monkeypatch)[0] == 0
         line = line.replace("--steps 900", "--steps 4")
     else:
         line += " --steps 2"
-    done = run_process(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    output, error = done.communicate(timeout=300)
-    assert done.returncode == 0, error
+    if line.startswith("torchrun"):
+        done = run_process(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output, _ = done.communicate(timeout=300)
+        code = done.returncode
+    else:
+        code, output = run_here(words_of(line), capsys, monkeypatch)
+    assert code == 0, output
     assert "inlayer walk" in output  # the next command, after the report
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for name, line in EXAMPLES if name == "inlayer learn watch"])
-def test_watch_example_ends_when_the_task_passes(line: str, folder: Path) -> None:
-    assert run_process("inlayer learn next gather", stdout=subprocess.DEVNULL).wait(timeout=300) == 0
+def test_watch_example_ends_when_the_task_passes(
+    line: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_here(["inlayer", "learn", "next", "gather"], capsys, monkeypatch)[0] == 0
     solve_task(folder)
     watching = run_process(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output, _ = watching.communicate(timeout=300)

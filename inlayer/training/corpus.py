@@ -20,6 +20,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +56,7 @@ def python_chunks() -> Iterator[Chunk]:
     A Python without sources (zipped or frozen) has only the topics; one without either raises MissingFileError.
     """
     seen: set[str] = set()
-    texts = ([_without_repeats(text, seen)] for text in chain(_topics(), map("\n\n".join, _docstrings())))
+    texts = ([_without_repeats(text, seen)] for text in chain(_topics(), _docstrings(sysconfig.get_path("stdlib"))))
     message = "this Python has no documentation topics and no sources to train on; pass your own text files"
     return _chunks(texts, MissingFileError(message))
 
@@ -101,17 +102,18 @@ def _topics() -> list[str]:
     return [text for _, text in sorted(topics.items())]
 
 
-def _docstrings() -> Iterator[list[str]]:
+@lru_cache(maxsize=1)  # a few megabytes, which the tokenizer and the model are trained on
+def _docstrings(library: str) -> list[str]:
     """The docstrings of each module of the standard library."""
-    root = Path(sysconfig.get_path("stdlib"))
+    root, texts = Path(library), []
     for parent, folders, names in os.walk(root):
         modules = sorted(name for name in names if name.endswith(".py"))
         folders[:] = sorted(set(folders) - TESTS)
         if Path(parent) == root:  # installed packages and machine settings are next to it
             modules = [name for name in modules if name.removesuffix(".py") in sys.stdlib_module_names]
             folders[:] = [name for name in folders if name in sys.stdlib_module_names]
-        for name in modules:
-            yield _docstrings_of(Path(parent) / name)
+        texts += ["\n\n".join(_docstrings_of(Path(parent) / name)) for name in modules]
+    return texts
 
 
 def _docstrings_of(path: Path) -> list[str]:

@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts[BAD] = None  # type: ignore[call-overload]
     pq.write_table(pa.table({"text": texts}), folder / "bad.parquet", row_group_size=ROWS)
     done = embed(folder, dict(os.environ), "a.parquet", "b.parquet", "--out", "local.parquet", "--normalize")
-    assert done == (0, f"local.parquet: {GROUPS * ROWS:,} x 128 float32\n", "")
+    assert done == (0, f"local.parquet: {GROUPS * ROWS:,} x 128 float32 from 2 files\n", "")
     return folder
 
 
@@ -107,7 +107,11 @@ def killed_worker_loses_and_repeats_nothing(folder: Path, environment: dict[str,
             assert process.poll() is None
         os.kill(actors[0], signal.SIGKILL)
         out, err = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, out, ours(err)) == (0, f"killed.parquet: {GROUPS * ROWS:,} x 128 float32\n", "")
+    assert (process.returncode, out, ours(err)) == (
+        0,
+        f"killed.parquet: {GROUPS * ROWS:,} x 128 float32 from 2 files\n",
+        "",
+    )
     assert pq.read_table(folder / "killed.parquet").equals(pq.read_table(folder / "local.parquet"))
     assert not (folder / ".killed.parquet.part").exists()
 
