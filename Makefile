@@ -81,10 +81,9 @@ $(VENV)/installed-web: $(VENV)/installed
 	@$(PIP_INSTALL) --editable '.[torch,web]'
 	@touch $@
 
-$(VENV)/installed-dev: pyproject.toml constraints.txt tests/artifacts.txt
-	@echo "setting up .venv with the developer tools (once; torch is large)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(VENV)/installed-dev: $(VENV)/installed tests/artifacts.txt
+	@echo "adding the developer tools"
 	@$(PIP_INSTALL) --editable '.[dev]'
 	@$(PIP_INSTALL) --no-deps --requirement tests/artifacts.txt
 	@$(FIRST_START)
-	@touch $(VENV)/installed $(VENV)/installed-web $@
+	@touch $@
