@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from threading import Thread
 from typing import TypeVar
 
 __all__ = ["core_count", "map_in_threads"]
@@ -26,8 +27,20 @@ def core_count() -> int:
 
 
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The results of a function for a few items, one thread per item; the first error is raised."""
+    """The results of a function for a few items, one thread per item; the first error is raised.
+
+    After an error or Ctrl-C, the other threads are not waited for. They end with the process at the latest.
+    """
     if len(items) <= 1:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(len(items)) as threads:
-        return list(threads.map(function, items))
+
+    def run(item: Item, future: Future[Result]) -> None:
+        try:
+            future.set_result(function(item))
+        except BaseException as error:  # raised where the result is read
+            future.set_exception(error)
+
+    futures = [Future[Result]() for _ in items]
+    for pair in zip(items, futures, strict=True):
+        Thread(target=run, args=pair, daemon=True).start()
+    return [future.result() for future in futures]

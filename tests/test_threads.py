@@ -1,5 +1,7 @@
 """Work in threads: as many as the process may use, and with the errors of a plain loop."""
 
+import os
+import signal
 import threading
 
 import pytest
@@ -31,3 +33,19 @@ def test_items_run_at_the_same_time_and_results_keep_their_order():
 def test_the_first_error_is_raised():
     with pytest.raises(ZeroDivisionError):
         map_in_threads(lambda item: 1 // item, [1, 0])
+
+
+def test_ctrl_c_does_not_wait_for_the_threads():
+    release, ended = threading.Event(), threading.Semaphore(0)
+
+    def wait(item: int) -> None:
+        if item == 1:  # the last one that is started
+            os.kill(os.getpid(), signal.SIGINT)
+        release.wait()
+        ended.release()
+
+    with pytest.raises(KeyboardInterrupt):
+        map_in_threads(wait, range(2))
+    assert not ended.acquire(blocking=False)  # both are still waiting
+    release.set()
+    assert all(ended.acquire(timeout=60) for _ in range(2))
