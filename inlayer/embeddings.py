@@ -270,7 +270,7 @@ class Embeddings(NgramLookup):
         if (input_ids is None) == (inputs_embeds is None):
             neither, both = "neither input_ids nor inputs_embeds was", "both input_ids and inputs_embeds were"
             found = neither if input_ids is None else both
-            raise InputError(f"{found} given; give exactly one: ids to look up, or their vectors")
+            raise InputError(f"{found} given; pass exactly one: ids to look up, or their vectors")
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
 
         def after(name: StageName, hidden: Tensor, added: Tensor | None = None) -> Tensor:

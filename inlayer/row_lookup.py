@@ -181,7 +181,7 @@ class RowLookup(InputTable):
         if (extra := self.per_layer_embedding) is None:
             raise InputError("this layer has no per-layer embeddings; Gemma-3n, Gemma-4 and EmbeddingGemma-2 have them")
         if input_ids is None and inputs_embeds is None:
-            raise InputError("neither input_ids nor inputs_embeds was given; give ids, vectors or both")
+            raise InputError("neither input_ids nor inputs_embeds was given; pass ids, vectors or both")
         single, ids, embeds = self._with_batch_axis(input_ids, inputs_embeds)
         if embeds is None and ids is not None:
             embeds = self._look_up(ids)
@@ -189,7 +189,8 @@ class RowLookup(InputTable):
             ids = self.ids_of(embeds)
         assert embeds is not None
         if ids is not None and ids.shape != embeds.shape[:2]:
-            raise ShapeError(f"input_ids has shape {tuple(ids.shape)}, inputs_embeds {tuple(embeds.shape)}")
+            given = f"input_ids has shape {tuple(ids.shape)}, but inputs_embeds has shape {tuple(embeds.shape)}"
+            raise ShapeError(f"{given}; their batch and token axes must match")
         layers: Tensor = extra(ids, embeds)
         return layers[0] if single else layers
 

@@ -48,7 +48,7 @@ SEARCH_EXAMPLES = examples(
 
 Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
 Weights = Annotated[str | None, typer.Option(metavar="FILE", help="A fitted weighting, saved by Weighting.save.")]
-Dim = Annotated[int | None, typer.Option(min=1, help="Keep only the first values of each vector.")]
+Dim = Annotated[int | None, typer.Option(min=1, help="Number of leading values to keep of each vector.")]
 
 
 @app.command(epilog=EMBED_EXAMPLES)
@@ -233,15 +233,15 @@ def search(
 
     if not query.strip():
         raise InputError("the query is empty; give a text to search for")
-    table, made, origin_of = open_vectors(check_path(vectors, "--in"))
-    stored = {name: value for name, value in made.items() if isinstance(value, str)}
+    table, vector_settings, origin_of = open_vectors(check_path(vectors, "--in"))
+    stored = {name: value for name, value in vector_settings.items() if isinstance(value, str)}
     if pool is not None:
         _check_choice("--pool", pool, *POOLS)
     opened = load(model or stored.get("model"))
-    if made.get("table") not in (None, [*opened.table.shape]):
+    if vector_settings.get("table") not in (None, [*opened.table.shape]):
         raise InputError(
-            f"{shown(vectors)} was made with the model {quoted(stored.get('model'))}, and {opened.source} has a table "
-            "of another size; leave out --model"
+            f"{shown(vectors)} was created with model {quoted(stored.get('model'))}, but the table of "
+            f"{opened.source} has a different size; omit --model"
         )
     text = check_argument(query, "the query")
     vector = opened.encode(
@@ -251,12 +251,12 @@ def search(
     if len(vector) < table.embedding_dim:
         raise InputError(
             f"{shown(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {len(vector)}; "
-            "name the model that made them with --model"
+            "pass the model that created them as --model"
         )
-    if len(vector) > table.embedding_dim != made.get("dim"):
+    if len(vector) > table.embedding_dim != vector_settings.get("dim"):
         sys.stderr.write(
             f"note: {shown(vectors)} has vectors of {table.embedding_dim} values, so only that many of the "
-            f"{len(vector)} values of {opened.source} are compared; if another model made them, name it with --model\n"
+            f"{len(vector)} values of {opened.source} are compared; if another model created them, pass it as --model\n"
         )
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, vector[None, : table.embedding_dim], k, progress=progress)
@@ -269,7 +269,8 @@ def search(
         raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
     if not stored and None in (model, pool):
         sys.stderr.write(
-            f"note: {shown(vectors)} does not say how it was made (.parquet and .safetensors files do); searched with "
+            f"note: {shown(vectors)} does not record the model and settings it was created with (.parquet and "
+            f".safetensors files do); searched with "
             f"--model {quoted(model or 'default')} and --pool {pool or 'mean'}\n"
         )
     if as_json:

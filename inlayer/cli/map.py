@@ -93,7 +93,7 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
     sampled = f" (measured on {SAMPLED_ROWS:,} of the rows)" if len(distortion.ids) == SAMPLED_ROWS else ""
     holes = _holes(projection)
     lines = [
-        f"{projection.method} of {len(projection.points):,} rows{spread}{partly}",
+        f"{'t-SNE' if projection.method == 'tsne' else 'PCA'} of {len(projection.points):,} rows{spread}{partly}",
         f"{distortion.kept.mean():.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
         f"trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"{count(len(holes), 'row')} without a direction, not drawn: {_named(holes)}" for _ in holes[:1]),

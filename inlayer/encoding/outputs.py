@@ -112,10 +112,12 @@ def _arrow(rows: TextRows) -> Any:
     return texts
 
 
-def join_parts(parts: list[Path], target: Path, shape: tuple[int, int], dtype: np.dtype[Any], made: Any) -> None:
+def join_parts(
+    parts: list[Path], target: Path, shape: tuple[int, int], dtype: np.dtype[Any], vector_settings: Any
+) -> None:
     """Join parts into one file."""
     if target.suffix == ".parquet":
-        _join_parquet(parts, target, made)
+        _join_parquet(parts, target, vector_settings)
         return
     with target.open("wb") as file:
         if target.suffix == ".npy":
@@ -124,7 +126,9 @@ def join_parts(parts: list[Path], target: Path, shape: tuple[int, int], dtype: n
         elif target.suffix == ".safetensors":
             (name,) = [name for name, one in SAFETENSORS_DTYPES.items() if one == dtype]
             tensor = {"dtype": name, "shape": shape, "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize]}
-            header_bytes = json.dumps({"__metadata__": {METADATA: json.dumps(made)}, TENSOR: tensor}).encode()
+            header_bytes = json.dumps(
+                {"__metadata__": {METADATA: json.dumps(vector_settings)}, TENSOR: tensor}
+            ).encode()
             header_bytes += b" " * (-len(header_bytes) % 8)
             file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
         for part in parts:
@@ -132,13 +136,13 @@ def join_parts(parts: list[Path], target: Path, shape: tuple[int, int], dtype: n
                 shutil.copyfileobj(source, file, JOINED_BYTES)
 
 
-def _join_parquet(parts: list[Path], target: Path, made: Any) -> None:
+def _join_parquet(parts: list[Path], target: Path, vector_settings: Any) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with storable_columns():
         schema = pa.unify_schemas([pa.ipc.open_file(part).schema for part in parts], promote_options="permissive")
-        schema = schema.with_metadata({METADATA: json.dumps(made)})
+        schema = schema.with_metadata({METADATA: json.dumps(vector_settings)})
         with pq.ParquetWriter(target, schema) as writer:
             for part in parts:
                 with pa.memory_map(str(part)) as file:
@@ -156,7 +160,11 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         raise not_a_file(path, kind)
     if path.suffix == ".parquet":
         rows = ParquetRows(path)
-        return StoredTable(rows, rows.width, rows.dtype, name=VECTORS), _made(rows.metadata), rows.origin
+        return (
+            StoredTable(rows, rows.width, rows.dtype, name=VECTORS),
+            _read_vector_settings(rows.metadata),
+            rows.origin,
+        )
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
@@ -167,7 +175,7 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         with safe_open(path, framework="numpy") as opened:
             metadata = (opened.metadata() or {}).get(METADATA)
         source, dtype = FileRows.for_tensor(path, tensor), SAFETENSORS_DTYPES[tensor.dtype]
-        return StoredTable(source, tensor.shape[1], dtype), _made(metadata), lambda _: {}
+        return StoredTable(source, tensor.shape[1], dtype), _read_vector_settings(metadata), lambda _: {}
     if path.suffix != ".npy":
         raise InputError(f"{shown(path)} cannot be searched; use .npy, .safetensors or .parquet")
     try:
@@ -183,12 +191,12 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
     return StoredTable(source, width, mapped.dtype), {}, lambda _: {}
 
 
-def _made(metadata: str | bytes | None) -> dict[str, Any]:
+def _read_vector_settings(metadata: str | bytes | None) -> dict[str, Any]:
     try:
-        made = json.loads(metadata or "{}")
+        vector_settings = json.loads(metadata or "{}")
     except ValueError:
-        made = {}
-    return made if isinstance(made, dict) else {}
+        vector_settings = {}
+    return vector_settings if isinstance(vector_settings, dict) else {}
 
 
 class ParquetRows(RowSource):

@@ -5,7 +5,7 @@
 - everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
   shape against the number of bytes, order and overlap of the tensors, duplicate names
 - dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other
-- see also: quantized rows (formats/quantized_rows.py)
+- see also: quantized rows (formats/quantized_safetensors.py)
 Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 
@@ -97,7 +97,9 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
             raise _unreadable(where, f"tensors {quoted(last)} and {quoted(tensor.name)} {how} in it")
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
-        raise _unreadable(where, f"its tensors end at byte {end:,} and the file at {file_size:,}", cut=end > file_size)
+        raise _unreadable(
+            where, f"its tensors end at byte {end:,}, but the file at byte {file_size:,}", cut=end > file_size
+        )
     return tensors
 
 

@@ -60,8 +60,8 @@ def compare_page(
         "norms_b": encode(shared.norms_b), "listed": moved[:MAX_LISTED].tolist(), "moved": len(moved),
     }  # fmt: skip
     about = (
-        f"{summary} Each map is computed from its own table ({METHODS[projections[0].method]}); that of B is rotated "
-        "onto that of A."
+        f"{summary} Each map is computed from its own table ({METHODS[projections[0].method]}); map B is rotated onto "
+        "map A."
     )
     page = maps_page("compare", "map.css", "compare.css")
     parts = {"a": escape(names[0]), "b": escape(names[1]), "about": escape(about)}

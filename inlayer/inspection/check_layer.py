@@ -324,5 +324,5 @@ def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_
         return
     rms, expected = float(np.median(norms)) / math.sqrt(len(scan.channel_means)), row_rms * spec.scale * spec.multiplier
     if rms > max(MAX_RMS, SCALE_RATIO * expected) or rms < min(MIN_RMS, expected / SCALE_RATIO):
-        message = f"values of a typical position are about {rms:.1g}, those of a row {expected:.1g}; one of the two "
-        yield Finding("warning", "positions-scale-mismatch", message + "disappears in their sum")
+        message = f"values of a typical position are about {rms:.1g} and those of a row about {expected:.1g}; the "
+        yield Finding("warning", "positions-scale-mismatch", message + "smaller ones are lost when the two are added")

@@ -54,7 +54,7 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
     yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
     zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
-    message = "{rows} only zeros, although text produces these tokens; the model cannot distinguish these tokens"
+    message = "{rows} only zeros, although text produces these tokens; the model cannot tell them apart"
     yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
     yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
     reached = tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)
@@ -77,7 +77,9 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
     count, unseen = int(found.rows.sum()), 0 if training is None else training.unseen_tokens
     expected, advice = count <= MAX_UNSEEN_RATIO * unseen, ""
     if expected:
-        advice = f"{unseen:,} tokens never occurred in the training text. Train on more text, or a smaller vocabulary."
+        advice = (
+            f"{unseen:,} tokens never occurred in the training text. Train on more text, or use a smaller vocabulary."
+        )
     elif has_many_undertrained(rows) and training is not None:
         advice = f"Only {unseen:,} tokens never occurred in the training text (per the training record), so this is "
         advice += "probably not the tokenizer that the table was trained with."
@@ -162,7 +164,7 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
         return
     for group in shared_rows(rows):
         other = "rows that look untrained" if group.with_untrained else "another row"
-        message = f"{{rows}} the same values as {other}; the model cannot distinguish these tokens"
+        message = f"{{rows}} the same values as {other}; the model cannot tell them apart"
         values = scan.first_equal.astype(np.float64)
         yield from rows.finding("warning" if group.is_fault else "note", "duplicate-rows", message, group.flags, values)
     unknown = duplicates & tokens.has_kind(TokenKind.UNKNOWN)

@@ -162,7 +162,8 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
     experts, total = model.store.read_integers(info.name), text_config(model.config).get("n_routed_experts")
     last = total - 1 if type(total) is int else np.iinfo(np.int64).max
     if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
-        message = f"{quoted(info.name)} has experts that do not exist in {count(len(bad), 'row')}"
+        verb = "refers" if len(bad) == 1 else "refer"
+        message = f"{count(len(bad), 'row')} of {quoted(info.name)} {verb} to experts that do not exist"
         yield Finding("error", "table-not-finite", message, ids=tuple(bad))
     elif not experts.any():
         message = f"{quoted(info.name)} sends every token to expert 0, as before training"

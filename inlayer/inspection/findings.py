@@ -76,7 +76,8 @@ ADVICE = {
     "context-length-below-original": f"One of the two values is wrong. {_ORIGINAL_CONFIG}",
     "unusual-rope-theta": _ORIGINAL_CONFIG,
     # head
-    "tied-head-differs": "If the head was trained separately, set tie_word_embeddings to false. Otherwise delete it.",
+    "tied-head-differs": "If the head was trained separately, set tie_word_embeddings to false. Otherwise delete the "
+    "stored head.",
     "head-missing": "If the model is tied, set tie_word_embeddings to true. Otherwise download the missing files.",
     "head-unreadable": "Download the file that contains it.",
     "head-shape-mismatch": "Resize the table and the head to the same number of rows.",

@@ -200,7 +200,7 @@ def _undertrained(report: Report) -> str:
         return f"unknown: {rows.undertrained_unknown}"
     criteria = " and ".join(name for name, threshold in thresholds.items() if threshold is not None)
     references = count(rows.reference_rows, "reference token")
-    return f"{count(rows.undertrained_rows, 'row')}, judged by {criteria} to {references}"
+    return f"{count(rows.undertrained_rows, 'row')} resembling {references}, judged by {criteria}"
 
 
 def _listed(examples: tuple[Example, ...], total: int) -> str:

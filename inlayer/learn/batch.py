@@ -65,8 +65,8 @@ class BatchRow:
     learner: str
     task: str = ""  # if the file belongs to no task
     passed: bool | None = None
-    checks: int = 0
-    of: int = 0
+    checks_passed: int = 0
+    checks_total: int = 0
     rule: str = ""
     message: str = ""
     seed: int
@@ -75,11 +75,11 @@ class BatchRow:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchReport:
-    """All rows by learner, task and file; `left` files were not graded because grading was stopped."""
+    """All rows by learner, task and file; `not_graded` files were not graded because grading was stopped."""
 
     rows: tuple[BatchRow, ...]
     seed: int
-    left: int = 0
+    not_graded: int = 0
 
     @property
     def learners(self) -> list[dict[str, str | int]]:
@@ -103,7 +103,7 @@ class BatchReport:
 
     def to_json(self) -> str:
         rows = [asdict(row) for row in self.rows]
-        data = {"seed": self.seed, "left": self.left, "learners": self.learners, "rows": rows}
+        data = {"seed": self.seed, "not_graded": self.not_graded, "learners": self.learners, "rows": rows}
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -137,17 +137,17 @@ def grade_folder(
         pass
     waiting = found[len(rows) :]
     rows += [_row(one, seed, limits, stopped=True) for one in waiting]
-    return BatchReport(rows=tuple(rows), seed=seed, left=sum(one.source is not None for one in waiting))
+    return BatchReport(rows=tuple(rows), seed=seed, not_graded=sum(one.source is not None for one in waiting))
 
 
 def _row(one: Submission, seed: int, limits: GradingLimits | None, *, stopped: bool = False) -> BatchRow:
-    """Grade a submission; a file that cannot be read failed, the others without a verdict were not graded."""
+    """Grade a submission. An unreadable file counts as failed; any other row without a verdict, as not graded."""
     from inlayer.learn.grader import count_checks, grade
 
     row = partial(BatchRow, learner=one.learner, seed=seed, file=one.file)
     if one.task is None:
         return row(rule=one.rule, message=_one_line(one.message))
-    row = partial(row, task=one.task.id, of=count_checks(one.task))
+    row = partial(row, task=one.task.id, checks_total=count_checks(one.task))
     if one.source is None:
         return row(passed=False, rule=one.rule, message=_one_line(one.message))
     if stopped:
@@ -157,7 +157,7 @@ def _row(one: Submission, seed: int, limits: GradingLimits | None, *, stopped: b
     except Exception as error:  # a bug in the grader must not stop the batch
         return row(rule="not-graded", message=_one_line(f"the grader itself failed: {type(error).__name__}: {error}"))
     rule, message = ("", "") if verdict.failure is None else (verdict.failure.rule, verdict.failure.message)
-    return row(passed=verdict.passed, checks=verdict.n_passed, rule=rule, message=_one_line(message))
+    return row(passed=verdict.passed, checks_passed=verdict.n_passed, rule=rule, message=_one_line(message))
 
 
 def _one_line(message: str) -> str:

@@ -4,7 +4,7 @@ check.py of a task -> [session] <-> sandbox runner
 - arguments are random and depend on the session's seed; expected values never leave this process
 - what the code prints goes to a temporary file; the runner's file size limit bounds it
 - the runner is killed if it uses too much CPU time, memory or output, or does something that is refused
-- the CPU clock decides about "too slow", so a busy machine fails no correct code; the wall clock is a backstop
+- CPU time decides what is too slow, so correct code does not fail on a busy machine; the wall clock is a backstop
 - results are data: nothing that comes back is executed
 Tested in tests/learn/test_session.py and, with misbehaving code, in tests/learn/test_misbehaving.py.
 """
@@ -280,4 +280,4 @@ def check_raised(result: CallResult, rule: str, error: type[Exception], message:
     if result.raised is None:
         raise CheckFailed(rule, f"{requirement}; it returned {describe_value(result.value)}", expected)
     if error.__name__ not in result.raised.bases:
-        raise CheckFailed(rule, f"{requirement}, a {error.__name__}; it raised {result.raised}", expected)
+        raise CheckFailed(rule, f"{requirement}; your code raised {result.raised}, not a {error.__name__}", expected)

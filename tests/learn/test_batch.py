@@ -84,7 +84,7 @@ def test_misbehaving_files_do_not_affect_the_others(tmp_path: Path) -> None:
     for name in ("a_first", "middle", "z_last"):
         row = rows[name, f"{name}/gather.py"]
         assert (row.passed, row.rule, row.message) == (True, "", "")
-        assert row.checks == row.of > 3
+        assert row.checks_passed == row.checks_total > 3
     rules = {learner: row.rule for (learner, file), row in rows.items() if not row.passed and file != "loop/again"}
     assert rules == {
         "copies": "link",
@@ -102,8 +102,8 @@ def test_misbehaving_files_do_not_affect_the_others(tmp_path: Path) -> None:
         "wrong": wrong_rule,
     }
     failed = [row for row in rows.values() if row.passed is False]
-    assert all(row.message and row.task == "gather" and row.checks < row.of for row in failed)
-    assert len({row.of for row in failed}) == 1  # unreadable files report the same number of checks
+    assert all(row.message and row.task == "gather" and row.checks_passed < row.checks_total for row in failed)
+    assert len({row.checks_total for row in failed}) == 1  # unreadable files report the same number of checks
     assert not [row.message for row in rows.values() if "\n" in row.message]
     assert rows["loop", "loop/again"].rule == "link"
     assert (tmp_path / "z_last" / "gather.py").exists()
@@ -231,7 +231,7 @@ def test_stopping_reports_what_was_not_graded(tmp_path: Path, monkeypatch: pytes
     seen: list[tuple[int, int]] = []
     report = grade_folder(tmp_path, progress=lambda done, of: seen.append((done, of)))
     assert seen == [(1, 6), (2, 6), (3, 6)]
-    assert report.left == 2
+    assert report.not_graded == 2
     assert [(row.learner, row.passed, row.rule) for row in report.rows] == [
         ("a", True, ""),
         ("b", True, ""),
@@ -240,7 +240,7 @@ def test_stopping_reports_what_was_not_graded(tmp_path: Path, monkeypatch: pytes
         ("d", None, "not-graded"),
         ("d", None, "unknown-file"),
     ]
-    assert json.loads(report.to_json())["left"] == 2
+    assert json.loads(report.to_json())["not_graded"] == 2
 
 
 def test_ctrl_c_stops_the_grading(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_ctrl_c_stops_the_grading(tmp_path: Path) -> None:
     assert [(row.learner, row.passed, row.rule) for row in report.rows] == [
         ("a", True, ""), ("b", None, "not-graded"), ("c", None, "not-graded")
     ]  # fmt: skip
-    assert report.left == 2
+    assert report.not_graded == 2
     assert grader.grade(GATHER, GATHER.solution).passed
 
 
@@ -310,7 +310,15 @@ def test_a_folder_without_learners_is_refused(tmp_path: Path, folder: str) -> No
 
 
 def row(learner: str = "Ann", message: str = "", **further: object) -> BatchRow:
-    facts = {"task": "gather", "passed": False, "checks": 3, "of": 7, "rule": "values", "seed": 7, "file": "a.py"}
+    facts = {
+        "task": "gather",
+        "passed": False,
+        "checks_passed": 3,
+        "checks_total": 7,
+        "rule": "values",
+        "seed": 7,
+        "file": "a.py",
+    }
     return BatchRow(learner=learner, message=message, **(facts | further))  # type: ignore[arg-type]
 
 
@@ -321,11 +329,21 @@ def test_csv_has_the_facts_and_no_formulas() -> None:
         row('Ann, "B"', " =1+1\n", passed=None),
     )
     read = list(csv.DictReader(io.StringIO(BatchReport(rows=rows, seed=7).to_csv())))
-    assert list(read[0]) == ["learner", "task", "passed", "checks", "of", "rule", "message", "seed", "file"]
+    assert list(read[0]) == [
+        "learner",
+        "task",
+        "passed",
+        "checks_passed",
+        "checks_total",
+        "rule",
+        "message",
+        "seed",
+        "file",
+    ]
     assert [one["learner"] for one in read] == ["'=cmd|' /C calc'!A0", "'+Ann", 'Ann, "B"']
     assert [one["message"] for one in read] == ["'-1 is no id", "'@SUM(A1)", "' =1+1\n"]
     assert [one["passed"] for one in read] == ["no", "yes", ""]
-    assert (read[0]["checks"], read[0]["of"], read[0]["seed"]) == ("3", "7", "7")
+    assert (read[0]["checks_passed"], read[0]["checks_total"], read[0]["seed"]) == ("3", "7", "7")
 
 
 @pytest.mark.parametrize("cell", ["=1", "+1", "-1", "@a", "\t=1", "\r=1", " =1", "＝1"])

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from inlayer.formats.quantized_rows import BlockDecoder
+from inlayer.formats.quantized_safetensors import BlockDecoder
 from inlayer.tables.stored import ArrayRows, JoinedRows, PairedRows, StoredTable
 
 E4M3, E8M0 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e8m0fnu)

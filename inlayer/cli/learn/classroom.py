@@ -53,8 +53,8 @@ def grade(
             sys.stdout.write(f"{shown(path)} ({len(report.rows):,} rows)\n")
     else:
         sys.stdout.write(report.to_json() if as_json else report.to_csv())
-    if report.left:
-        sys.stderr.write(f"stopped: {report.left:,} files were not graded\n")
+    if report.not_graded:
+        sys.stderr.write(f"stopped: {report.not_graded:,} files were not graded\n")
         raise typer.Exit(130)
 
 

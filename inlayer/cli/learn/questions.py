@@ -178,7 +178,8 @@ def ask_quiz(
         while (one := run.question) is not None:
             repeated = run.repeated
             number += not repeated
-            out.heading(f"Question {'again' if repeated else f'{number} of {run.n_questions}'} ({one.lesson})")
+            question = "Repeated question" if repeated else f"Question {number} of {run.n_questions}"
+            out.heading(f"{question} ({one.lesson})")
             out.line()
             out.question(one)
             result = prompt_until(out, "Your answer, a letter (Enter leaves): ", run.answer)

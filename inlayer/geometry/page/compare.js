@@ -33,7 +33,7 @@ function open(s, id, still = -1) {
   maps.forEach((map, side) => (ids[side] === null ? map.choose(-1) : map.choose(ids[side], side !== still)));
   page("token").textContent = mapLabel(sides[s].texts[id]);
   page("about").textContent = other === null ? `Only in ${"AB"[s]}.`
-    : `Cosine of its two rows ${cosines[place].toFixed(3)}; norm ${norms[0][place].toPrecision(3)} in A, ${norms[1][place].toPrecision(3)} in B.`;
+    : `Cosine similarity of its rows in A and B: ${cosines[place].toFixed(3)}. Norms: ${norms[0][place].toPrecision(3)} in A, ${norms[1][place].toPrecision(3)} in B.`;
   const near = ids.map((one, side) => (one === null ? [] : maps[side].neighborsOf(one)));
   const names = near.map((list, side) => new Set(list.map(([one]) => mapLabel(sides[side].texts[one]))));
   page("lists").replaceChildren(...near.flatMap((list, side) => (list.length === 0 ? [] : [

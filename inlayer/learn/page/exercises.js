@@ -135,17 +135,17 @@ function freeForm(exercise) {
     const boxes = model.points.map(() => make("input", { type: "checkbox" }));
     compared.replaceChildren(
       make("h3", {}, "Sample answer"), prose(model.sample_answer),
-      make("h3", {}, "Does your answer contain"),
+      make("h3", {}, "Does your answer make these points?"),
       make("ul", { class: "points" }, model.points.map((point, number) => make("li", {},
         make("label", { class: "pick" }, boxes[number], span("pick-text", inline(point)))))),
-      button("My answer contains these", () => compareWithModel(exercise, area, model.points, boxes), { class: "primary matches-model" }));
+      button("My answer makes the checked points", () => compareWithSample(exercise, area, model.points, boxes), { class: "primary matches-model" }));
   };
   return make("div", { class: "answer" }, area,
     make("div", { class: "actions" }, button("Compare with a sample answer", compare)), compared);
 }
 
 // Done when the answer contains every point; missing points are listed.
-async function compareWithModel(exercise, area, points, boxes) {
+async function compareWithSample(exercise, area, points, boxes) {
   const place = area.closest(".exercise").querySelector(".graded");
   const missing = points.filter((_, number) => !boxes[number].checked);
   const count = `${points.length - missing.length} of ${counted(points.length, "point")}`;

@@ -144,7 +144,7 @@ function fold(folded) {
 
 function renderKeys() {
   byId("keys").replaceChildren(
-    make("h2", { id: "keys-title" }, "Keys"),
+    make("h2", { id: "keys-title" }, "Keyboard shortcuts"),
     make("dl", { class: "key-list" }, KEYS.map(([keys, what]) => [
       make("dt", {}, keys.map((key) => make("kbd", {}, key))), make("dd", {}, what)])),
     make("form", { method: "dialog" }, make("button", { class: "primary" }, "Close")));

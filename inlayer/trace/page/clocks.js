@@ -76,8 +76,8 @@ function clocksFigure(own, walk, onChoose, redraw) {
     choose: (pair) => faces.forEach((face, index) => face.element.setAttribute("aria-pressed", String(index === pair))),
     element: make("div", { class: "clocks-figure" },
       make("h3", {}, `All ${counted(faces.length, "pair")}, each at its own speed`),
-      note("The number is how many positions one full rotation takes. Fast pairs tell neighbors apart, slow pairs tell far ",
-        "positions apart. Select a clock to see its pair on the dial.",
+      note("The number is how many positions one full rotation takes. Fast pairs distinguish adjacent positions; slow ",
+        "pairs distinguish distant ones. Select a clock to see its pair on the dial.",
         scaled && ` Context scaling (${rotary.scaling}) makes slow pairs slower, so a longer text stays within the `
           + "angles the model was trained on: the thin hand shows the unscaled speed."),
       make("div", { class: "clocks-bar" }, play, at.element, scalingChoice(own, redraw)),

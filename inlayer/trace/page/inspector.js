@@ -50,7 +50,7 @@ function emptyInspector() {
   byId("inspector").replaceChildren(
     make("h2", { class: "inspector-title" }, "Select a number"),
     note("Hover over a number, or move to it with Tab and the arrow keys, to see its formula, its offset and the ",
-      "line of PyTorch. Select a token to see its row and its neighbors."));
+      "line of PyTorch that computes it. Select a token to see its row and its neighbors."));
 }
 
 function closeInspector() {

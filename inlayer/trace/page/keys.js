@@ -28,7 +28,7 @@ function renderKeys() {
   };
   const box = make("input", { type: "checkbox", id: "single-keys", checked: singleKeys, on: { change: set } });
   byId("keys").replaceChildren(
-    make("h2", { id: "keys-title" }, "Keys"),
+    make("h2", { id: "keys-title" }, "Keyboard shortcuts"),
     make("dl", { class: "key-list" }, KEYS.map(([keys, what]) => [
       make("dt", {}, keys.map((key) => make("kbd", {}, key))), make("dd", {}, what)])),
     make("label", { class: "check-field" }, box, "Enable single-key shortcuts"),

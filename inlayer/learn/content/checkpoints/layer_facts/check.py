@@ -41,7 +41,7 @@ def expect(session: GradingSession, config: dict[str, Any], want: dict[str, Any]
             for key in KEYS
             if not isinstance(answer.value, dict) or not is_identical(answer.value.get(key), want[key])
         ]
-        raise CheckFailed(rule, f"{message}; {', '.join(mistakes) or 'the set of keys'} is wrong")
+        raise CheckFailed(rule, f"{message}; wrong: {', '.join(mistakes) or 'the set of keys'}")
 
 
 def keys(session: GradingSession) -> None:
@@ -111,7 +111,7 @@ def families(session: GradingSession) -> None:
         expect(session, config, want, "families", f"the facts of a {family} config are wrong")
 
 
-def tie_said(session: GradingSession) -> None:
+def tie_given(session: GradingSession) -> None:
     """prefers the config's tie_word_embeddings to the family's default"""
     for family in ("gpt2", "llama", "bloom", "deepseek_v3"):
         rows, width = sizes(session)
@@ -131,7 +131,7 @@ def tie_said(session: GradingSession) -> None:
         )
 
 
-def tie_unsaid(session: GradingSession) -> None:
+def tie_missing(session: GradingSession) -> None:
     """uses the family's default if tie_word_embeddings is missing"""
     for family, (usual, positions) in FAMILIES.items():
         rows, width = sizes(session)
@@ -187,4 +187,4 @@ def unknown(session: GradingSession) -> None:
         session.must_raise("size-missing", config, message=f"raise a ValueError for a config without {missing}")
 
 
-CHECKS = (keys, values, families, tie_said, tie_unsaid, nulls, nested, unknown)
+CHECKS = (keys, values, families, tie_given, tie_missing, nulls, nested, unknown)

@@ -166,7 +166,7 @@ def no_header(session: GradingSession) -> None:
         )
 
 
-def places(session: GradingSession) -> None:
+def inside_the_file(session: GradingSession) -> None:
     """rejects a tensor that is not inside the file"""
     entries = draw(session)
     size = max(one["data_offsets"][1] for one in entries.values())
@@ -188,4 +188,4 @@ def fits(session: GradingSession) -> None:
     refuse(session, "unknown-dtype", pack(unknown), "a dtype that is not in the table")
 
 
-CHECKS = (reads, values, metadata, lengths, no_header, places, fits)
+CHECKS = (reads, values, metadata, lengths, no_header, inside_the_file, fits)

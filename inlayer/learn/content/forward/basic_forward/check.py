@@ -111,7 +111,7 @@ def padding_is_zero(session: GradingSession) -> None:
         raise CheckFailed("zero-for-padding", "row 0 is zero here, but it is not the padding row; use padding_idx")
 
 
-def one_place(session: GradingSession) -> None:
+def padding_anywhere(session: GradingSession) -> None:
     """finds padding anywhere in the batch"""
     table, ids, padding = drawn(session)
     for place in ((0, 0), (1, 2), (1, ids.shape[1] - 2)):
@@ -138,7 +138,7 @@ def gradient(session: GradingSession) -> None:
         check_values(got, want, rule="gradient", message="the gradient of the table is not that of a lookup", atol=1e-5)
 
 
-CHECKS = (three_answers, shape, values, padding_is_zero, one_place, gradient)
+CHECKS = (three_answers, shape, values, padding_is_zero, padding_anywhere, gradient)
 
 
 def walk_output(session: GradingSession) -> Tensor:

@@ -125,7 +125,7 @@ def any_text(session: GradingSession) -> None:
     )
 
 
-def meeting(session: GradingSession) -> None:
+def two_hashes_one_row(session: GradingSession) -> None:
     """counts a row twice if two hashes select it"""
     rows = session.random_int(2, 3)
     words, table, multipliers = draw(session, hashes=4, rows=rows, words=10)
@@ -171,4 +171,4 @@ def exact(session: GradingSession) -> None:
     )
 
 
-CHECKS = (shape, values, any_text, meeting, gradient, exact)
+CHECKS = (shape, values, any_text, two_hashes_one_row, gradient, exact)

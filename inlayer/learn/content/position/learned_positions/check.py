@@ -68,7 +68,7 @@ def values(session: GradingSession) -> None:
     )
 
 
-def worked(session: GradingSession) -> None:
+def worked_example(session: GradingSession) -> None:
     """reproduces the worked example of the lesson ("Hi")"""
     tokens, places = session.random_normal(256, 4), session.random_normal(8, 4)
     tokens[72], tokens[105] = torch.tensor([[0.89, -0.45, 0.23, 0.34], [0.33, 0.77, -0.11, 0.22]])
@@ -137,7 +137,7 @@ def past_the_end(session: GradingSession) -> None:
             )
 
 
-CHECKS = (shape, untouched, values, worked, gradient, full_length, past_the_end)
+CHECKS = (shape, untouched, values, worked_example, gradient, full_length, past_the_end)
 
 
 def walk_output(session: GradingSession) -> Tensor:

@@ -156,7 +156,7 @@ def switch(session: GradingSession) -> None:
         )
 
 
-def shown(session: GradingSession) -> None:
+def before_and_after(session: GradingSession) -> None:
     """before_and_after returns the rows, and the rows with positions"""
     wrapper, ids, width = draw(session)
     before, after = two_tensors(wrapper.method("before_and_after", ids))
@@ -182,12 +182,12 @@ def shown(session: GradingSession) -> None:
         answer = ask(without, "before_and_after", ids)
         if answer.raised is not None:
             raise CheckFailed(
-                "shown-when-off",
+                "before-and-after-when-off",
                 f"{off} before_and_after with {length} tokens (block_size {block_size}) raised {answer.raised}",
             )
         for one in two_tensors(answer.value):
             message = f"{off} both results of before_and_after must be the rows"
-            check_values(one, table_of(without)[ids], rule="shown-when-off", message=message)
+            check_values(one, table_of(without)[ids], rule="before-and-after-when-off", message=message)
 
 
 def gradient(session: GradingSession) -> None:
@@ -292,7 +292,7 @@ def limit(session: GradingSession) -> None:
         raise CheckFailed("embeds-full-length-refused", f"{fits} as inputs_embeds they raised {answer.raised}")
     answer = ask(wrapper, "before_and_after", ids)
     if answer.raised is not None:
-        raise CheckFailed("shown-full-length-refused", f"{fits} before_and_after raised {answer.raised}")
+        raise CheckFailed("before-and-after-full-length-refused", f"{fits} before_and_after raised {answer.raised}")
     longer = block_size + 1
     message = f"{longer} tokens do not fit block_size {block_size}; that is an error"
     wrapper.must_raise("past-the-maximum", input_ids=session.random_ids(20, (2, longer)), message=message)
@@ -300,7 +300,7 @@ def limit(session: GradingSession) -> None:
     message = f"{longer} tokens do not fit block_size {block_size}; that is an error in before_and_after too"
     check_raised(
         ask(wrapper, "before_and_after", session.random_ids(20, (2, longer))),
-        "shown-past-the-maximum",
+        "before-and-after-past-the-maximum",
         ValueError,
         message,
     )
@@ -351,7 +351,7 @@ CHECKS = (
     ready_vectors,
     one_input,
     switch,
-    shown,
+    before_and_after,
     gradient,
     registered,
     saved,

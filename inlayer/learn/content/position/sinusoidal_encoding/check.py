@@ -109,7 +109,7 @@ def odd(session: GradingSession) -> None:
     )
 
 
-def a_step_is_a_turn(session: GradingSession) -> None:
+def shift_is_a_rotation(session: GradingSession) -> None:
     """rotates every pair by the same angle for a step of k tokens, wherever it starts"""
     width, step = 2 * session.random_int(3, 6), session.random_int(1, 9)
     start = session.random_ids(300, (2,))
@@ -121,7 +121,7 @@ def a_step_is_a_turn(session: GradingSession) -> None:
         raise CheckFailed("not-a-turn", f"from p to p + {step} the pairs rotate by different angles, depending on p")
 
 
-CHECKS = (shape, values, any_positions, odd, a_step_is_a_turn)
+CHECKS = (shape, values, any_positions, odd, shift_is_a_rotation)
 
 
 def walk_output(session: GradingSession) -> Tensor:

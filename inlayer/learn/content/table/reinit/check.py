@@ -62,7 +62,7 @@ def spread(session: GradingSession) -> None:
         raise CheckFailed("std", "the values are not normally distributed around 0 with the given standard deviation")
 
 
-def nothing_left(session: GradingSession) -> None:
+def old_values_unused(session: GradingSession) -> None:
     """does not depend on the old values"""
     table, std = drawn(session)
     signs = table.sign()  # two different values in total
@@ -130,7 +130,7 @@ def parameter(session: GradingSession) -> None:
         ) from None
 
 
-CHECKS = (in_place, spread, padding_row, no_padding, nothing_left, parameter)
+CHECKS = (in_place, spread, padding_row, no_padding, old_values_unused, parameter)
 
 
 def drawn(session: GradingSession) -> tuple[Tensor, float]:
