@@ -8,15 +8,17 @@ Tested in tests/test_threads.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from threading import Thread
+from contextlib import contextmanager
+from threading import Lock, Thread
 from typing import TypeVar
 
-__all__ = ["core_count", "map_in_threads"]
+__all__ = ["core_count", "map_in_threads", "one_blas_thread"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_BLAS_LIMIT = Lock()
 
 
 def core_count() -> int:
@@ -44,3 +46,15 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) ->
     for pair in zip(items, futures, strict=True):
         Thread(target=run, args=pair, daemon=True).start()
     return [future.result() for future in futures]
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let BLAS use one thread per product during the block, where each core computes products of its own.
+
+    The number of BLAS threads belongs to the process, so only one block runs at a time.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with _BLAS_LIMIT, threadpool_limits(1, user_api="blas"):
+        yield

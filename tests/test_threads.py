@@ -4,9 +4,11 @@ import os
 import signal
 import threading
 
+import numpy as np  # noqa: F401  # loads BLAS
 import pytest
+from threadpoolctl import threadpool_info
 
-from inlayer.threads import core_count, map_in_threads
+from inlayer.threads import core_count, map_in_threads, one_blas_thread
 
 
 def test_omp_num_threads_limits_the_cores(monkeypatch):
@@ -49,3 +51,18 @@ def test_ctrl_c_does_not_wait_for_the_threads():
     assert not ended.acquire(blocking=False)  # both are still waiting
     release.set()
     assert all(ended.acquire(timeout=60) for _ in range(2))
+
+
+def blas_threads() -> list[int]:
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_blas_threads_are_limited_and_restored():
+    before = blas_threads()
+
+    def limited(_: int) -> list[int]:
+        with one_blas_thread():
+            return blas_threads()
+
+    assert map_in_threads(limited, range(4)) == [[1] * len(before)] * 4  # one after the other
+    assert blas_threads() == before

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,7 +28,7 @@ from inlayer.geometry.candidates import Scan
 from inlayer.render.progress_bar import Progress
 from inlayer.shapes import check_size
 from inlayer.tables.stored import StoredTable
-from inlayer.threads import core_count, map_in_threads
+from inlayer.threads import core_count, map_in_threads, one_blas_thread
 
 Vectors = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -38,7 +37,7 @@ BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so 
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
 CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
-MIN_BATCHED_QUERIES = 8  # from this number of queries on, BLAS uses all cores by itself
+MIN_BATCHED_QUERIES = 8  # from this number of queries on, BLAS multiplies them with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 SCANS: WeakKeyDictionary[StoredTable, Scan] = WeakKeyDictionary()  # with their mapped files
@@ -67,62 +66,37 @@ def nearest(
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
     rows, count = table.num_embeddings, len(queries_QD)
-    if count >= MIN_BATCHED_QUERIES:
-        return _usable(*_search_batch(table, queries_QD, min(k, rows), allowed, progress))
     parts: list[Ids | range]
-    if _is_mapped(table) and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
+    few, mapped = count < MIN_BATCHED_QUERIES, _is_mapped(table)
+    if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
         table.source.check()  # pages of a file that was truncated must not be read
         scan = SCANS.get(table) or SCANS.setdefault(table, Scan(table.stored_weight()))
         may_V = np.ones(rows, bool) if allowed is None else allowed
         parts = [scan.candidates(queries_QD, min(k, rows), may_V, progress)]
         progress = None
     else:
-        n_parts = core_count() if _is_mapped(table) else 1
+        n_parts = core_count() if mapped else 1
         bounds = np.linspace(0, rows, n_parts + 1).astype(int).tolist()
         parts = [range(first, end) for first, end in itertools.pairwise(bounds)]
     done = np.zeros(len(parts), np.int64)
 
     def search(part: int) -> tuple[Ids, Vectors]:
         best = Best(count, min(k, rows))
-        for ids_N, products_QN, norms_N in _products(table, queries_QD, parts[part]):
-            best.add(ids_N, _cosines(products_QN, norms_N, None if allowed is None else allowed[ids_N]))
+        for ids_N, scores_QN in _scores(table, queries_QD, parts[part]):
+            if allowed is not None:
+                scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
+            best.add(ids_N, scores_QN)
             done[part] += len(ids_N)
             if progress is not None and part == 0:
                 progress(int(done.sum()), rows)
         return best.merge()
 
-    found = map_in_threads(search, range(len(parts)))
+    with nullcontext() if few or len(parts) == 1 else one_blas_thread():
+        found = map_in_threads(search, range(len(parts)))
     ids_QM = np.concatenate([ids for ids, _ in found], axis=1)
     scores_QM = np.concatenate([scores for _, scores in found], axis=1)
     order_QK = np.lexsort((ids_QM, -scores_QM), axis=1)[:, : min(k, rows)]
-    return _usable(np.take_along_axis(ids_QM, order_QK, 1), np.take_along_axis(scores_QM, order_QK, 1))
-
-
-def _search_batch(
-    table: StoredTable, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_] | None, progress: Progress | None
-) -> tuple[Ids, Vectors]:
-    """Ids and cosines (Q, k) for many queries. BLAS uses all cores; then each core has its share of the queries."""
-    cuts = np.linspace(0, len(queries_QD), core_count() + 1).astype(int).tolist()
-    shares = [(slice(first, end), Best(end - first, k)) for first, end in itertools.pairwise(cuts) if end > first]
-    with ThreadPoolExecutor(len(shares)) as threads:
-        for ids_N, products_QN, norms_N in _products(table, queries_QD, range(table.num_embeddings)):
-            allowed_N = None if allowed is None else allowed[ids_N]
-            list(threads.map(partial(_add, ids_N, products_QN, norms_N, allowed_N), shares))
-            if progress is not None:
-                progress(int(ids_N[-1]) + 1, table.num_embeddings)
-    found = [best.merge() for _, best in shares]
-    return np.concatenate([ids for ids, _ in found]), np.concatenate([scores for _, scores in found])
-
-
-def _add(
-    ids_N: Ids, products_QN: Vectors, norms_N: Vectors, allowed_N: npt.NDArray[np.bool_] | None,
-    share: tuple[slice, Best],
-) -> None:  # fmt: skip
-    queries, best = share
-    best.add(ids_N, _cosines(products_QN[queries], norms_N, allowed_N))
-
-
-def _usable(ids_QK: Ids, scores_QK: Vectors) -> tuple[Ids, Vectors]:
+    ids_QK, scores_QK = np.take_along_axis(ids_QM, order_QK, 1), np.take_along_axis(scores_QM, order_QK, 1)
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
 
 
@@ -169,12 +143,12 @@ class Best:
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf for unusable rows."""
-    for ids_N, products_QN, norms_N in _products(table, queries_QD, range(table.num_embeddings)):
-        yield int(ids_N[0]), _cosines(products_QN, norms_N)
+    for ids_N, scores_QN in _scores(table, queries_QD, range(table.num_embeddings)):
+        yield int(ids_N[0]), scores_QN
 
 
-def _products(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors, Vectors]]:
-    """Ascending ids, products (Q, n) with their rows, and the norms (n,) of the rows, block by block."""
+def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
+    """Cosines (Q, n) with the rows of ascending ids, block by block."""
     values = BATCH_VALUES if len(queries_QD) >= MIN_BATCHED_QUERIES else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
     if len(queries_QD) >= MIN_BATCHED_QUERIES:
@@ -183,8 +157,8 @@ def _products(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iter
             part_QN = scores_QN[:, : len(rows_ND)]
             with np.errstate(all="ignore"):
                 np.matmul(queries_QD, rows_ND.T, out=part_QN)
-                norms_N = np.sqrt(np.vecdot(rows_ND, rows_ND))
-            yield np.asarray(ids[start : start + len(rows_ND)]), part_QN, norms_N
+                squares_N = np.vecdot(rows_ND, rows_ND)
+            yield np.asarray(ids[start : start + len(rows_ND)]), _cosines(part_QN, squares_N)
         return
     # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
     chunk = -(-CHUNK_ROWS // size) * size
@@ -197,16 +171,15 @@ def _products(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iter
             for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
                 np.vecdot(rows_ND, query_D, out=scores_N[at:to])
         if to == chunk or start + len(rows_ND) == len(ids):
-            yield np.asarray(ids[start - at : start - at + to]), scores_QN[:, :to], np.sqrt(squares_N[:to])
+            yield np.asarray(ids[start - at : start - at + to]), _cosines(scores_QN[:, :to], squares_N[:to])
 
 
-def _cosines(products_QN: Vectors, norms_N: Vectors, allowed_N: npt.NDArray[np.bool_] | None = None) -> Vectors:
-    """Cosines, in place, from products with unit vectors; -inf for zero, non-finite and not allowed rows."""
+def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
+    """Cosines, in place, from products with unit vectors and squared norms; -inf for zero or non-finite rows."""
     with np.errstate(all="ignore"):
+        norms_N = np.sqrt(squares_N)
         products_QN /= norms_N
     bad_N = ~np.isfinite(norms_N) | (norms_N == 0)
-    if allowed_N is not None:
-        bad_N |= ~allowed_N
     if bad_N.any():
         products_QN[:, bad_N] = NO_DIRECTION
     return products_QN
