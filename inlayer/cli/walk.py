@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TEXT = "I love dogs"
 DEFAULT_DIMS, DEFAULT_TOKENS = 8, 256
-output = partial(typer.Option, rich_help_panel="Output")
-experiment = partial(typer.Option, rich_help_panel="Experiments")
-random = partial(typer.Option, rich_help_panel="Random table")
+output_option = partial(typer.Option, rich_help_panel="Output")
+experiment_option = partial(typer.Option, rich_help_panel="Experiments")
+random_table_option = partial(typer.Option, rich_help_panel="Random table")
 
 OPTIONS = {
     "first_token is": "--first-token is", "first_channel is": "--first-channel is",
@@ -76,11 +76,13 @@ def walk(
             "Without --model, the table is randomly initialized for it. \\[default: the model's own]"
         ),
     ] = None,
-    step: Annotated[int | None, output(min=1, max=8, help="Show this step only.")] = None,
-    dims: Annotated[int, output(min=1, max=65_536, help="Number of channels to show per vector.")] = DEFAULT_DIMS,
+    step: Annotated[int | None, output_option(min=1, max=8, help="Show this step only.")] = None,
+    dims: Annotated[
+        int, output_option(min=1, max=65_536, help="Number of channels to show per vector.")
+    ] = DEFAULT_DIMS,
     tokens: Annotated[
         int | None,
-        output(
+        output_option(
             min=1,
             max=65_536,
             # MAX_TOKENS and MAX_BATCH_TOKENS of trace/layout.py, which needs torch
@@ -88,28 +90,30 @@ def walk(
             f"{DEFAULT_TOKENS} in JSON]",
         ),
     ] = None,
-    first_token: Annotated[int, output(min=0, help="Index of the first token to show of each text.")] = 0,
-    first_channel: Annotated[int, output(min=0, help="Index of the first channel to show of each vector.")] = 0,
-    as_json: Annotated[bool, output("--json", help="Print the trace as JSON.")] = False,
+    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show of each text.")] = 0,
+    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show of each vector.")] = 0,
+    as_json: Annotated[bool, output_option("--json", help="Print the trace as JSON.")] = False,
     html: Annotated[
         str | None,
         output_file(rich_help_panel="Output", help='Write a self-contained HTML page; "-" writes to standard output.'),
     ] = None,
-    web: Annotated[bool, output("--web", help="Serve the page on this machine and print its address.")] = False,
+    web: Annotated[bool, output_option("--web", help="Serve the page on this machine and print its address.")] = False,
     positions: Annotated[
         str | None,
-        experiment(
+        experiment_option(
             help='Replace the position scheme: "none", "learned", "sinusoidal" or "rotary". '
             "\\[default: the model's own; for a random table: learned]"
         ),
     ] = None,
-    theta: Annotated[float | None, experiment(help="Base of rotary or sinusoidal positions.")] = None,
+    theta: Annotated[float | None, experiment_option(help="Base of rotary or sinusoidal positions.")] = None,
     swap: Annotated[
-        str | None, experiment(metavar="I,J", help="Swap two tokens of the first text, counting from 0.")
+        str | None, experiment_option(metavar="I,J", help="Swap two tokens of the first text, counting from 0.")
     ] = None,
-    pad: Annotated[int, experiment(min=0, max=4096, help="Number of padding tokens to append.")] = 0,
-    width: Annotated[int | None, random(min=1, max=4096, help="Width of the rows. \\[default: 8]")] = None,
-    seed: Annotated[int | None, random(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]")] = None,
+    pad: Annotated[int, experiment_option(min=0, max=4096, help="Number of padding tokens to append.")] = 0,
+    width: Annotated[int | None, random_table_option(min=1, max=4096, help="Width of the rows. \\[default: 8]")] = None,
+    seed: Annotated[
+        int | None, random_table_option(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]")
+    ] = None,
 ) -> None:
     """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states and gradients.
 

@@ -81,20 +81,22 @@ def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dic
             # the old spelling overrides the new one, except for its key "type"
             settings |= scaling if layer_type in family.scaled_layers else {}
             theta = fields.number(name, otherwise=10_000.0)
-            angles[layer_type] = _one({"rope_theta": theta} | settings, family, fields, head_dim, layer_type)
+            angles[layer_type] = _read_angles({"rope_theta": theta} | settings, family, fields, head_dim, layer_type)
         return angles
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
     by_layer_type = {name: inner for name, inner in rope.items() if isinstance(inner, Mapping)}
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
         # None is a layer type without positions
-        return {name: _one(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
+        return {name: _read_angles(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
     if thetas := _layer_thetas(family, fields):
-        own = {name: _one(rope | {"rope_theta": theta}, family, fields, head_dim) for theta, name in thetas.items()}
+        own = {
+            name: _read_angles(rope | {"rope_theta": theta}, family, fields, head_dim) for theta, name in thetas.items()
+        }
         return own if len(own) > 1 else next(iter(own.values()))
-    return _one(rope, family, fields, head_dim)
+    return _read_angles(rope, family, fields, head_dim)
 
 
-def _one(
+def _read_angles(
     settings: Mapping[str, Any], family: Family, fields: ConfigReader, head_dim: int, layer_type: str | None = None
 ) -> Angles:
     if layer_type is not None:  # transformers reads it only where all layers share their settings

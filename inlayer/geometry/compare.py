@@ -4,7 +4,7 @@ table, table -> shared tokens -> [alignment -> movement, overlap]
 - tokens are matched by their bytes, so two sizes, a fine-tuned model or another family can be compared
 - rows are compared directly if the tables have one width and shared rows point the same way (median cosine above
   SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
-  lengths and angles within it
+  norms and angles within it
 - overlap: the share of a token's K nearest shared tokens in one table that are also its nearest in the other; it needs
   no alignment
 Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py.
@@ -35,7 +35,7 @@ NamedTable = tuple[StoredTable, Vocabulary]
 
 
 class MovedRow(NamedTuple):
-    """A shared token, the cosine of its two rows, and their lengths."""
+    """A shared token, the cosine of its two rows, and their norms."""
 
     text: str
     id_a: int
@@ -72,7 +72,7 @@ class MatchedRows(NamedTuple):
 
     ids_a, ids_b: The ids of every shared token.
     cosines: Of its two rows; NaN if one is zero or not finite.
-    norms_a, norms_b: Lengths of its rows.
+    norms_a, norms_b: Norms of its rows.
     equal: Whether its rows are exactly equal.
     aligned: Whether rows of the second table were rotated onto the first.
     only_a, only_b: Ids of tokens in one of them.
@@ -122,18 +122,18 @@ def compare_tables(
     a: NamedTable, b: NamedTable, *, top: int = 20, shared: MatchedRows | None = None
 ) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
-    (table_a, words_a), (table_b, words_b) = a, b
+    (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
     found = shared_rows(a, b) if shared is None else shared
     order = found.moved_first()[:top]
     moved = [
-        MovedRow(words_a.text(int(found.ids_a[i])), int(found.ids_a[i]), int(found.ids_b[i]), float(found.cosines[i]),
-                 float(found.norms_a[i]), float(found.norms_b[i]))
+        MovedRow(vocabulary_a.text(int(found.ids_a[i])), int(found.ids_a[i]), int(found.ids_b[i]),
+                 float(found.cosines[i]), float(found.norms_a[i]), float(found.norms_b[i]))
         for i in order.tolist()
     ]  # fmt: skip
     return ModelComparison(
         shared=len(found.ids_a),
-        only_a=[words_a.text(token_id) for token_id in found.only_a],
-        only_b=[words_b.text(token_id) for token_id in found.only_b],
+        only_a=[vocabulary_a.text(token_id) for token_id in found.only_a],
+        only_b=[vocabulary_b.text(token_id) for token_id in found.only_b],
         aligned=found.aligned,
         median_cosine=float(np.nanmedian(found.cosines)) if not np.isnan(found.cosines).all() else float("nan"),
         equal=int(found.equal.sum()),
@@ -144,21 +144,21 @@ def compare_tables(
 
 def shared_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
-    (table_a, words_a), (table_b, words_b) = a, b
-    of_a, of_b = _tokens(words_a), _tokens(words_b)
-    common = [token for token in of_a if token in of_b]
+    (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
+    ids_by_token_a, ids_by_token_b = _tokens(vocabulary_a), _tokens(vocabulary_b)
+    common = [token for token in ids_by_token_a if token in ids_by_token_b]
     if not common:
         raise InputError("the two models share no token; is one of the tokenizers damaged?")
-    ids_a = np.array([of_a[token] for token in common], np.int64)
-    ids_b = np.array([of_b[token] for token in common], np.int64)
+    ids_a = np.array([ids_by_token_a[token] for token in common], np.int64)
+    ids_b = np.array([ids_by_token_b[token] for token in common], np.int64)
     rotation, facts = None, None
     if table_a.embedding_dim == table_b.embedding_dim:
         facts = _row_facts(table_a, table_b, ids_a, ids_b, None)
     if facts is None or not np.nanmedian(facts[0]) >= SAME_SPACE:
         rotation = _procrustes(table_a, table_b, ids_a, ids_b)
         facts = _row_facts(table_a, table_b, ids_a, ids_b, rotation)
-    only_a = [token_id for token, token_id in of_a.items() if token not in of_b]
-    only_b = [token_id for token, token_id in of_b.items() if token not in of_a]
+    only_a = [token_id for token, token_id in ids_by_token_a.items() if token not in ids_by_token_b]
+    only_b = [token_id for token, token_id in ids_by_token_b.items() if token not in ids_by_token_a]
     return MatchedRows(ids_a, ids_b, *facts, rotation is not None, only_a, only_b)
 
 
@@ -196,8 +196,8 @@ def _row_facts(
         with np.errstate(all="ignore"):
             norms_a[part], norms_b[part] = np.sqrt(np.vecdot(one, one)), np.sqrt(np.vecdot(other, other))
             equal[part] = rotation is None and (one == other).all(axis=1)
-            turned = other if rotation is None else other @ rotation
-            cosines[part] = np.vecdot(one, turned) / (np.sqrt(np.vecdot(turned, turned)) * norms_a[part])
+            rotated = other if rotation is None else other @ rotation
+            cosines[part] = np.vecdot(one, rotated) / (np.sqrt(np.vecdot(rotated, rotated)) * norms_a[part])
     cosines[~np.isfinite(cosines)] = np.nan
     return np.minimum(cosines, 1.0), norms_a, norms_b, equal
 

@@ -191,12 +191,12 @@ def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = No
     """
     is_random = trace.table.file is None
     texts = "[text]" if len(trace.texts) == 1 else "texts"
-    made_of_names = {
+    constructors = {
         "ByteTokenizer": "inlayer.ByteTokenizer()",
         "WordTokenizer": f'inlayer.WordTokenizer.from_text("\\n".join({texts}))',
     }
     opened = f"inlayer.open_tokenizer({_literal(tokenizer)})" if tokenizer else "" if is_random else "model.tokenizer"
-    chosen = made_of_names.get(trace.tokenizer or "", opened)
+    chosen = constructors.get(trace.tokenizer or "", opened)
     if is_random and (trace.source != "random" or not chosen):
         return []
     module = "inlayer.trace" if is_random or not trace.positions.from_model else "inlayer"

@@ -119,21 +119,23 @@ def past_the_end(session: GradingSession) -> None:
         length = block_size + session.random_int(16, 40)
         places, ids = session.random_normal(block_size, width), session.random_ids(20, (2, length))
         answer = session.try_call(tokens, places, ids)
-        said = f"the text has {length} tokens and there are {block_size} positions"
+        situation = f"the text has {length} tokens and there are {block_size} positions"
         if answer.raised is None:
             got = answer.value
             if isinstance(got, Tensor) and got.shape == (2, block_size, width):
-                raise CheckFailed("cut-short", f"{said}, and your code silently dropped the tokens without a position")
+                raise CheckFailed(
+                    "cut-short", f"{situation}, and your code silently dropped the tokens without a position"
+                )
             around = tokens[ids] + places[torch.arange(length) % block_size]
             if isinstance(got, Tensor) and got.shape == around.shape and torch.allclose(got, around, atol=CLOSE):
-                raise CheckFailed("wraps-around", f"{said}, and your code silently starts again at position 0")
-            raise CheckFailed("past-block-size", f"{said}; raise a ValueError instead of returning a result")
+                raise CheckFailed("wraps-around", f"{situation}, and your code silently starts again at position 0")
+            raise CheckFailed("past-block-size", f"{situation}; raise a ValueError instead of returning a result")
         if "ValueError" not in answer.raised.bases:
-            raise CheckFailed("past-block-size", f"{said}; raise a ValueError, not {answer.raised.type}")
+            raise CheckFailed("past-block-size", f"{situation}; raise a ValueError, not {answer.raised.type}")
         if not all(str(number) in answer.raised.message for number in (length, block_size)):
             raise CheckFailed(
                 "sizes-not-named",
-                f"{said}; the message of the ValueError must contain both numbers, because its reader needs them",
+                f"{situation}; the message of the ValueError must contain both numbers, because its reader needs them",
             )
 
 
