@@ -62,10 +62,8 @@ def untouched(session: GradingSession) -> None:
     vectors = session.random_normal(*ids.shape, width)
     answer = wrapper.try_call(inputs_embeds=vectors)
     if answer.raised is None and any(not torch.equal(vectors, after) for after in answer.tensor_arguments):
-        raise CheckFailed(
-            "input-edited",
-            "the vectors passed as inputs_embeds changed during a call: your code added to them in place",
-        )
+        message = "the vectors passed as inputs_embeds changed during a call: your code added to them in place"
+        raise CheckFailed("input-edited", message)
 
 
 def values(session: GradingSession) -> None:
@@ -89,10 +87,7 @@ def values(session: GradingSession) -> None:
                 rows + sinusoidal_encoding(torch.arange(1, length + 1), width),
                 "every token has the encoding of the next position: positions start at 0",
             ),
-            "missing-broadcast": (
-                first,
-                "only the first text of the batch got positions; all texts get the same ones",
-            ),
+            "missing-broadcast": (first, "only the first text of the batch got positions; all texts get the same ones"),
             "wrong-axis": (
                 rows + sinusoidal_encoding(torch.arange(batch), width)[:, None],
                 "all tokens of a text got the same encoding: you applied it along the batch, not along the text",
@@ -181,10 +176,8 @@ def before_and_after(session: GradingSession) -> None:
         without = session.construct(40, width, block_size, positions=False)
         answer = ask(without, "before_and_after", ids)
         if answer.raised is not None:
-            raise CheckFailed(
-                "before-and-after-when-off",
-                f"{off} before_and_after with {length} tokens (block_size {block_size}) raised {answer.raised}",
-            )
+            message = f"{off} before_and_after with {length} tokens (block_size {block_size}) raised {answer.raised}"
+            raise CheckFailed("before-and-after-when-off", message)
         for one in two_tensors(answer.value):
             message = f"{off} both results of before_and_after must be the rows"
             check_values(one, table_of(without)[ids], rule="before-and-after-when-off", message=message)
@@ -298,12 +291,8 @@ def limit(session: GradingSession) -> None:
     wrapper.must_raise("past-the-maximum", input_ids=session.random_ids(20, (2, longer)), message=message)
     wrapper.must_raise("past-the-maximum", inputs_embeds=session.random_normal(2, longer, width), message=message)
     message = f"{longer} tokens do not fit block_size {block_size}; that is an error in before_and_after too"
-    check_raised(
-        ask(wrapper, "before_and_after", session.random_ids(20, (2, longer))),
-        "before-and-after-past-the-maximum",
-        ValueError,
-        message,
-    )
+    answer = ask(wrapper, "before_and_after", session.random_ids(20, (2, longer)))
+    check_raised(answer, "before-and-after-past-the-maximum", ValueError, message)
 
 
 def odd(session: GradingSession) -> None:
