@@ -98,9 +98,9 @@ def test_positions_by_name_and_by_module() -> None:
 
 def test_exactly_one_input_is_required() -> None:
     layer = make()
-    with pytest.raises(InputError, match="neither input_ids nor inputs_embeds was given; give exactly one"):
+    with pytest.raises(InputError, match="neither input_ids nor inputs_embeds was given; pass exactly one"):
         layer()
-    with pytest.raises(InputError, match="both input_ids and inputs_embeds were given; give exactly one"):
+    with pytest.raises(InputError, match="both input_ids and inputs_embeds were given; pass exactly one"):
         layer(IDS, torch.zeros(2, 3, D))
     assert issubclass(InputError, ValueError)
 
@@ -852,7 +852,7 @@ def test_left_padding_without_position_ids_warns(positions: str) -> None:
 
 @pytest.mark.parametrize("mask", [LEFT_PADDED.to_sparse(), LEFT_PADDED.tolist(), None])
 def test_positions_from_something_else_than_a_mask(mask: Any) -> None:
-    with pytest.raises(DtypeError, match="attention_mask is a"):
+    with pytest.raises(DtypeError, match=r"attention_mask is (a|None)"):
         position_ids_from_mask(mask)
 
 

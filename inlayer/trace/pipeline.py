@@ -124,6 +124,7 @@ class Pipeline:
         self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
         self.padding = lru_cache(maxsize=4)(self._padding)
+        self._one_hot_products: dict[int, Tensor] = {}
 
     # ---- what a pipeline answers
 
@@ -206,6 +207,18 @@ class Pipeline:
         else:
             blocks = self.stored_table.blocks(max(1, BLOCK_VALUES // self.table.shape[1]))
             yield from ((start, to_tensor(block).float()) for start, block in blocks)
+
+    def one_hot_product(self, ids: Sequence[int]) -> Tensor:
+        """Multiply the one-hot vectors of distinct ids by the whole table; products with a small table are kept."""
+        kept = self._one_hot_products if self.values() <= MAX_CACHED_VALUES else {}
+        if new := [token_id for token_id in ids if token_id not in kept]:
+            one_hot_NV = torch.zeros(len(new), self.table.shape[0])
+            one_hot_NV[range(len(new)), new] = 1.0
+            product_ND = torch.zeros(len(new), self.table.shape[1])
+            for start, block in self.blocks():
+                product_ND += one_hot_NV[:, start : start + len(block)] @ block
+            kept.update(zip(new, product_ND, strict=True))
+        return torch.stack([kept[token_id] for token_id in ids]) if ids else torch.zeros(0, self.table.shape[1])
 
     def head_rows(self) -> Tensor:
         """Return the head's rows in float32, which are the table's if it is tied."""

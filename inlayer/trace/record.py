@@ -166,10 +166,7 @@ def _gather(result: Forward) -> Gather:
     one_hot_values = len(unique.ids_U) * table.shape[0]
     whole = max(result.pipeline.values(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
     if whole:
-        product_UD = torch.zeros(unique.rows_UD.shape)
-        one_hot_UV = torch.zeros(len(unique.ids_U), table.shape[0]).scatter_(1, unique.ids_U[:, None], 1.0)
-        for start, block_ND in result.pipeline.blocks():
-            product_UD += one_hot_UV[:, start : start + len(block_ND)] @ block_ND
+        product_UD = result.pipeline.one_hot_product(unique.ids_U.tolist())
     else:
         product_UD = torch.eye(len(unique.ids_U)) @ unique.rows_UD.float()
     equal = torch.equal(product_UD[unique.inverse_BT], rows_BTD.float())

@@ -550,7 +550,7 @@ def test_one_word_is_searched_as_in_running_text(run, tmp_path):
         assert json.loads(run("search", word, "--in", "v.parquet", "--json")[1])["rows"][0]["text"] == line
     code, out, err = run("search", "pet", "--in", "v.parquet", "--model", "minilm")
     assert (code, out) == (2, "")
-    assert "v.parquet was made with the model 'default', and minilm has a table of another size" in err
+    assert "v.parquet was created with model 'default', but the table of minilm has a different size" in err
 
 
 def test_an_empty_query_is_rejected(run):

@@ -325,7 +325,7 @@ def row(learner: str = "Ann", message: str = "", **further: object) -> BatchRow:
 def test_csv_has_the_facts_and_no_formulas() -> None:
     rows = (
         row("=cmd|' /C calc'!A0", "-1 is no id"),
-        row("+Ann", "@SUM(A1)", passed=True, rule="", checks=7),
+        row("+Ann", "@SUM(A1)", passed=True, rule="", checks_passed=7),
         row('Ann, "B"', " =1+1\n", passed=None),
     )
     read = list(csv.DictReader(io.StringIO(BatchReport(rows=rows, seed=7).to_csv())))

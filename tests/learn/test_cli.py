@@ -681,13 +681,21 @@ def test_notebooks_of_named_lessons(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     row = BatchRow(
-        learner="Ada", task="add", passed=True, checks=6, of=6, rule="", message="", seed=3, file="Ada/add.py"
+        learner="Ada",
+        task="add",
+        passed=True,
+        checks_passed=6,
+        checks_total=6,
+        rule="",
+        message="",
+        seed=3,
+        file="Ada/add.py",
     )
     asked: list[tuple[str, dict[str, Any]]] = []
 
     def graded(folder: Path, **options: Any) -> BatchReport:
         asked.append((str(folder), options))
-        return BatchReport(rows=(row,), seed=3, left=len(asked) // 4)
+        return BatchReport(rows=(row,), seed=3, not_graded=len(asked) // 4)
 
     monkeypatch.setattr("inlayer.learn.batch.grade_folder", graded)
     done = run("grade", "class", "--task", "add", "--seed", "3")
