@@ -161,6 +161,16 @@ def test_one_hot_product_covers_the_table_or_the_rows_in_use(monkeypatch: pytest
     assert "not finite" in gather.note
 
 
+def test_one_hot_products_are_computed_once_per_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = random_bytes("none")
+    rows = pipeline.layer.token_embedding.weight.detach().float()
+    assert torch.equal(pipeline.one_hot_product([97, 98]), rows[[97, 98]])
+    monkeypatch.setattr(pipeline, "blocks", lambda: [(0, torch.zeros_like(rows))])  # what a second product would give
+    assert torch.equal(pipeline.one_hot_product([98, 97]), rows[[98, 97]])
+    assert not torch.equal(pipeline.one_hot_product([99]), rows[[99]])  # control
+    assert pipeline.one_hot_product([]).shape == (0, rows.shape[1])
+
+
 def test_inputs_embeds_start_at_step_five() -> None:
     pipeline = family("bert")
     vectors = torch.randn(2, 3, pipeline.layer.token_embedding.embedding_dim)
