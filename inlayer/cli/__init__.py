@@ -38,7 +38,8 @@ def main() -> None:
     try:
         with needs_torch("this command"):
             code = app(args=arguments, standalone_mode=False) or 0
-        sys.stdout.flush()  # here, so a full disk is reported in one line
+        if sys.stdout is not None:  # closed: `inlayer walk >&-`
+            sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         code = _report(_usage_message(error) if isinstance(error, TyperException) else str(error))
     except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`

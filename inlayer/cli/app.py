@@ -60,7 +60,10 @@ def _check_output(_: Any, param: Any, name: str | None) -> str | None:
 
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
 MIN_WIDTH = 30  # columns
-SOURCE_HELP = "Model folder, .safetensors or .gguf file, hub id or sample name. \\[default: the bundled sample model]"
+SOURCE_HELP = (
+    "Model folder, .safetensors, .gguf or .bin file, hub id, URL, or a sample: default, wordllama, minilm or smollm2. "
+    "\\[default: the bundled sample]"
+)
 Source = Annotated[str | None, typer.Argument(help=SOURCE_HELP)]
 ModelOption = Annotated[str | None, typer.Option(help=SOURCE_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -22,10 +22,11 @@ COMPARE_EXAMPLES = examples(
 
 @app.command(epilog=COMPARE_EXAMPLES)
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id or sample name.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL or sample name.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare it with.")],
     top: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Number of moved rows and of unshared tokens to show.")
+        int,
+        typer.Option(min=0, max=100_000, help="Number of moved rows (on a terminal, also of unshared tokens) to show."),
     ] = 10,
     html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
     as_json: Json = False,

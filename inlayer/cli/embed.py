@@ -86,7 +86,8 @@ def embed(
     """Turn texts into vectors: files of any size, in constant memory."""
     from inlayer.checkpoint import load
     from inlayer.encoding.encode import EncodeSettings
-    from inlayer.encoding.sources import Reader, find_sources
+    from inlayer.encoding.source_files import find_sources
+    from inlayer.encoding.sources import Reader
 
     _check_choice("--on-error", on_error, "fail", "skip")
     _check_choice("--engine", engine, "local", "ray")
@@ -244,10 +245,9 @@ def search(
             f"{opened.source} has a different size; omit --model"
         )
     text = check_argument(query, "the query")
-    vector = opened.encode(
-        text if len(text.split()) > 1 else opened.vocabulary.as_in_text(text), pool=pool or stored.get("pool", "mean"),
-        weights=weights or stored.get("weights"),
-    )  # fmt: skip
+    texts = [text] if len(text.split()) > 1 else [text, opened.vocabulary.as_in_text(text)]  # as in a sentence: " dog"
+    queries = opened.encode(texts, pool=pool or stored.get("pool", "mean"), weights=weights or stored.get("weights"))
+    vector = queries[0]
     if len(vector) < table.embedding_dim:
         raise InputError(
             f"{shown(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {len(vector)}; "
@@ -259,12 +259,13 @@ def search(
             f"{len(vector)} values of {opened.source} are compared; if another model created them, pass it as --model\n"
         )
     with progress_bar("searching") as progress:
-        ids, scores = nearest(table, vector[None, : table.embedding_dim], k, progress=progress)
-    found = [
-        {"row": row, "score": min(score, 1.0), "text": None} | origin_of(row)
-        for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True)
-        if row >= 0
-    ]
+        ids, scores = nearest(table, queries[:, : table.embedding_dim], k, progress=progress)
+    best: dict[int, float] = {}  # the larger cosine of a row
+    for row, score in zip(ids.ravel().tolist(), scores.ravel().tolist(), strict=True):
+        if row >= 0:
+            best[row] = max(score, best.get(row, -1.0))
+    order = sorted(best, key=lambda row: (-best[row], row))[:k]
+    found = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
     if not found:
         raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
     if not stored and None in (model, pool):
@@ -280,5 +281,8 @@ def search(
     width = max(3, *(len(f"{one['row']:,}") for one in found))
     for one in found:
         text = printable(str(one["text"] or "")[: SHOWN_TEXT * 2])
-        file = f"  ({shown(one['file'])})" if "file" in one else ""
+        file = f"  ({shown(str(one['file']))})" if "file" in one else ""
         console().print(f"{one['score']:6.3f}  {one['row']:>{width},}  {text}{file}".rstrip(), markup=False)
+    if opened.source == "default":
+        note = "The sample default is for demonstration only. For useful results, embed with --model wordllama."
+        console().print(note, style="dim")

@@ -100,8 +100,8 @@ def read_vectors(name: str) -> Tensor:
             mapped = np.lib.format.open_memmap(path, mode="r")
     except InputError:
         raise
-    except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
-        raise InputError(f"{shown(name)} is not an array written by numpy.save without pickle: {error}") from None
+    except Exception:  # numpy parses the header as a Python literal; an untrusted one may raise anything
+        raise InputError(f"{shown(name)} is not a .npy file of numbers; write one with numpy.save") from None
     if mapped.dtype.kind != "f" or mapped.dtype.itemsize > 8:
         raise InputError(f"{shown(name)} has dtype {mapped.dtype}; vectors must be float16, float32 or float64")
     if mapped.ndim not in (2, 3):

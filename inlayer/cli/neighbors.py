@@ -102,11 +102,15 @@ def analogy(
         {
             f"{a} - {b} + {c}": found.answers,
             f"nearest to {a} alone": found.nearest_to_first,
-            "arithmetic, inputs not excluded": found.with_inputs,
+            "with the inputs": found.with_inputs,
         }
     )
     if found.answers and found.nearest_to_first and found.answers[0].id == found.nearest_to_first[0].id:
         console().print(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.", style="dim")
+    elif found.answers and found.nearest_to_first:
+        console().print(
+            f"The arithmetic changed the first answer, which is not the one nearest to {a} alone.", style="dim"
+        )
     _print_parts(opened.vocabulary, parts[::2])
 
 
@@ -135,4 +139,4 @@ def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
 def _shown(text: str) -> str:
     if HEX.fullmatch(text):  # bytes that are not whole characters, not a text with spaces
         return text
-    return printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "·")
+    return printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "␣")

@@ -41,7 +41,7 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Model folder, .safetensors or .gguf file, hub id or sample name; can be repeated. "
+            help="Model folder, .safetensors, .gguf or .bin file, hub id, URL or sample name; can be repeated. "
             "No other model can be opened. \\[default: the bundled sample model]"
         ),
     ] = None,

@@ -42,7 +42,7 @@ def check_output(path: Path, dtype: np.dtype[Any]) -> None:
         raise InputError(f"--out is {shown(path)}; its suffix must be one of {', '.join(FORMATS)}")
     if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
         raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32 or float64, or .safetensors")
-    if path_kind(path) != "missing":
+    if path_kind(path) != "missing" or path.is_symlink():
         raise InputError(f"{shown(path)} already exists; choose another name, or delete it first")
     if path_kind(path.parent) != "folder":
         raise InputError(f"{shown(path.parent)} is not a folder; create it first")
@@ -59,7 +59,7 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> N
         with path.open("w", encoding="utf-8") as file:
             each = ((text, other) for one in rows for text, other in zip(one.texts, _dicts(one), strict=True))
             for (text, other), vector in zip(each, values, strict=True):
-                file.write(json.dumps({FIELD: text} | other | {VECTORS: vector.tolist()}, default=str) + "\n")
+                file.write(_json_line({FIELD: text} | other | {VECTORS: vector.tolist()}))
     else:
         import pyarrow as pa
 
@@ -70,6 +70,14 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> N
         table = table.unify_dictionaries()  # a file of Arrow has one dictionary per column
         with pa.ipc.new_file(path, table.schema) as file:  # a tenth of the time of Parquet, which is written once
             file.write_table(table)
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    """A row as a line of JSON, which has no NaN and no infinity: null instead."""
+    line = json.dumps(row, default=str)
+    if "NaN" in line or "Infinity" in line:  # perhaps only in a text
+        line = json.dumps(json.loads(line, parse_constant=lambda _: None))
+    return line + "\n"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 [files] -> rows of texts -> vectors
 - .txt (a text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
-- standard input has a text per line, or a JSON object if a field is named; hidden files of folders are not read
+- standard input has a text per line, or a JSON object if a field is named
 - a file is read block by block: memory does not depend on its size
 - a bad row is never dropped silently: `on_bad_row` gets its file, number and problem, and either raises or counts it
 Tested in tests/encoding/test_commands.py.
@@ -11,11 +11,9 @@ Tested in tests/encoding/test_commands.py.
 from __future__ import annotations
 
 import csv
-import glob
 import gzip
 import io
 import json
-import re
 import sys
 import zlib
 from collections import Counter
@@ -25,21 +23,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from inlayer.errors import InlayerError, InputError, MissingExtraError, MissingFileError, TextError
-from inlayer.files import listing, not_a_file, path_kind, quoted, shown
+from inlayer.encoding.source_files import kind_of
+from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
+from inlayer.files import listing, quoted, shown
 from inlayer.tokenizers.base import check_text
 
-__all__ = ["Meter", "Reader", "TextRows", "find_sources", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
+__all__ = ["Meter", "Reader", "TextRows", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
 
-SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
-PACKED = (".gz", ".zst")
 BLOCK = 2**22  # bytes read at once
 MAX_TEXT = 2**26  # bytes of one line or field
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the default of an input, also of each output; the vectors
 FILE = "file"  # column: where a text comes from, if there are several .txt files
-# What looks like a folder, a pattern or a file name is not taken for a text.
-PATH_LIKE = re.compile(r"\S*/|\S*[*?\[]\S*[/.]\S*|\S*[/.]\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}")
 
 
 class TextRows(NamedTuple):
@@ -89,48 +84,6 @@ def rows_at_once(metadata: Any, most: int = ROWS) -> int:
     return max(1, min(most, ROWS_BYTES * int(metadata.num_rows) // max(size, 1)))
 
 
-def kind_of(path: Path) -> str:
-    """The suffix that says how to read a file, without .gz and .zst; empty if it is not supported."""
-    inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
-    kind = inner.suffix.lower()
-    return kind if kind in SUFFIXES and (inner is path or kind != ".parquet") else ""
-
-
-def find_sources(arguments: list[str]) -> list[Path | str]:
-    """What each argument is: a file, the files of a folder or pattern, "-" for standard input, or else a text."""
-    found: list[Path | str] = []
-    for argument in arguments:
-        path = Path(argument)
-        is_text = argument in ("", "-") or len(argument) > 4096 or "\0" in argument  # as a path, "" would be "."
-        kind = "text" if is_text else path_kind(path)
-        if kind == "folder":
-            files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
-            files = [file for file in files if not any(part[0] == "." for part in file.relative_to(path).parts)]
-            if not files:
-                raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, or these as .gz")
-            found += files
-        elif kind == "file":
-            if not kind_of(path):
-                raise InputError(f"{shown(path)} has an unknown suffix; use one of {', '.join(SUFFIXES)}, .gz or .zst")
-            found.append(path)
-        elif kind == "missing" and any(mark in argument for mark in "*?[") and (files := _matches(argument)):
-            found += files
-        elif kind == "special" or (kind == "missing" and kind_of(path)):
-            raise not_a_file(path, kind)
-        elif kind == "missing" and PATH_LIKE.fullmatch(argument):
-            raise MissingFileError(f"{shown(path)}: not found; if it is a text, give it through standard input (-)")
-        else:
-            found.append(argument)
-    if found.count("-") > 1:
-        raise InputError('"-" is given more than once, but standard input can be read only once')
-    return found
-
-
-def _matches(pattern: str) -> list[Path]:
-    names = glob.glob(pattern, recursive=True)  # noqa: PTH207  # absolute and relative patterns alike
-    return sorted(path for path in map(Path, names) if path.is_file() and kind_of(path))
-
-
 class Reader:
     """Reads rows from sources.
 
@@ -174,7 +127,7 @@ class Reader:
             elif self.per_file and kind == ".txt":
                 rows = self._whole(stream, name)
             else:
-                rows = (reader(name, number, block) for number, block in _blocks(stream))
+                rows = (reader(name, number, block) for number, block in _blocks(stream, name))
             for one in rows:
                 if raw is not None:
                     self.meter.done = before + raw.tell()
@@ -198,7 +151,7 @@ class Reader:
         data = stream.read(MAX_TEXT + 1)
         if len(data) > MAX_TEXT:
             raise InputError(f"{name} has more than {MAX_TEXT:,} bytes, the limit for one text")
-        yield self._checked([data], name, None)
+        yield self._checked([data.removeprefix(b"\xef\xbb\xbf")], name, None)
 
     def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
         """Texts of values, each checked; bad ones are reported by their number."""
@@ -222,7 +175,7 @@ class Reader:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
+                value = json.loads(line, parse_constant=_not_json)
                 found = {field: value} if isinstance(value, str) else value
                 if not isinstance(found, dict) or field not in found:
                     has = f"; it has {listing(found)}" if isinstance(found, dict) else ""
@@ -244,17 +197,15 @@ class Reader:
             header = next(reader, [])
             place = header.index(self._column(header, name))
             size, texts, others = 0, list[str](), list[dict[str, Any]]()
-            for row in self._csv_rows(reader, name):
+            for place_of, row in self._csv_rows(reader, name):
                 if len(row) != len(header):
                     if row:
-                        self.on_bad_row(
-                            f"{name}, line {reader.line_num}", f"{len(row)} columns instead of {len(header)}"
-                        )
+                        self.on_bad_row(place_of, f"{len(row)} columns instead of {len(header)}")
                     continue
                 try:
                     texts += [check_text(text) for text in [row[place], "".join(row)]][:1]
                 except TextError:
-                    self.on_bad_row(f"{name}, line {reader.line_num}", "not valid UTF-8")
+                    self.on_bad_row(place_of, "not valid UTF-8")
                     continue
                 others.append(
                     {key: value for index, (key, value) in enumerate(zip(header, row, strict=True)) if index != place}
@@ -269,19 +220,23 @@ class Reader:
         finally:
             decoded.detach()  # the stream belongs to the caller
 
-    def _csv_rows(self, reader: Any, name: str) -> Iterator[list[str]]:
-        """Rows, without those whose quotes are misplaced or not closed, or whose fields are too long."""
+    def _csv_rows(self, reader: Any, name: str) -> Iterator[tuple[str, list[str]]]:
+        """Rows and their lines, without those with misplaced or unclosed quotes or with fields that are too long."""
         while True:
+            first, reason, row = reader.line_num + 1, "", None
             try:
                 row = next(reader, None)
             except csv.Error as error:
                 reason = "text follows a closing quote" if "expected after" in str(error) else str(error)
                 reason = "a quote is not closed" if "end of data" in reason else reason
-                self.on_bad_row(f"{name}, line {reader.line_num}", reason)
-                continue
-            if row is None:
+            last = f" to {reader.line_num}" if reader.line_num > first else ""
+            place = f"{name}, line{'s' if last else ''} {first}{last}"
+            if reason:
+                self.on_bad_row(place, reason)
+            elif row is None:
                 return
-            yield row
+            else:
+                yield place, row
 
     def _column(self, names: list[str], where: str) -> str:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)
@@ -368,7 +323,11 @@ def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
             yield raw, raw
 
 
-def _blocks(stream: Any) -> Iterator[tuple[int, bytes]]:
+def _not_json(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _blocks(stream: Any, name: str) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines without their last line break, each with the number of its first line."""
     rest, number, start = [b""], 1, b"\xef\xbb\xbf"
     while data := stream.read(BLOCK):
@@ -377,7 +336,7 @@ def _blocks(stream: Any) -> Iterator[tuple[int, bytes]]:
         if cut < 0:
             rest.append(data)
             if sum(map(len, rest)) > MAX_TEXT:
-                raise InputError(f"line {number} has more than {MAX_TEXT:,} bytes, the limit for one text")
+                raise InputError(f"{name}, line {number} has more than {MAX_TEXT:,} bytes, the limit for one text")
             continue
         block = b"".join([*rest, data[:cut]])
         rest = [data[cut + 1 :]]

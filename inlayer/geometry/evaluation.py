@@ -11,6 +11,7 @@ Tested against plain loops in tests/geometry/test_evaluation.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -153,6 +154,8 @@ def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
     parts = line.replace(",", "\t").split()
     try:
         one, other, score = parts
+        if not math.isfinite(float(score)):
+            raise ValueError(score)
         return one, other, float(score)
     except ValueError:
         raise InputError(

@@ -167,7 +167,10 @@ class TrainConfig:
 
     preset: str = option("small", MODEL, "Named model size.", choices=tuple(PRESETS))
     architecture: str = option("llama", MODEL, "Architecture of the decoder.", choices=tuple(POSITIONS))
-    positions: str | None = option(None, MODEL, "Position scheme (gpt only).", choices=SCHEMES, derived="learned")
+    positions: str | None = option(
+        None, MODEL, "Position scheme: learned or sinusoidal for gpt, rotary for llama.", choices=SCHEMES,
+        derived="learned or rotary",
+    )  # fmt: skip
     n_embd: int | None = option(None, MODEL, "Embedding width.", derived="from the preset")
     n_layer: int | None = option(None, MODEL, "Number of transformer blocks.", derived="from the preset")
     n_head: int | None = option(None, MODEL, "Number of attention heads.", derived="from the preset")

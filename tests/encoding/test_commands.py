@@ -138,7 +138,11 @@ def test_rows_of_several_files_keep_the_name_of_their_file(run, tmp_path):
         "row": 2, "score": pytest.approx(1, abs=1e-6), "text": "the king", "file": "b.txt"
     }  # fmt: skip
     lines = run("search", "the king", "--in", "v.parquet", "-k", "1")[1].splitlines()
-    assert lines == ["cosine  row", " 1.000    2  the king  (b.txt)"]
+    assert lines[:2] == ["cosine  row", " 1.000    2  the king  (b.txt)"]
+    assert lines[2:] == [
+        "The sample default is for demonstration only. For useful results, embed with ",
+        "--model wordllama.",
+    ]
     assert run("embed", "a.txt", "--out", "one.parquet")[0] == 0
     assert pq.read_schema("one.parquet").names == ["text", "embedding"]
 
@@ -201,7 +205,7 @@ def test_column_that_parquet_cannot_store_is_one_line(name, run, tmp_path):
 
 
 @pytest.mark.parametrize(("file", "content", "problem"), [
-    ("a.csv", 'id,text\n1,"abc\n2,d\n', "a.csv, line 3: a quote is not closed"),
+    ("a.csv", 'id,text\n1,"abc\n2,d\n', "a.csv, lines 2 to 3: a quote is not closed"),
     ("a.tsv", 'id\ttext\n1\t"quo"ted\n2\tfine\n', "a.tsv, line 2: text follows a closing quote"),
 ])  # fmt: skip
 def test_misplaced_quote_is_never_silent(file, content, problem, run, tmp_path):
@@ -553,6 +557,14 @@ def test_one_word_is_searched_as_in_running_text(run, tmp_path):
     assert "v.parquet was created with model 'default', but the table of minilm has a different size" in err
 
 
+def test_one_word_also_finds_itself(run, tmp_path):
+    (tmp_path / "w.txt").write_text("hello\ndog\nHello there\n dog\n")
+    assert run("embed", "w.txt", "--out", "v.parquet")[0] == 0
+    rows = json.loads(run("search", "dog", "--in", "v.parquet", "-k", "3", "--json")[1])["rows"]
+    assert [(row["row"], round(row["score"], 6)) for row in rows[:2]] == [(1, 1.0), (3, 1.0)]
+    assert len({row["row"] for row in rows}) == 3
+
+
 def test_an_empty_query_is_rejected(run):
     assert run("search", " ", "--in", "v.npy") == (2, "", "inlayer: the query is empty; give a text to search for\n")
 
@@ -615,3 +627,38 @@ def test_bad_files_to_search(run, tmp_path, name, message):
     code, out, err = run("search", "dogs", "--in", name)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+def test_lines_of_a_record_with_a_bad_quote_are_named(run, tmp_path):
+    rows = [f"{number},text {number}" for number in range(50)]
+    (tmp_path / "q.csv").write_text("\n".join(["id,text", *rows[:9], '9,"unclosed', *rows[10:]]) + "\n")
+    code, out, err = run("embed", "q.csv", "--out", "v.npy", "--on-error", "skip")
+    assert (code, out) == (0, "v.npy: 9 x 128 float32, 1 bad row skipped\n")
+    assert err == "skipped q.csv, lines 11 to 51: a quote is not closed\n"
+
+
+def test_json_output_is_json(run, tmp_path):
+    pq.write_table(pa.table({"text": ["a", "NaN"], "value": [float("nan"), 1.0]}), tmp_path / "p.parquet")
+    assert run("embed", "p.parquet", "--out", "v.jsonl")[0] == 0
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in Path("v.jsonl").read_text().splitlines()]
+    assert [(row["text"], row["value"]) for row in rows] == [("a", None), ("NaN", 1.0)]
+    (tmp_path / "n.jsonl").write_text('{"text": "a", "value": NaN}\n')
+    assert run("embed", "n.jsonl", "--out", "n.npy")[2].startswith(
+        "inlayer: n.jsonl, line 1: not valid JSON (NaN is not"
+    )
+
+
+def test_links_are_not_replaced_and_not_followed_in_circles(run, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/a.txt").write_text("one\n")
+    (tmp_path / "d/loop").symlink_to(tmp_path / "d")
+    assert run("embed", "d/**/*.txt", "--out", "v.npy")[1] == "v.npy: 1 x 128 float32\n"
+    (tmp_path / "link.npy").symlink_to("nowhere.npy")
+    assert "link.npy already exists" in run("embed", "one", "--out", "link.npy")[2]
+    assert (tmp_path / "link.npy").is_symlink()
+
+
+def test_a_whole_file_has_no_byte_order_mark(run, tmp_path, expected):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfI love dogs")
+    assert run("embed", "a.txt", "--per-file", "--out", "v.npy")[0] == 0
+    np.testing.assert_array_equal(np.load("v.npy"), expected[:1])

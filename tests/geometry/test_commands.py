@@ -35,12 +35,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 def test_neighbors(run: Run) -> None:
     code, out, _ = run("neighbors", "seven", "-k", "3")
     assert code == 0
-    assert [line.split() for line in out.splitlines()[:2]] == [["nearest", "to", "seven", "cosine"], ["·five", "0.727"]]
+    assert [line.split() for line in out.splitlines()[:2]] == [["nearest", "to", "seven", "cosine"], ["␣five", "0.727"]]
     code, out, _ = run("neighbors", "seven", "-k", "3", "--json")
     expected = [one._asdict() for one in inlayer.load("default").neighbors("seven", 3)]
     assert json.loads(out) == {"query": "seven", "neighbors": expected}
     code, out, _ = run("neighbors", "--id", "1988", "--words", "--head", "-k", "2")
-    assert "·prince" in out
+    assert "␣prince" in out
     assert "is 2 tokens" not in out
     _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # not a word: what was searched instead is said
     assert "qqzzz is 4 tokens, whose mean was used: q q zz z" in out

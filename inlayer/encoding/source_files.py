@@ -1,0 +1,66 @@
+"""Which files an argument of `inlayer embed` names: a file, a folder, a pattern, standard input, or none: a text.
+
+[arguments] -> files -> rows of texts -> vectors
+- hidden files of a folder are left out; a file that a pattern reaches several ways, through links, is read once
+- see also: reading them (encoding/sources.py)
+Tested in tests/encoding/test_commands.py.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+
+from inlayer.errors import InputError, MissingFileError
+from inlayer.files import not_a_file, path_kind, shown
+
+__all__ = ["find_sources", "kind_of"]
+
+SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+PACKED = (".gz", ".zst")
+# What looks like a folder, a pattern or a file name is not taken for a text.
+PATH_LIKE = re.compile(r"\S*/|\S*[*?\[]\S*[/.]\S*|\S*[/.]\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}")
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that says how to read a file, without .gz and .zst; empty if it is not supported."""
+    inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    kind = inner.suffix.lower()
+    return kind if kind in SUFFIXES and (inner is path or kind != ".parquet") else ""
+
+
+def find_sources(arguments: list[str]) -> list[Path | str]:
+    """What each argument is: a file, the files of a folder or pattern, "-" for standard input, or else a text."""
+    found: list[Path | str] = []
+    for argument in arguments:
+        path = Path(argument)
+        is_text = argument in ("", "-") or len(argument) > 4096 or "\0" in argument  # as a path, "" would be "."
+        kind = "text" if is_text else path_kind(path)
+        if kind == "folder":
+            files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
+            files = [file for file in files if not any(part[0] == "." for part in file.relative_to(path).parts)]
+            if not files:
+                raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, or these as .gz")
+            found += files
+        elif kind == "file":
+            if not kind_of(path):
+                raise InputError(f"{shown(path)} has an unknown suffix; use one of {', '.join(SUFFIXES)}, .gz or .zst")
+            found.append(path)
+        elif kind == "missing" and any(mark in argument for mark in "*?[") and (files := _matches(argument)):
+            found += files
+        elif kind == "special" or (kind == "missing" and kind_of(path)):
+            raise not_a_file(path, kind)
+        elif kind == "missing" and PATH_LIKE.fullmatch(argument):
+            raise MissingFileError(f"{shown(path)}: not found; if it is a text, give it through standard input (-)")
+        else:
+            found.append(argument)
+    if found.count("-") > 1:
+        raise InputError('"-" is given more than once, but standard input can be read only once')
+    return found
+
+
+def _matches(pattern: str) -> list[Path]:
+    names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  # absolute and relative patterns alike
+    files = [path for path in map(Path, names) if path.is_file() and kind_of(path)]
+    return list({file.resolve(): file for file in reversed(files)}.values())[::-1]  # a link may lead back to its folder
