@@ -25,7 +25,7 @@ test: $(VENV)/installed-dev   ## lint, types, import rules and the fast tests
 	@$(BIN)/mypy & types=$$!; $(BIN)/lint-imports && $(PYTEST) -m "not slow" $(PYTEST_ARGS) && wait $$types
 
 test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, browser and documentation tests
-	@$(PYTEST) --numprocesses 6 -m slow $(PYTEST_ARGS)  # many of them wait for other processes
+	@$(PYTEST) --numprocesses 4 -m slow $(PYTEST_ARGS)  # many of them wait for other processes
 
 test-oldest: export OMP_NUM_THREADS = 1
 test-oldest:                  ## tests of the layer with the oldest supported torch, in its own environment (2 GB)
