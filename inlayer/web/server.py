@@ -39,7 +39,6 @@ from inlayer.web.app import make_app
 from inlayer.web.guard import HEADERS, Guard, error_response
 
 MAX_WORKERS = 4
-BACKLOG = 2_048  # connections that wait until a worker accepts them
 MAX_CONNECTIONS = 512  # per worker
 HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
 IDLE_SECONDS = 60.0  # from a response to the end of the next request's headers
@@ -157,11 +156,7 @@ def serve(
     def ready() -> None:
         models = list(open_pipelines())
         # All of them: the first one would accept every connection that is made before the others listen.
-        is_ready = all(
-            worker.wait_until_ready(START_SECONDS, supervisor.should_exit) for worker in supervisor.processes
-        )
-        if is_ready:
-            listener.listen(BACKLOG)
+        if all(worker.wait_until_ready(START_SECONDS, supervisor.should_exit) for worker in supervisor.processes):
             address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
             announce(address)
 
@@ -190,7 +185,6 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
         app,
         factory=True,
         workers=workers,
-        backlog=1,  # asyncio accepts this many connections at once: the next one goes to any worker that is free
         loop="asyncio",
         http=BoundedProtocol,
         ws="none",
@@ -224,7 +218,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise InputError(f"host {quoted(host)} is not an address of this machine") from None
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        return socket.create_server(address, family=family, backlog=2_048, dualstack_ipv6=both)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None
