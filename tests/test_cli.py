@@ -284,7 +284,7 @@ def test_invalid_vector_files(run: Run, tmp_path: Path) -> None:
         (np.zeros((3, 128), np.int64), "has dtype int64"),
         (np.zeros(128, np.float32), "shape (128,)"),
         (np.zeros((1, 1, 3, 128), np.float32), "shape (1, 1, 3, 128)"),
-        (np.array([{}], object), "pickle"),
+        (np.array([{}], object), "is not a .npy file of numbers"),
     ]:
         np.save(file, array)
         done = run("walk", "--embeds", str(file))
