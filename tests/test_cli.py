@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -275,6 +276,12 @@ def test_errors_about_vectors_name_the_option(run: Run, tmp_path: Path) -> None:
         assert (done.code, done.out) == (2, "")
         assert "--embeds" in done.err
         assert "inputs_embeds" not in done.err
+
+
+def test_closed_standard_output_is_one_line() -> None:
+    command = f"{shlex.quote(sys.executable)} -m inlayer neighbors king --json >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "inlayer: standard output is closed\n")
 
 
 def test_invalid_vector_files(run: Run, tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ COMMANDS = {  # modules, in the order of --help
 
 def main() -> None:
     """Run the command line and exit."""
+    if sys.stdout is None:  # `inlayer walk >&-`
+        sys.exit(_report("standard output is closed"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # characters outside the terminal's encoding are escaped
             stream.reconfigure(errors="backslashreplace")
@@ -38,8 +40,7 @@ def main() -> None:
     try:
         with needs_torch("this command"):
             code = app(args=arguments, standalone_mode=False) or 0
-        if sys.stdout is not None:  # closed: `inlayer walk >&-`
-            sys.stdout.flush()  # here, so a full disk is reported in one line
+        sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         code = _report(_usage_message(error) if isinstance(error, TyperException) else str(error))
     except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`

@@ -206,6 +206,12 @@ def test_invalid_arguments(options, message):
         inlayer.load("default").encode(["a"], **options)
 
 
+def test_integers_of_numpy_are_sizes():
+    model = inlayer.load("default")
+    np.testing.assert_array_equal(model.encode(["a", "b"], batch_size=np.int64(1)), model.encode(["a", "b"]))
+    assert model.neighbors("king", np.int32(3)) == model.neighbors("king", 3)
+
+
 def test_invalid_texts_are_named_by_their_place():
     model = inlayer.load("default")
     with pytest.raises(TextError, match="text 4 contains the lone surrogate"):

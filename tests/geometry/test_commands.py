@@ -126,6 +126,12 @@ def test_evaluate(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["similarity"][0]["pairs"] == 3
 
 
+def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("king queen 9\nseven eight nan\n")
+    code, _, error = run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))
+    assert (code, "pairs.txt, line 2: expected two words and a number" in error) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
