@@ -247,16 +247,16 @@ def search(
     text = check_argument(query, "the query")
     texts = [text] if len(text.split()) > 1 else [text, opened.vocabulary.as_in_text(text)]  # as in a sentence: " dog"
     queries = opened.encode(texts, pool=pool or stored.get("pool", "mean"), weights=weights or stored.get("weights"))
-    vector = queries[0]
-    if len(vector) < table.embedding_dim:
+    width = queries.shape[1]
+    if width < table.embedding_dim:
         raise InputError(
-            f"{shown(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {len(vector)}; "
+            f"{shown(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {width}; "
             "pass the model that created them as --model"
         )
-    if len(vector) > table.embedding_dim != vector_settings.get("dim"):
+    if width > table.embedding_dim != vector_settings.get("dim"):
         sys.stderr.write(
             f"note: {shown(vectors)} has vectors of {table.embedding_dim} values, so only that many of the "
-            f"{len(vector)} values of {opened.source} are compared; if another model created them, pass it as --model\n"
+            f"{width} values of {opened.source} are compared; if another model created them, pass it as --model\n"
         )
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, queries[:, : table.embedding_dim], k, progress=progress)
@@ -278,11 +278,11 @@ def search(
         print_json({"query": query, "rows": found})
         return
     console().print("cosine  row", style="bold")
-    width = max(3, *(len(f"{one['row']:,}") for one in found))
+    digits = max(3, *(len(f"{one['row']:,}") for one in found))
     for one in found:
         text = printable(str(one["text"] or "")[: SHOWN_TEXT * 2])
         file = f"  ({shown(str(one['file']))})" if "file" in one else ""
-        console().print(f"{one['score']:6.3f}  {one['row']:>{width},}  {text}{file}".rstrip(), markup=False)
+        console().print(f"{one['score']:6.3f}  {one['row']:>{digits},}  {text}{file}".rstrip(), markup=False)
     if opened.source == "default":
         note = "The sample default is for demonstration only. For useful results, embed with --model wordllama."
         console().print(note, style="dim")

@@ -88,12 +88,14 @@ def map_(
 
 
 def _print_map(projection: TableProjection, distortion: Distortion, written: list[str]) -> None:
+    from inlayer.geometry.map_page import METHODS
+
     spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
     sampled = f" (measured on {SAMPLED_ROWS:,} of the rows)" if len(distortion.ids) == SAMPLED_ROWS else ""
     holes = _holes(projection)
     lines = [
-        f"{'t-SNE' if projection.method == 'tsne' else 'PCA'} of {len(projection.points):,} rows{spread}{partly}",
+        f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"{distortion.kept.mean():.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
         f"trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"{count(len(holes), 'row')} without a direction, not drawn: {_named(holes)}" for _ in holes[:1]),

@@ -61,12 +61,11 @@ class EncodeSettings(NamedTuple):
         """The same settings, with a numpy dtype; InputError if one of them is not possible."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
-        dim = int(self.dim) if isinstance(self.dim, np.integer) else self.dim
-        if dim is not None:
-            check_size(dim, "dim")
-            if dim > width:
-                raise InputError(f"dim is {dim}; it must be at most {width}, the width of the vectors")
-        return self._replace(dim=dim, dtype=as_float_dtype(self.dtype))
+        if self.dim is not None:
+            check_size(self.dim, "dim")
+            if self.dim > width:
+                raise InputError(f"dim is {self.dim}; it must be at most {width}, the width of the vectors")
+        return self._replace(dtype=as_float_dtype(self.dtype))
 
     @property
     def is_identity(self) -> bool:

@@ -16,6 +16,7 @@ import io
 import json
 import sys
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -151,7 +152,7 @@ class Reader:
         data = stream.read(MAX_TEXT + 1)
         if len(data) > MAX_TEXT:
             raise InputError(f"{name} has more than {MAX_TEXT:,} bytes, the limit for one text")
-        yield self._checked([data.removeprefix(b"\xef\xbb\xbf")], name, None)
+        yield self._checked([data.removeprefix(BOM_UTF8)], name, None)
 
     def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
         """Texts of values, each checked; bad ones are reported by their number."""
@@ -197,15 +198,16 @@ class Reader:
             header = next(reader, [])
             place = header.index(self._column(header, name))
             size, texts, others = 0, list[str](), list[dict[str, Any]]()
-            for place_of, row in self._csv_rows(reader, name):
+            for first, row in self._csv_rows(reader, name):
                 if len(row) != len(header):
                     if row:
-                        self.on_bad_row(place_of, f"{len(row)} columns instead of {len(header)}")
+                        problem = f"{len(row)} columns instead of {len(header)}"
+                        self.on_bad_row(_lines_of(name, first, reader.line_num), problem)
                     continue
                 try:
                     texts += [check_text(text) for text in [row[place], "".join(row)]][:1]
                 except TextError:
-                    self.on_bad_row(place_of, "not valid UTF-8")
+                    self.on_bad_row(_lines_of(name, first, reader.line_num), "not valid UTF-8")
                     continue
                 others.append(
                     {key: value for index, (key, value) in enumerate(zip(header, row, strict=True)) if index != place}
@@ -220,23 +222,20 @@ class Reader:
         finally:
             decoded.detach()  # the stream belongs to the caller
 
-    def _csv_rows(self, reader: Any, name: str) -> Iterator[tuple[str, list[str]]]:
-        """Rows and their lines, without those with misplaced or unclosed quotes or with fields that are too long."""
+    def _csv_rows(self, reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+        """Rows and their first lines, without those with misplaced or unclosed quotes or fields that are too long."""
         while True:
-            first, reason, row = reader.line_num + 1, "", None
+            first = reader.line_num + 1
             try:
                 row = next(reader, None)
             except csv.Error as error:
                 reason = "text follows a closing quote" if "expected after" in str(error) else str(error)
                 reason = "a quote is not closed" if "end of data" in reason else reason
-            last = f" to {reader.line_num}" if reader.line_num > first else ""
-            place = f"{name}, line{'s' if last else ''} {first}{last}"
-            if reason:
-                self.on_bad_row(place, reason)
-            elif row is None:
+                self.on_bad_row(_lines_of(name, first, reader.line_num), reason)
+                continue
+            if row is None:
                 return
-            else:
-                yield place, row
+            yield first, row
 
     def _column(self, names: list[str], where: str) -> str:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)
@@ -323,15 +322,20 @@ def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
             yield raw, raw
 
 
+def _lines_of(name: str, first: int, last: int) -> str:
+    """Where a record is: fields in quotes may have several lines."""
+    return f"{name}, lines {first} to {last}" if last > first else f"{name}, line {first}"
+
+
 def _not_json(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
 
 def _blocks(stream: Any, name: str) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines without their last line break, each with the number of its first line."""
-    rest, number, start = [b""], 1, b"\xef\xbb\xbf"
+    rest, number = [b""], 1
     while data := stream.read(BLOCK):
-        data = data.removeprefix(start) if number == 1 and rest == [b""] else data
+        data = data.removeprefix(BOM_UTF8) if number == 1 and rest == [b""] else data
         cut = data.rfind(b"\n")
         if cut < 0:
             rest.append(data)

@@ -154,9 +154,10 @@ def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
     parts = line.replace(",", "\t").split()
     try:
         one, other, score = parts
-        if not math.isfinite(float(score)):
+        judged = float(score)
+        if not math.isfinite(judged):
             raise ValueError(score)
-        return one, other, float(score)
+        return one, other, judged
     except ValueError:
         raise InputError(
             f"{shown(path)}, line {number}: expected two words and a number, found {quoted(line[:60])}"
