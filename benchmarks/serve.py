@@ -113,9 +113,10 @@ class Client(asyncio.Protocol):
         self.send_request()
 
     def send_request(self) -> None:
-        texts = [text_of(self.number, self.requests * TEXTS_PER_REQUEST + index) for index in range(TEXTS_PER_REQUEST)]
         walks = WALKS in self.request_head
-        body = json.dumps({"texts": texts[:1]} if walks else {"model": "wordllama", "input": texts}).encode()
+        count = 1 if walks else TEXTS_PER_REQUEST
+        texts = [text_of(self.number, self.requests * count + index) for index in range(count)]
+        body = json.dumps({"texts": texts} if walks else {"model": "wordllama", "input": texts}).encode()
         self.requests += 1
         self.head, self.missing = b"", -1
         self.sent_at = time.perf_counter()

@@ -244,7 +244,21 @@ class Head(HeadRows):
         """
         if self.input_scale != 1.0:
             hidden = hidden * self.input_scale
-        logits = functional.linear(hidden, weight_VD, bias_V)
+        return self.scale_logits(functional.linear(hidden, weight_VD, bias_V))
+
+    def scale_logits(self, logits: Tensor) -> Tensor:
+        """Apply the factors and the soft cap of this head to products of hidden states and rows.
+
+        Args:
+            logits: Products (..., V), with the bias.
+
+        Returns:
+            Logits (..., V).
+
+        Example:
+            >>> Head(4, 256, scale=2.0).scale_logits(torch.ones(4))
+            tensor([2., 2., 2., 2.])
+        """
         if self.scale != 1.0:
             logits = logits * self.scale
         if self.divisor != 1.0:

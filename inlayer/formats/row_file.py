@@ -15,6 +15,7 @@ import mmap
 import os
 import weakref
 from abc import ABC, abstractmethod
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -96,12 +97,9 @@ class FileRows(RowSource):
         self.check()
         if len(ids) == 0:
             return
-        breaks = np.flatnonzero(np.diff(ids) != 1) + 1
-        starts = np.concatenate(([0], breaks)).tolist()
-        ends = np.concatenate((breaks, [len(ids)])).tolist()
-        first = ids.tolist()  # adjacent rows are read in one call
-        flat = out.reshape(-1).data
-        for start, end in zip(starts, ends, strict=True):
+        breaks = np.flatnonzero(ids[1:] - ids[:-1] != 1) + 1  # adjacent rows are read in one call
+        first, flat = ids.tolist(), out.reshape(-1).data
+        for start, end in pairwise([0, *breaks.tolist(), len(ids)]):
             self._fill(flat[start * self.row_bytes : end * self.row_bytes], self.offset + first[start] * self.row_bytes)
         self.check()  # it may have been changed while it was read
 

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
-from inlayer.ragged import Ragged
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
@@ -95,21 +93,21 @@ class Forward:
             swapped = self.tokens[0]
             first, second = _check_swap(change.swap, min(len(swapped), self.window.end))
             swapped[first], swapped[second] = swapped[second], swapped[first]
-        ragged = Ragged.from_lists([[token.id for token in tokens] for tokens in self.tokens])
-        padding = pipeline.padding_id
-        if padding is None and (change.pad or len(set(ragged.counts.tolist())) > 1):
+        ids, padding = [[token.id for token in tokens] for tokens in self.tokens], pipeline.padding_id
+        missing = [max(map(len, ids)) - len(row) + change.pad for row in ids]
+        if padding is None and any(missing):
             hint = "walk one text, or texts with the same number of tokens, unpadded"
             raise InputError(f"{pipeline.source} has no padding token; {hint}")
-        ids_BT, mask_BT = ragged.padded(padding or 0)
-        if change.pad:
-            ids_BT = functional.pad(ids_BT, (0, change.pad), value=padding)
-            mask_BT = functional.pad(mask_BT, (0, change.pad))
+        padded = [row + [padding or 0] * n for row, n in zip(ids, missing, strict=True)]
+        mask = [[True] * len(row) + [False] * n for row, n in zip(ids, missing, strict=True)]
+        ids_BT, mask_BT = torch.tensor(padded, dtype=torch.int64), torch.tensor(mask, dtype=torch.bool)
         check_id_range(ids_BT, self.active.layer.vocab_size)
         self._run(mask_BT, ids_BT, None)
         ids_U, inverse_BT = torch.unique(ids_BT[:, self.shown], return_inverse=True)
-        flat = inverse_BT.flatten()
-        place_U = torch.zeros_like(ids_U).index_copy_(0, flat, torch.arange(len(flat)))  # one occurrence of each id
-        self.unique = UniqueRows(ids_U, inverse_BT, self.stages[0].after.flatten(0, 1)[place_U])
+        rows_BTD = self.stages[0].after
+        rows_UD = rows_BTD.new_empty(len(ids_U), rows_BTD.shape[-1])
+        rows_UD[inverse_BT] = rows_BTD  # every occurrence of an id has the same row
+        self.unique = UniqueRows(ids_U, inverse_BT, rows_UD)
         return self
 
     def run_vectors(self, inputs_embeds: object) -> Forward:

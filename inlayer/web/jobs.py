@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from fastapi.responses import Response
+from pydantic_core import to_json as write_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -79,6 +80,15 @@ class Jobs:
             self._work.get()()
 
 
+def as_json(value: Any) -> bytes | str:
+    """Encode facts with the values of `to_json`, in half the time: pydantic-core writes 1e-6 for 1e-06."""
+    try:
+        body = write_json(value)
+    except ValueError:  # a file name that is not valid Unicode
+        return to_json(value)
+    return to_json(value) if b"NaN" in body or b"Infinity" in body else body  # in a text they only cost time
+
+
 async def until_disconnect(request: Request) -> None:
     """Wait until the client closes the connection; its body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
@@ -94,7 +104,7 @@ def add_route(app: FastAPI, route: str, call: Callable[..., Any], jobs: Jobs | C
 
     async def endpoint(request: Request, **given: Any) -> Response:
         chosen = jobs if isinstance(jobs, Jobs) else jobs(**given)
-        body = await chosen.run(lambda: to_json(call(**given)), request)
+        body = await chosen.run(lambda: as_json(call(**given)), request)
         return Response(body, media_type="application/json")
 
     method, path = route.split()

@@ -40,6 +40,7 @@ from inlayer.web.guard import HEADERS, Guard, error_response
 
 MAX_WORKERS = 4
 MAX_CONNECTIONS = 512  # per worker
+BACKLOG = 2_048  # connections that wait to be accepted
 HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
 IDLE_SECONDS = 60.0  # from a response to the end of the next request's headers
 REQUEST_SECONDS = 60.0  # from there to the response
@@ -104,7 +105,7 @@ class Supervisor(Multiprocess):
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, ready: Callable[[], None]) -> None:
         super().__init__(config, [listener])
-        self.ready = ready
+        self.listener, self.ready = listener, ready
 
     def init_processes(self) -> None:
         """Start the workers, open the models, and announce the server once a worker answers."""
@@ -117,6 +118,11 @@ class Supervisor(Multiprocess):
             self.terminate_all()
             self.join_all()
             raise
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that died; each new one has shortened the queue of connections (see make_config)."""
+        super().keep_subprocess_alive()
+        self.listener.listen(BACKLOG)
 
     def handle_int(self) -> None:
         self.stopped_by = signal.SIGINT
@@ -157,6 +163,7 @@ def serve(
         models = list(open_pipelines())
         # All of them: the first one would accept every connection that is made before the others listen.
         if all(worker.wait_until_ready(START_SECONDS, supervisor.should_exit) for worker in supervisor.processes):
+            listener.listen(BACKLOG)
             address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
             announce(address)
 
@@ -185,6 +192,9 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
         app,
         factory=True,
         workers=workers,
+        # asyncio takes this also for the number of connections to accept at once: the first worker to wake up would
+        # accept them all. The supervisor makes the queue longer again.
+        backlog=1 if workers > 1 else BACKLOG,
         loop="asyncio",
         http=BoundedProtocol,
         ws="none",
@@ -218,7 +228,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise InputError(f"host {quoted(host)} is not an address of this machine") from None
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server(address, family=family, backlog=2_048, dualstack_ipv6=both)
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from benchmarks.serve import text_of
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import NeighborFacts, plain, to_json
+from inlayer.web.jobs import as_json
 from tests.web.client import TIMEOUT, Client, running
 
 CLIENTS = 50
@@ -69,12 +70,20 @@ def test_models_are_addressed_by_name(pipeline: Pipeline) -> None:
         assert "'first', 'other'" in client.send("/api/walk", {"texts": ["Hi"], "model": "third"}).error
 
 
+NUMBERS = [1e-06, 5e-324, 0.1, -0.0, 2.0**-149, 1e16, 123456789012345680.0, 1.7976931348623157e308]
+
+
 def test_json_has_no_nan_and_is_ascii() -> None:
     values = [NeighborFacts(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
     assert [one["cosine"] for one in json.loads(to_json(values))] == [1.5, "nan", "-inf"]
     facts = [Change(positions="\ud800 🙂", swap=(1, 2)), *values]
     assert to_json(facts).isascii()
     assert json.loads(to_json(facts)) == plain(facts)
+    # The server's own writer: valid Unicode, a lone surrogate, each value that is not finite, small and large numbers.
+    given = [facts[:1], values, values[1:2], [Change(positions="NaN 🙂")], [Change(theta=value) for value in NUMBERS]]
+    for one in given:
+        assert json.loads(as_json(one)) == plain(one)
+    assert as_json(given[-2:]) != to_json(given[-2:]).encode()  # control: it is another writer
 
 
 # ---- OpenAPI

@@ -261,6 +261,20 @@ def test_connections_are_limited(pipeline: Pipeline, monkeypatch: pytest.MonkeyP
                 time.sleep(0.05)
 
 
+def test_the_queue_of_connections_is_long_again_when_workers_have_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the handlers of a real supervisor
+    config = server.make_config(make_app, workers=2)
+    assert config.backlog == 1  # connections that a worker accepts at once
+    with server.bind("127.0.0.1", 0) as listener:
+        supervisor = server.Supervisor(config, listener, lambda: None)
+        listener.listen(config.backlog)  # as a worker does
+        supervisor.keep_subprocess_alive()
+        # Nobody accepts them: with a queue of one, the third would wait in vain.
+        clients = [socket.create_connection(listener.getsockname(), timeout=TIMEOUT) for _ in range(50)]
+        for client in clients:
+            client.close()
+
+
 def test_a_broken_request_does_no_harm(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     head = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
