@@ -60,6 +60,7 @@ def _check_output(_: Any, param: Any, name: str | None) -> str | None:
 
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
 MIN_WIDTH = 30  # columns
+MAX_TOKEN = 24  # columns
 SOURCE_HELP = (
     "Model folder, .safetensors, .gguf or .bin file, hub id, URL, or a sample: default, wordllama, minilm or smollm2. "
     "\\[default: the bundled sample]"
@@ -85,6 +86,23 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
     output = Output(highlight=False, **settings)
     width = min(max(output.width, MIN_WIDTH), max_width)
     return output if width == output.width else Output(highlight=False, width=width, **settings)
+
+
+def print_note(text: str) -> None:
+    """Print a remark below a result."""
+    console().print(text, style="dim", markup=False)
+
+
+def token_text(text: str) -> str:
+    """A token as text for the console, with visible spaces and escapes."""
+    return short_text(text, MAX_TOKEN, blank=None)
+
+
+def short_text(text: str, columns: int, blank: str | None = " ") -> str:
+    """A text for one line of the console: escaped, and cut to some columns."""
+    from inlayer.render.glyphs import glyphs_for
+
+    return glyphs_for(console().encoding, color=False).fold(text, columns, blank)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:

@@ -314,17 +314,18 @@ def is_reserved(token: bytes) -> bool:
 
 
 def token_label(tokenizer: Tokenizer | None, token_id: int) -> str:
-    """Return a label for one token: its text, its bytes in hex if they are not text, or `#id` if it has none."""
+    """Return a label for one token: its text, or `#id` if it has none."""
     data = token_bytes(tokenizer, token_id)
-    return f"#{token_id}" if data is None else text_or_hex(data)
+    return f"#{token_id}" if data is None else text_of_bytes(data)
 
 
-def text_or_hex(data: bytes) -> str:
-    """The text of a token's bytes, or the bytes in hex if they are not valid UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.hex(" ")
+def text_of_bytes(data: bytes) -> str:
+    r"""The text of a token's bytes; those that are not whole characters are written as escapes.
+
+    >>> text_of_bytes(b" \xe2\x80")
+    ' \\xe2\\x80'
+    """
+    return data.decode(errors="backslashreplace")
 
 
 def check_text(text: object, name: str = "text") -> str:
