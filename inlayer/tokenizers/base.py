@@ -342,7 +342,7 @@ def check_text(text: object, name: str = "text") -> str:
 
 def check_texts(texts: object) -> list[str]:
     """Return the texts as a list of str. A single str is an error: it would be a batch of characters."""
-    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
         raise DtypeError(f"texts is {type_name(texts)}, not a list of str; use encode for a single text")
     items = texts if isinstance(texts, list) else list(texts)
     if {*map(type, items)} <= {str}:  # four times as fast as the loop
