@@ -211,7 +211,7 @@ def _undertrained(report: Report) -> str:
 
 
 def _listed(examples: tuple[Example, ...], total: int, console: Console) -> str:
-    shown = [f"{one.id:,}" + ("" if one.text is None else f" {_token(one.text, console)}") for one in examples]
+    shown = [f"{one.id}" + ("" if one.text is None else f" {_token(one.text, console)}") for one in examples]
     return ", ".join(shown) + (f" and {total - len(shown):,} more" if total > len(shown) else "")
 
 

@@ -284,7 +284,7 @@ class Run:
             )
         if config.validation and found < width:
             self.alerts.raised["validation"] = (
-                f"no validation loss: only {found:,} tokens are held out, but a sequence has {width:,}; use more text, "
+                f"no validation loss: {f'only {found:,}' if found else 'no'} tokens are held out, but a sequence has {width:,}; use more text, "
                 "hold out more of it (--validation), or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
