@@ -11,6 +11,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 from typer.exceptions import TyperException
 from typer.main import get_command
@@ -37,14 +38,16 @@ def main() -> None:
     arguments = sys.argv[1:] or ["--help"]
     for name in COMMANDS if arguments[0] not in COMMANDS else arguments[:1]:  # a command joins the app when imported
         import_module(f"inlayer.cli.{COMMANDS[name]}")
+    command = get_command(app)
     try:
         with needs_torch("this command"):
-            code = app(args=arguments, standalone_mode=False) or 0
+            _shorten_help(command, arguments)
+            code = command(args=arguments, standalone_mode=False) or 0
         sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         from inlayer.cli.messages import error_message
 
-        code = _report(error_message(error, arguments, get_command(app)))
+        code = _report(error_message(error, arguments, command))
     except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`
         if isinstance(stopped, SystemExit) and not isinstance(stopped.__context__, BrokenPipeError):
             raise  # Typer exits for a closed pipe, too
@@ -58,6 +61,20 @@ def main() -> None:
         _drop_output()
         code = _report(f"cannot write the output: {error.strerror}")
     sys.exit(code)
+
+
+def _shorten_help(command: Any, arguments: list[str]) -> None:
+    """Show numbers as <int>, without their range: with it, long options are cut at 80 columns."""
+    if not {"--help", "-h"}.isdisjoint(arguments):
+        from typer import rich_utils
+
+        rich_utils.RANGE_STRING = ""
+        inner = [command]
+        for one in inner:
+            inner += getattr(one, "commands", {}).values()
+            for param in one.params:
+                if param.metavar is None and param.type.name.endswith(" range"):
+                    param.metavar = f"<{param.type.name.removesuffix(' range')}>"
 
 
 def _report(message: str) -> int:

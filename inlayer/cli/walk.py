@@ -69,7 +69,7 @@ def walk(
             "Without --model, the table is randomly initialized for it. \\[default: the model's own]"
         ),
     ] = None,
-    step: Annotated[int | None, output_option(min=1, max=8, help="Show this step only.")] = None,
+    step: Annotated[int | None, output_option(min=1, max=8, help="Show only this step, 1 to 8.")] = None,
     dims: Annotated[
         int, output_option(min=1, max=65_536, help="Number of channels to show per vector.")
     ] = DEFAULT_DIMS,
@@ -110,8 +110,7 @@ def walk(
 ) -> None:
     """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states and gradients.
 
-    The rows come from a model. With --width or --seed, or with --tokenizer and no --model, they are randomly
-    initialized.
+    The rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are random.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
     _check_output(outputs, step, {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel})

@@ -201,7 +201,7 @@ class TrainConfig:
     min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
     max_grad_norm: float = option(1.0, OPTIMIZER, "Gradient-norm clipping; 0 turns it off.")
     precision: str = option(
-        "float32", OPTIMIZER, "Compute dtype (bfloat16: autocast).", choices=("float32", "bfloat16")
+        "float32", OPTIMIZER, "Compute dtype: float32, or bfloat16 with autocast.", choices=("float32", "bfloat16")
     )
 
     z_loss: float = option(0.0, TYING, "Weight of the z-loss: the squared log of the softmax normalizer.")

@@ -277,15 +277,14 @@ class Run:
     def _warn_about_the_text(self, tokens: EncodedCorpus, width: int) -> None:
         """Warn if the text is too small for the vocabulary or for validation."""
         config, found = self.config, tokens.validation.size
-        if config.tokenizer == "bpe" and tokens.vocab_size < config.bpe_vocab_size:
-            self.alerts.raised["vocabulary"] = (
-                f"the vocabulary has {tokens.vocab_size:,} ids instead of {config.bpe_vocab_size:,}, because the text "
-                "is too small for more"
-            )
+        if config.tokenizer == "bpe" and tokens.vocab_size < (wanted := config.bpe_vocab_size):
+            sizes = f"{tokens.vocab_size:,} ids instead of {wanted:,}"
+            self.alerts.raised["vocabulary"] = f"the vocabulary has {sizes}, because the text is too small for more"
         if config.validation and found < width:
+            held_out = f"only {found:,}" if found else "no"
             self.alerts.raised["validation"] = (
-                f"no validation loss: {f'only {found:,}' if found else 'no'} tokens are held out, but a sequence has {width:,}; use more text, "
-                "hold out more of it (--validation), or shorten the sequences (--block-size)"
+                f"no validation loss: {held_out} tokens are held out, but a sequence has {width:,}; use more text, hold "
+                "out more of it (--validation), or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
