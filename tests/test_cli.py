@@ -185,6 +185,15 @@ def test_invalid_input_is_reported_in_one_line_with_exit_code_2(run: Run, argume
     assert message in done.err
 
 
+@pytest.mark.parametrize("command", ["walk", "train", "search", "neighbors"])
+def test_help_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run(command, "--help").out
+    assert "…" not in out  # the name of an option was cut
+    assert "range" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     ("text", "tokenizer"),
     [

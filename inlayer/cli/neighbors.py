@@ -101,14 +101,15 @@ def analogy(
     parts = " ".join(words).split()
     if len(parts) != 5 or parts[1] not in {"-", "−", "–"} or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
+    first, second, third = parts[::2]
     opened = load(model)
-    found = opened.analogy(*parts[::2], k=k, table="head" if head else "input", words=only_words)
+    found = opened.analogy(first, second, third, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         print_json(
             {"words": parts[::2]} | {name: [one._asdict() for one in all_] for name, all_ in found._asdict().items()}
         )
         return
-    a, b, c = (short_text(word, MAX_TOKEN) for word in parts[::2])
+    a, b, c = (short_text(word, MAX_TOKEN) for word in (first, second, third))
     print_neighbors(
         {
             f"{a} - {b} + {c}": found.answers,

@@ -283,8 +283,8 @@ class Run:
         if config.validation and found < width:
             held_out = f"only {found:,}" if found else "no"
             self.alerts.raised["validation"] = (
-                f"no validation loss: {held_out} tokens are held out, but a sequence has {width:,}; use more text, hold "
-                "out more of it (--validation), or shorten the sequences (--block-size)"
+                f"no validation loss: {held_out} tokens are held out, but a sequence has {width:,}; use more text, "
+                "hold out more of it (--validation), or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
