@@ -111,23 +111,38 @@ def test_json_equals_the_library_result(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "No such command 'nope'. See inlayer --help"),
-        (["learn", "nope"], "No such command 'nope'. See inlayer learn --help"),
-        (["search", "king"], "Missing option '--in'. See inlayer search --help"),
+        (["nope"], "there is no command nope. See inlayer --help"),
+        (["learn", "nope"], "there is no command nope. See inlayer learn --help"),
+        (["search", "king"], "missing option: --in. See inlayer search --help"),
         (["walk", "--tokenizer", "nope"], 'give "words", "bytes", a model folder or a tokenizer file'),
         (["walk", "--nope"], "--nope"),
         (["walk", "--dims", "0"], "--dims"),
-        (["walk", "--width", "wide"], "--width"),
+        (["walk", "--width", "wide"], "--width is 'wide'; it must be a whole number"),
         (["walk", "--positions", "up"], "unknown --positions"),
         (["walk", "--width", "4", "--positions", "up"], "learned"),
         (["walk", "--step", "0"], "--step"),
-        (["walk", "--step", "9"], "'--step': 9 is not between 1 and 8"),
-        (["neighbors", "--wrods"], "did you mean --words?"),
-        (["neighbors", "--id", "-1"], "-1 is less than 0"),
+        (["walk", "--step", "9"], "--step is 9; it must be in 1..8"),
+        (["neighbors", "--wrods"], "there is no option --wrods; did you mean --words? See inlayer neighbors --help"),
+        (["neighbors", "--id", "-1"], "--id is -1; it must be at least 0"),
+        (
+            ["neighbors", "New", "York"],
+            "unexpected argument: York (quote an argument that contains spaces). See inlayer",
+        ),
+        (["wlak"], "there is no command wlak; did you mean walk? See inlayer --help"),
+        (["search"], "missing argument: QUERY. See inlayer search --help"),
+        (["embed", "--out"], "--out needs a value"),
+        (["embed", "--normalize=yes"], "--normalize does not take a value"),
+        (["embed", "a", "--dim", "999"], "--dim is 999; it must be at most 128"),
+        (["embed", "a", "--dtype", "int4"], "--dtype is 'int4'; it must be one of"),
+        (["neighbors", "a", "--script", "up"], "--script 'up' is unknown"),
+        (["map", "--method", "up"], "--method 'up' is unknown"),
+        (["train", "--n-embd", "30"], "--n-embd 30 is not divisible by --n-head 4"),
+        (["train", "--beta1", "1"], "--beta1 is 1; it must be less than 1"),
+        (["train", "--preset", "huge"], "--preset is 'huge'; it must be one of 'toy'"),
         (["walk", "--tokenizer", str(Path(__file__).parent)], "is a folder without a tokenizer"),
         (["walk", "--tokens", "0"], "--tokens"),
         (["walk", "--pad", "-1"], "--pad"),
-        (["walk", "--theta", "big"], "--theta"),
+        (["walk", "--theta", "big"], "--theta is 'big'; it must be a number"),
         (["walk", "--theta", "nan"], "positive"),
         (["walk", "--theta", "-1"], "--theta is -1"),
         (["walk", "--positions", "none", "--theta", "5"], "--theta applies"),
@@ -142,6 +157,10 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--html", "."], "folder"),
         (["walk", "--html", os.devnull], "not a regular file"),
         (["walk", "--html", "no/such/folder/x.html"], "is not a folder"),
+        (["walk", "--html", "x.pdf"], "--html is x.pdf; its suffix must be .html or .htm"),
+        (["inspect", "--html", "-"], "--html is -; its suffix must be .html or .htm"),
+        (["map", "--png", "x.jpg"], "--png is x.jpg; its suffix must be .png"),
+        (["map", "--parquet", "x.csv"], "--parquet is x.csv; its suffix must be .parquet"),
         (["walk", "--file", "no/such"], "not found"),
         (["walk", "--file", "."], "folder"),
         (["walk", "--file", ""], "empty"),
@@ -164,6 +183,15 @@ def test_invalid_input_is_reported_in_one_line_with_exit_code_2(run: Run, argume
     assert done.err.startswith("inlayer: ")
     assert done.err.count("\n") == 1
     assert message in done.err
+
+
+@pytest.mark.parametrize("command", ["walk", "train", "search", "neighbors"])
+def test_help_fits_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run(command, "--help").out
+    assert "…" not in out  # the name of an option was cut
+    assert "range" not in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from importlib import import_module
+from typing import Any
 
 from typer.exceptions import TyperException
+from typer.main import get_command
 
 from inlayer.cli.app import app
 from inlayer.errors import InlayerError, needs_torch
@@ -37,12 +38,16 @@ def main() -> None:
     arguments = sys.argv[1:] or ["--help"]
     for name in COMMANDS if arguments[0] not in COMMANDS else arguments[:1]:  # a command joins the app when imported
         import_module(f"inlayer.cli.{COMMANDS[name]}")
+    command = get_command(app)
     try:
         with needs_torch("this command"):
-            code = app(args=arguments, standalone_mode=False) or 0
+            _shorten_help(command, arguments)
+            code = command(args=arguments, standalone_mode=False) or 0
         sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
-        code = _report(_usage_message(error) if isinstance(error, TyperException) else str(error))
+        from inlayer.cli.messages import error_message
+
+        code = _report(error_message(error, arguments, command))
     except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`
         if isinstance(stopped, SystemExit) and not isinstance(stopped.__context__, BrokenPipeError):
             raise  # Typer exits for a closed pipe, too
@@ -58,15 +63,18 @@ def main() -> None:
     sys.exit(code)
 
 
-def _usage_message(error: TyperException) -> str:
-    """Typer's message about wrong arguments, in plain words."""
-    message = re.sub("not a valid int(eger| range)", "not a whole number", error.format_message())
-    message = re.sub(r"is not in the range (\S+?)<=x<=(\S+?)\.$", r"is not between \1 and \2.", message)
-    message = re.sub(r"is not in the range x>=(\S+?)\.$", r"is less than \1.", message)
-    message = re.sub(r" \(Possible options: (.+)\)", r"; did you mean \1?", message)
-    missing = message.startswith("Missing")
-    command = " ".join(["inlayer", *sys.argv[1:2]]) if missing or sys.argv[1:2] == ["learn"] else "inlayer"
-    return f"{message} See {command} --help" if missing or message.startswith("No such command") else message
+def _shorten_help(command: Any, arguments: list[str]) -> None:
+    """Show numbers as <int>, without their range: with it, long options are cut at 80 columns."""
+    if not {"--help", "-h"}.isdisjoint(arguments):
+        from typer import rich_utils
+
+        rich_utils.RANGE_STRING = ""
+        inner = [command]
+        for one in inner:
+            inner += getattr(one, "commands", {}).values()
+            for param in one.params:
+                if param.metavar is None and param.type.name.endswith(" range"):
+                    param.metavar = f"<{param.type.name.removesuffix(' range')}>"
 
 
 def _report(message: str) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import inlayer
-from inlayer.errors import MissingFileError
+from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown
 from inlayer.render.progress_bar import progress_bar as progress_bar  # noqa: PLC0414  # commands import it from here
 
@@ -46,20 +46,24 @@ def examples(*lines: str) -> str:
     return "\n\n".join(("Examples:", *lines)) + "\n"
 
 
-def _check_output(_: Any, param: Any, name: str | None) -> str | None:
-    """Check that a file can be written before the work starts; "-" is standard output."""
-    if name is None or name == "-":
+def _check_output(context: typer.Context, param: Any, name: str | None) -> str | None:
+    """Check that a file can be written before the work starts; for `walk`, "-" is standard output."""
+    if name is None or (name == "-" and context.info_name == "walk"):
         return name
-    path = check_path(name, f"--{param.name}")
+    path, suffixes = check_path(name, f"--{param.name}"), SUFFIXES[param.name]
     if (kind := path_kind(path)) not in ("file", "missing"):
         raise not_a_file(path, kind)
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"--{param.name} is {shown(name)}; its suffix must be {' or '.join(suffixes)}")
     if path_kind(folder := path.resolve().parent) != "folder":
         raise MissingFileError(f"{shown(name)} cannot be written: {shown(folder)} is not a folder")
     return name
 
 
+SUFFIXES = {"html": (".html", ".htm"), "png": (".png",), "parquet": (".parquet",)}  # of output files, by option
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
 MIN_WIDTH = 30  # columns
+MAX_TOKEN = 24  # columns
 SOURCE_HELP = (
     "Model folder, .safetensors, .gguf or .bin file, hub id, URL, or a sample: default, wordllama, minilm or smollm2. "
     "\\[default: the bundled sample]"
@@ -85,6 +89,23 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
     output = Output(highlight=False, **settings)
     width = min(max(output.width, MIN_WIDTH), max_width)
     return output if width == output.width else Output(highlight=False, width=width, **settings)
+
+
+def print_note(text: str) -> None:
+    """Print a remark below a result."""
+    console().print(text, style="dim", markup=False)
+
+
+def token_text(text: str) -> str:
+    """A token as text for the console, with visible spaces and escapes."""
+    return short_text(text, MAX_TOKEN, blank=None)
+
+
+def short_text(text: str, columns: int, blank: str | None = " ") -> str:
+    """A text for one line of the console: escaped, and cut to some columns."""
+    from inlayer.render.glyphs import glyphs_for
+
+    return glyphs_for(console().encoding, color=False).fold(text, columns, blank)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, progress_bar
+from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, progress_bar, token_text
 from inlayer.files import printable, shown, write_output
 
 COMPARE_EXAMPLES = examples(
@@ -58,6 +58,10 @@ def compare(
     if as_json:
         print_json(found._asdict() | {"moved": [row._asdict() for row in found.moved]})
         return
+    from rich.text import Text
+
+    from inlayer.inspection.terminal import print_labeled
+
     output = console()
     for label, text in (
         ("A", f"{models[0].source}: {models[0].table.num_embeddings:,} x {models[0].table.embedding_dim:,}"),
@@ -69,19 +73,19 @@ def compare(
             "-" if found.overlap is None else f"{found.overlap:.0%} of the 10 nearest tokens agree (mean)",
         ),
     ):
-        output.print(f"[bold]{label:<14}[/bold]", printable(text), sep="", soft_wrap=True)
+        print_labeled(output, Text(label, "bold"), Text(printable(text)))
     if html is not None:
-        output.print(f"wrote {printable(shown(html))}")
+        output.print(f"wrote {shown(html)}", markup=False, soft_wrap=True)
     for label, texts in (("only in A", found.only_a), ("only in B", found.only_b)):
         if texts:
-            more = f" and {len(texts) - top:,} more" if len(texts) > top else ""
-            listed = ", ".join(repr(text) for text in texts[:top])
-            output.print(f"[bold]{label:<14}[/bold]", printable(listed), more, sep="", soft_wrap=True, markup=True)
+            more = [f"and {len(texts) - top:,} more"] if len(texts) > top else []
+            listed = "  ".join([*(token_text(text) for text in texts[:top]), *more])
+            print_labeled(output, Text(label, "bold"), Text(listed))
     if found.moved:
         print_table(
             ("moved most", "cosine", "norm in A", "in B"),
             (
-                (printable(repr(row.text)), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
+                (token_text(row.text), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
                 for row in found.moved
             ),
         )

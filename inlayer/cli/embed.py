@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, ModelOption, app, console, examples, print_json, print_table, progress_bar
+from inlayer.cli.app import (
+    Json,
+    ModelOption,
+    app,
+    console,
+    examples,
+    print_json,
+    print_note,
+    print_table,
+    progress_bar,
+    short_text,
+)
 from inlayer.cli.inputs import check_argument
 from inlayer.errors import InputError
 from inlayer.files import check_path, printable, quoted, shown
@@ -32,6 +43,7 @@ __all__ = ["embed", "search"]
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 POOLS = ("mean", "first", "last", "max")
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT = 20, 4, 60
+NUMBER = 8  # columns of a number and the space before it
 COMPARED_ROWS = 8  # texts whose similarities fit on a line
 
 EMBED_EXAMPLES = examples(
@@ -189,25 +201,30 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
         if len(texts) > SHOWN_ROWS:
             sys.stderr.write(f"only the first {SHOWN_ROWS} rows are shown; --out FILE writes all of them\n")
         return
-    labels = [printable(text[:SHOWN_TEXT]) for text in texts[:SHOWN_ROWS]]
+    shown_values = min(SHOWN_VALUES, vectors.shape[1])
     if given:
-        titles = [f"[{index}]" for index in range(min(SHOWN_VALUES, vectors.shape[1]))]
-        _print_numbers("", titles, labels, vectors)
+        titles = [f"[{index}]" for index in range(shown_values)]
+        _print_numbers("", titles, texts[:SHOWN_ROWS], vectors)
         console().print()
     if 2 <= len(vectors) <= COMPARED_ROWS:
         norms = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
         units = vectors / np.where(norms == 0, 1, norms)
-        numbers = [str(number) for number in range(1, len(labels) + 1)]
-        names = [f"{number} {label}" for number, label in zip(numbers, labels, strict=True)]
+        numbers = [str(number) for number in range(1, len(vectors) + 1)]
+        names = [f"{number} {text}" for number, text in zip(numbers, texts, strict=True)]
         _print_numbers("cosine similarity", numbers, names, units @ units.T)
-    more = "only the first rows are shown; " if len(texts) > SHOWN_ROWS else ""
-    end = f"{vectors.shape[1]} values per text; {more}--out FILE writes all of them"
-    console().print(
-        end if given else f"{end}; try: inlayer embed FILE --out vectors.parquet", style="dim", markup=False
-    )
+    if given:
+        rows = f" and the first {SHOWN_ROWS} texts" if len(texts) > SHOWN_ROWS else ""
+        values = f"the first {shown_values} of {vectors.shape[1]} values"
+        print_note(f"Only {values}{rows} are shown; --out FILE writes all of them.")
+    else:
+        print_note(f"Each vector has {vectors.shape[1]} values. To embed the texts of a file:")
+        print_note("  inlayer embed FILE --out vectors.parquet")
 
 
-def _print_numbers(corner: str, titles: list[str], labels: list[str], values: Any) -> None:
+def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:
+    """Print a row of numbers for each text, which is cut to the width of the terminal."""
+    columns = min(SHOWN_TEXT, max(len(corner), console().width - NUMBER * len(titles) - 1))
+    labels = [short_text(text, columns) for text in texts]
     rows = zip(labels, values[:, : len(titles)].tolist(), strict=True)
     print_table([corner, *titles], [(label, *(f"{value:.3f}" for value in row)) for label, row in rows])
 
@@ -270,19 +287,20 @@ def search(
         raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
     if not stored and None in (model, pool):
         sys.stderr.write(
-            f"note: {shown(vectors)} does not record the model and settings it was created with (.parquet and "
-            f".safetensors files do); searched with "
-            f"--model {quoted(model or 'default')} and --pool {pool or 'mean'}\n"
+            f"note: {shown(vectors)} does not record its model; searched with --model {shown(model or 'default')} "
+            f"--pool {pool or 'mean'}\n"
         )
     if as_json:
         print_json({"query": query, "rows": found})
         return
-    console().print("cosine  row", style="bold")
-    digits = max(3, *(len(f"{one['row']:,}") for one in found))
-    for one in found:
-        text = printable(str(one["text"] or "")[: SHOWN_TEXT * 2])
-        file = f"  ({shown(str(one['file']))})" if "file" in one else ""
-        console().print(f"{one['score']:6.3f}  {one['row']:>{digits},}  {text}{file}".rstrip(), markup=False)
+    rows = [(f"{one['score']:.3f}", f"{one['row']:,}", _found_text(one)) for one in found]
+    columns = 3 if any(row[2] for row in rows) else 2
+    print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
     if opened.source == "default":
-        note = "The sample default is for demonstration only. For useful results, embed with --model wordllama."
-        console().print(note, style="dim")
+        print_note("A demonstration model. For useful results, embed with --model wordllama.")
+
+
+def _found_text(row: dict[str, Any]) -> str:
+    """The text of a row, shortened, and the file it comes from."""
+    text = short_text(str(row["text"] or ""), 2 * SHOWN_TEXT)
+    return f"{text}  ({shown(str(row['file']))})" if "file" in row else text

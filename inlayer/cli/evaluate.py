@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_table, progress_bar
+from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table, progress_bar
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, shown
 
@@ -61,12 +61,12 @@ def evaluate(
             ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
             [(one.name, f"{one.pairs:,}", f"{one.coverage:.0%}", *map(_number, one[3:])) for one in scores],
         )
-        _print_note(
+        print_note(
             "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: the rows of other "
             "words are averaged. Random rows: all pairs with random rows."
         )
         if few := [one.name for one in scores if one.pairs * one.coverage < FEW_PAIRS]:
-            _print_note(
+            print_note(
                 f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation."
             )
     if answers and scores:
@@ -76,7 +76,7 @@ def evaluate(
             ("analogies", "questions", "covered", "correct", "nearest alone", "inputs allowed"),
             [(one.name, f"{one.questions:,}", f"{one.covered:,}", *map(_percent, one[3:])) for one in answers],
         )
-        _print_note(
+        print_note(
             "Covered: questions whose four words are single tokens. Nearest alone: answers nearest to the third word, "
             "without arithmetic. Inputs allowed: the three words of a question are not excluded."
         )
@@ -90,10 +90,6 @@ def _files(name: str) -> list[Path]:
     if not found:
         raise MissingFileError(f"{shown(path)} has no .txt files")
     return found
-
-
-def _print_note(text: str) -> None:
-    console().print(text, style="dim", markup=False)
 
 
 def _number(value: Any) -> str:

@@ -5,15 +5,26 @@ Tested in tests/geometry/test_commands.py.
 
 from __future__ import annotations
 
-import re
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, ModelOption, app, console, examples, print_json, print_table, progress_bar
+from inlayer.cli.app import (
+    MAX_TOKEN,
+    Json,
+    ModelOption,
+    app,
+    console,
+    examples,
+    print_json,
+    print_note,
+    print_table,
+    progress_bar,
+    short_text,
+    token_text,
+)
 from inlayer.errors import InputError
-from inlayer.files import printable
 
 if TYPE_CHECKING:
     from inlayer.geometry.neighbors import Neighbor
@@ -26,7 +37,7 @@ Script = Annotated[str | None, typer.Option(help="Show only tokens in this scrip
 Special = Annotated[bool, typer.Option("--special", help="Also show special tokens and rows without a token.")]
 
 MAX_PARTS = 12  # tokens of a word that are listed
-HEX = re.compile("[0-9a-f]{2}( [0-9a-f]{2})+")
+MAX_QUERY = 40  # columns
 
 NEIGHBORS_EXAMPLES = examples(
     "inlayer neighbors king",
@@ -70,7 +81,7 @@ def neighbors(
     if as_json:
         print_json({"query": query if token_id is None else token_id, "neighbors": [one._asdict() for one in found]})
     else:
-        query_name = f"id {token_id}" if query is None else query
+        query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
         print_neighbors({f"nearest to {query_name}": found})
         _print_parts(opened.vocabulary, [query] if query is not None else [])
 
@@ -90,35 +101,34 @@ def analogy(
     parts = " ".join(words).split()
     if len(parts) != 5 or parts[1] not in {"-", "−", "–"} or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
-    a, b, c = parts[::2]
+    first, second, third = parts[::2]
     opened = load(model)
-    found = opened.analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
+    found = opened.analogy(first, second, third, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         print_json(
             {"words": parts[::2]} | {name: [one._asdict() for one in all_] for name, all_ in found._asdict().items()}
         )
         return
+    a, b, c = (short_text(word, MAX_TOKEN) for word in (first, second, third))
     print_neighbors(
         {
             f"{a} - {b} + {c}": found.answers,
-            f"nearest to {a} alone": found.nearest_to_first,
-            "with the inputs": found.with_inputs,
+            f"{a} alone": found.nearest_to_first,
+            "inputs allowed": found.with_inputs,
         }
     )
     if found.answers and found.nearest_to_first and found.answers[0].id == found.nearest_to_first[0].id:
-        console().print(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.", style="dim")
+        print_note(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.")
     elif found.answers and found.nearest_to_first:
-        console().print(
-            f"The arithmetic changed the first answer, which is not the one nearest to {a} alone.", style="dim"
-        )
+        print_note(f"The arithmetic changed the first answer, which is not the one nearest to {a} alone.")
     _print_parts(opened.vocabulary, parts[::2])
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     """Print lists of neighbors side by side, with their cosines."""
-    cells = [[(_shown(one.text), f"{one.score:.3f}") for one in found] for found in columns.values()]
+    cells = [[(token_text(one.text), f"{one.score:.3f}") for one in found] for found in columns.values()]
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
-    titles = list(chain(*((printable(title), "cosine") for title in columns)))
+    titles = list(chain(*((title, "cosine") for title in columns)))
     if rows:
         print_table(titles, rows, left=range(0, len(titles), 2))
     else:
@@ -130,13 +140,7 @@ def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
     for word in words:
         ids = vocabulary.ids_of(word)
         if len(ids) > 1:
-            parts = " ".join(_shown(vocabulary.text(token_id)) for token_id in ids[:MAX_PARTS])
+            parts = " ".join(token_text(vocabulary.text(token_id)) for token_id in ids[:MAX_PARTS])
             more = " ..." if len(ids) > MAX_PARTS else ""
-            text = f"{printable(word)} is {len(ids)} tokens, whose mean was used: {parts}{more}"
-            console().print(text, style="dim", markup=False, highlight=False)
-
-
-def _shown(text: str) -> str:
-    if HEX.fullmatch(text):  # bytes that are not whole characters, not a text with spaces
-        return text
-    return printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "␣")
+            text = f"{short_text(word, MAX_QUERY)} is {len(ids)} tokens, whose mean was used: {parts}{more}"
+            print_note(text)

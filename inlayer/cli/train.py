@@ -23,6 +23,7 @@ import typer
 from inlayer.cli.app import app, console, examples
 from inlayer.training.config import TrainConfig
 
+MAX_METAVAR = 11  # columns
 TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 EXAMPLES = examples(
     "inlayer train",
@@ -50,11 +51,17 @@ def annotation(one: Field[Any]) -> Any:
     flag, default = f"--{one.name.replace('_', '-')}", one.metadata.get("derived", one.default)
     if kind is bool:
         flag, default = (f"{flag}/--no-{flag[2:]}", flag[2:]) if one.default else (flag, None)
+    help_text, metavar = one.metadata["help"], None
     if "choices" in one.metadata:
-        kind = Literal[one.metadata["choices"]]
+        choices = one.metadata["choices"]
+        kind, metavar = Literal[choices], "|".join(choices)
+        if len(metavar) > MAX_METAVAR:  # it would leave no room for the names of long options
+            metavar = "NAME"
+            listed = f": {', '.join(choices[:-1])} or {choices[-1]}."
+            help_text = help_text if choices[0] in help_text else help_text.removesuffix(".") + listed
     shown = f"{default:g}" if isinstance(default, float) else default
-    text = one.metadata["help"] + ("" if default is None else f" \\[default: {shown}]")
-    option = typer.Option(flag, help=text, show_default=False, rich_help_panel=one.metadata["group"])
+    text = help_text + ("" if default is None else f" \\[default: {shown}]")
+    option = typer.Option(flag, metavar=metavar, help=text, show_default=False, rich_help_panel=one.metadata["group"])
     return Annotated[kind | None, option]
 
 

@@ -11,8 +11,7 @@ Tested in tests/test_cli.py.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,7 @@ import typer
 
 from inlayer.cli.app import ModelOption, app, console, examples, output_file
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
-from inlayer.errors import InlayerError, InputError, MissingFileError
+from inlayer.errors import InputError, MissingFileError
 from inlayer.files import path_kind, shown, write_output
 
 if TYPE_CHECKING:
@@ -34,12 +33,6 @@ DEFAULT_DIMS, DEFAULT_TOKENS = 8, 256
 output_option = partial(typer.Option, rich_help_panel="Output")
 experiment_option = partial(typer.Option, rich_help_panel="Experiments")
 random_table_option = partial(typer.Option, rich_help_panel="Random table")
-
-OPTIONS = {
-    "first_token is": "--first-token is", "first_channel is": "--first-channel is",
-    "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", "theta applies": "--theta applies",
-    "theta is": "--theta is", "with positions": "with --positions", "unknown positions": "unknown --positions",
-}  # fmt: skip
 
 WALK_EXAMPLES = examples(
     'inlayer walk "I love dogs"',
@@ -76,7 +69,7 @@ def walk(
             "Without --model, the table is randomly initialized for it. \\[default: the model's own]"
         ),
     ] = None,
-    step: Annotated[int | None, output_option(min=1, max=8, help="Show this step only.")] = None,
+    step: Annotated[int | None, output_option(min=1, max=8, help="Show only this step, 1 to 8.")] = None,
     dims: Annotated[
         int, output_option(min=1, max=65_536, help="Number of channels to show per vector.")
     ] = DEFAULT_DIMS,
@@ -117,8 +110,7 @@ def walk(
 ) -> None:
     """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states and gradients.
 
-    The rows come from a model. With --width or --seed, or with --tokenizer and no --model, they are randomly
-    initialized.
+    The rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are random.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
     _check_output(outputs, step, {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel})
@@ -138,19 +130,16 @@ def walk(
 
     change = Change(positions=None if is_random else positions, theta=theta, swap=swapped, pad=pad)
     if html is not None:
-        with _option_names():
-            _write_page(html, pipeline, given, dims, step, change)
+        _write_page(html, pipeline, given, dims, step, change)
         return
     if web:
         _serve(open_pipeline, given, dims, step, change)
         return
-    with _option_names():
-        vectors = None if embeds is None else read_vectors(embeds)
-        texts = given if embeds is None else None
-        trace = pipeline.walk(
-            texts, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS, first_token=first_token,
-            first_channel=first_channel, change=change,
-        )  # fmt: skip
+    vectors = None if embeds is None else read_vectors(embeds)
+    trace = pipeline.walk(
+        given if embeds is None else None, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS,
+        first_token=first_token, first_channel=first_channel, change=change,
+    )  # fmt: skip
     if as_json:
         sys.stdout.write(trace.to_json() + "\n")
         return
@@ -158,18 +147,6 @@ def walk(
     from inlayer.trace.terminal import show
 
     show(trace, console(), step=step, tokens=tokens, tokenizer=tokenizer)
-
-
-@contextmanager
-def _option_names() -> Iterator[None]:
-    """Errors name options of the command line instead of arguments of `inlayer.walk`."""
-    try:
-        yield
-    except InlayerError as error:
-        message = str(error)
-        for argument, option in OPTIONS.items():
-            message = message.replace(argument, option)
-        raise type(error)(message) from error
 
 
 def _check_output(outputs: list[str], step: int | None, window: dict[str, int | None]) -> None:

@@ -61,6 +61,8 @@ class EncodeSettings(NamedTuple):
         """The same settings, with a numpy dtype; InputError if one of them is not possible."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
+        if not isinstance(self.normalize, (bool, np.bool_)):
+            raise DtypeError(f"normalize is {quoted(self.normalize)}; it must be True or False")
         if self.dim is not None:
             check_size(self.dim, "dim")
             if self.dim > width:
@@ -236,6 +238,6 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
 
 
 def _each(texts: Any) -> Any:
-    if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
+    if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
         raise DtypeError(f"texts is {type_name(texts)}; it must be a list of str (encode also takes a single str)")
     return texts

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ from inlayer.encoding.encode import BATCH, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
 from inlayer.encoding.sources import Reader, TextRows
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import atomic_path, locked, shown, sync, write_atomic
+from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic
 
 __all__ = ["EmbedJob"]
 
 PART_BYTES = 2**26  # of vectors
 PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})")
+OWN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
 
 
 class EmbedJob:
@@ -63,6 +64,7 @@ class EmbedJob:
             InputError: If the input has changed since the interrupted run, or the output cannot be written.
         """
         try:
+            self._check_folder()
             self.folder.mkdir(exist_ok=True)
             with locked(self.folder / "lock", "another inlayer embed is writing this output"):
                 try:
@@ -71,7 +73,7 @@ class EmbedJob:
                     self._join(rows)
                 finally:
                     if not self.parts():
-                        shutil.rmtree(self.folder, ignore_errors=True)
+                        self._remove()
         except InlayerError:
             raise
         except OSError as error:
@@ -151,7 +153,7 @@ class EmbedJob:
             try:
                 join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
             except InputError:  # the columns of these parts can never be joined
-                shutil.rmtree(self.folder, ignore_errors=True)
+                self._remove()
                 raise
             sync(joined)
             check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
@@ -159,7 +161,25 @@ class EmbedJob:
         finally:
             joined.unlink(missing_ok=True)
         sync(self.out.parent)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._remove()
+
+    def _check_folder(self) -> None:
+        """A folder of this name that has anything but parts belongs to someone else."""
+        if path_kind(self.folder) != "folder":
+            return
+        if foreign := [path.name for path in self.folder.iterdir() if not OWN.fullmatch(path.name)]:
+            raise InputError(
+                f"{shown(self.folder)} is not from inlayer embed: it has {listing(foreign, 3)}; choose another --out, "
+                "or move that folder"
+            )
+
+    def _remove(self) -> None:
+        """Remove the folder with its parts; files that are not parts stay, and the folder with them."""
+        with suppress(OSError):
+            for path in self.folder.iterdir():
+                if OWN.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+            self.folder.rmdir()
 
     def _changed(self) -> InputError:
         return InputError(

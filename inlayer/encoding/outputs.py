@@ -64,7 +64,9 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> N
         import pyarrow as pa
 
         with storable_columns():
-            table = pa.concat_tables([_arrow(one) for one in rows], promote_options="permissive")
+            tables = [_arrow(one) for one in rows]
+            schema = pa.unify_schemas([one.schema for one in tables], promote_options="permissive")
+            table = pa.concat_tables([_as_schema(one, schema) for one in tables])
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
         table = table.append_column(VECTORS, column)
         table = table.unify_dictionaries()  # a file of Arrow has one dictionary per column
@@ -81,27 +83,35 @@ def _json_line(row: dict[str, Any]) -> str:
 
 
 @contextmanager
-def storable_columns() -> Iterator[None]:
-    """Report a column that cannot be stored as an error of one line."""
+def storable_columns(name: str | None = None) -> Iterator[None]:
+    """Report a column that cannot be stored as an error of one line; without a name, pyarrow's reason has it."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, OverflowError) as error:
         reason = " ".join(str(error).split())[:160]
+        what = "a column besides the texts" if name is None else f"column {quoted(name)}"
         raise InputError(
-            f"a column besides the texts cannot be stored as Parquet, because its values differ in type, are too large "
-            f"or are not valid text: {reason}; remove it, or use --out FILE.jsonl"
+            f"{what} cannot be stored as Parquet, because its values differ in type, are too large or are not valid "
+            f"text: {reason}; remove it, or use --out FILE.jsonl"
         ) from None
 
 
 def _dicts(rows: TextRows) -> list[dict[str, Any]]:
     if rows.others is None:
         return [{}] * len(rows.texts)
-    try:
-        return rows.others if isinstance(rows.others, list) else list(rows.others.to_pylist())
-    except UnicodeDecodeError:
-        raise InputError("a column besides the texts is not valid UTF-8; remove it, or use --out FILE.npy") from None
+    if isinstance(rows.others, list):
+        return rows.others
+    columns = {}
+    for name in rows.others.column_names:
+        try:
+            columns[name] = rows.others[name].to_pylist()
+        except UnicodeDecodeError:  # noqa: PERF203
+            raise InputError(f"column {quoted(name)} is not valid UTF-8; remove it, or use --out FILE.npy") from None
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)] or [{}] * len(
+        rows.texts
+    )
 
 
 def _arrow(rows: TextRows) -> Any:
@@ -114,7 +124,11 @@ def _arrow(rows: TextRows) -> Any:
     others = rows.others
     if isinstance(others, list):
         names = dict.fromkeys(name for row in others for name in row)
-        others = pa.table({name: pa.array([row.get(name) for row in others]) for name in names})
+        columns = {}
+        for name in names:
+            with storable_columns(name):
+                columns[name] = pa.array([row.get(name) for row in others])
+        others = pa.table(columns)
     for name in others.column_names:
         texts = texts.append_column(name, others[name])
     return texts
@@ -155,11 +169,19 @@ def _join_parquet(parts: list[Path], target: Path, vector_settings: Any) -> None
             for part in parts:
                 with pa.memory_map(str(part)) as file:
                     table = pa.ipc.open_file(file).read_all()
-                    columns = [
-                        table[field.name].cast(field.type) if field.name in table.column_names
-                        else pa.nulls(len(table), field.type) for field in schema
-                    ]  # fmt: skip
-                    writer.write_table(pa.table(columns, schema=schema))
+                    writer.write_table(_as_schema(table, schema))
+
+
+def _as_schema(table: Any, schema: Any) -> Any:
+    """A table with the columns of all tables; those that it does not have are null."""
+    import pyarrow as pa
+
+    columns = []
+    for field in schema:
+        with storable_columns(field.name):
+            known = field.name in table.column_names
+            columns.append(table[field.name].cast(field.type) if known else pa.nulls(len(table), field.type))
+    return pa.table(columns, schema=schema)
 
 
 def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], dict[str, str]]]:

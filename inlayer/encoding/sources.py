@@ -24,17 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from inlayer.encoding.lines import MAX_TEXT, CountedLines, LongLineError, blocks
 from inlayer.encoding.source_files import kind_of
 from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
 from inlayer.files import listing, quoted, shown
+from inlayer.render.numbers import count
 from inlayer.tokenizers.base import check_text
 
 __all__ = ["Meter", "Reader", "TextRows", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
 
-BLOCK = 2**22  # bytes read at once
-MAX_TEXT = 2**26  # bytes of one line or field
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the default of an input, also of each output; the vectors
+TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"
 FILE = "file"  # column: where a text comes from, if there are several .txt files
 
 
@@ -128,7 +129,8 @@ class Reader:
             elif self.per_file and kind == ".txt":
                 rows = self._whole(stream, name)
             else:
-                rows = (reader(name, number, block) for number, block in _blocks(stream, name))
+                found = blocks(stream, lambda line: self.on_bad_row(f"{name}, line {line}", TOO_LONG))
+                rows = (reader(name, number, block) for number, block in found)
             for one in rows:
                 if raw is not None:
                     self.meter.done = before + raw.tell()
@@ -151,7 +153,8 @@ class Reader:
     def _whole(self, stream: Any, name: str) -> Iterator[TextRows]:
         data = stream.read(MAX_TEXT + 1)
         if len(data) > MAX_TEXT:
-            raise InputError(f"{name} has more than {MAX_TEXT:,} bytes, the limit for one text")
+            self.on_bad_row(name, TOO_LONG)
+            return
         yield self._checked([data.removeprefix(BOM_UTF8)], name, None)
 
     def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
@@ -193,22 +196,23 @@ class Reader:
     def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
         csv.field_size_limit(MAX_TEXT)
         decoded = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        reader = csv.reader(decoded, delimiter=delimiter, strict=True)
+        lines = CountedLines(decoded)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
             place = header.index(self._column(header, name))
             size, texts, others = 0, list[str](), list[dict[str, Any]]()
-            for first, row in self._csv_rows(reader, name):
+            for first, row in self._csv_rows(reader, lines, name):
                 if len(row) != len(header):
                     if row:
-                        problem = f"{len(row)} columns instead of {len(header)}"
-                        self.on_bad_row(_lines_of(name, first, reader.line_num), problem)
+                        problem = f"{count(len(row), 'column')} instead of {len(header)}"
+                        self.on_bad_row(_lines_of(name, first, lines.number), problem)
                     continue
-                try:
-                    texts += [check_text(text) for text in [row[place], "".join(row)]][:1]
-                except TextError:
-                    self.on_bad_row(_lines_of(name, first, reader.line_num), "not valid UTF-8")
+                if not _is_text("".join(row)):
+                    bad = next(key for key, value in zip(header, row, strict=True) if not _is_text(value))
+                    self.on_bad_row(_lines_of(name, first, lines.number), f"column {quoted(bad)} is not valid UTF-8")
                     continue
+                texts.append(row[place])
                 others.append(
                     {key: value for index, (key, value) in enumerate(zip(header, row, strict=True)) if index != place}
                 )
@@ -217,21 +221,19 @@ class Reader:
                     yield TextRows(texts, others if self.keep else None)
                     size, texts, others = 0, [], []
             yield TextRows(texts, others if self.keep else None)
-        except csv.Error as error:
-            raise InputError(f"{name}, line {reader.line_num}: {error}") from None
+        except (csv.Error, LongLineError) as error:
+            raise InputError(f"{name}, line {lines.number}: {_csv_problem(error)}") from None
         finally:
             decoded.detach()  # the stream belongs to the caller
 
-    def _csv_rows(self, reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+    def _csv_rows(self, reader: Any, lines: CountedLines, name: str) -> Iterator[tuple[int, list[str]]]:
         """Rows and their first lines, without those with misplaced or unclosed quotes or fields that are too long."""
         while True:
-            first = reader.line_num + 1
+            first = lines.number + 1
             try:
                 row = next(reader, None)
-            except csv.Error as error:
-                reason = "text follows a closing quote" if "expected after" in str(error) else str(error)
-                reason = "a quote is not closed" if "end of data" in reason else reason
-                self.on_bad_row(_lines_of(name, first, reader.line_num), reason)
+            except (csv.Error, LongLineError) as error:
+                self.on_bad_row(_lines_of(name, first, lines.number), _csv_problem(error))
                 continue
             if row is None:
                 return
@@ -243,8 +245,8 @@ class Reader:
             raise InputError(
                 f"{where} has no column {quoted(chosen)}; it has {listing(names)}; choose one with --field"
             )
-        for name, count in Counter(names if self.keep else [one for one in names if one == chosen]).items():
-            if count > 1:
+        for name, times in Counter(names if self.keep else [one for one in names if one == chosen]).items():
+            if times > 1:
                 raise InputError(f"{where} has more than one column {quoted(name)}; rename all but one")
         self._check_others(set(names) - {chosen}, where)
         return chosen
@@ -327,27 +329,31 @@ def _lines_of(name: str, first: int, last: int) -> str:
     return f"{name}, lines {first} to {last}" if last > first else f"{name}, line {first}"
 
 
+def _csv_problem(error: Exception) -> str:
+    """What is wrong with a record, and what to do."""
+    reason = str(error)
+    if isinstance(error, LongLineError) or "field limit" in reason:
+        return f"{TOO_LONG}; is a quote not closed?"
+    if "end of data" in reason:
+        return (
+            'a quote is not closed, so the rest of the file is one record; close it, or write "" for a quote in a field'
+        )
+    if "expected after" in reason:
+        return 'text follows a closing quote; write "" for a quote in a field'
+    return reason
+
+
+def _is_text(value: str) -> bool:
+    """Whether a value has only characters, and no bytes that surrogateescape kept."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _not_json(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
-
-
-def _blocks(stream: Any, name: str) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines without their last line break, each with the number of its first line."""
-    rest, number = [b""], 1
-    while data := stream.read(BLOCK):
-        data = data.removeprefix(BOM_UTF8) if number == 1 and rest == [b""] else data
-        cut = data.rfind(b"\n")
-        if cut < 0:
-            rest.append(data)
-            if sum(map(len, rest)) > MAX_TEXT:
-                raise InputError(f"{name}, line {number} has more than {MAX_TEXT:,} bytes, the limit for one text")
-            continue
-        block = b"".join([*rest, data[:cut]])
-        rest = [data[cut + 1 :]]
-        yield number, block
-        number += block.count(b"\n") + 1
-    if any(rest):
-        yield number, b"".join(rest)
 
 
 @contextmanager

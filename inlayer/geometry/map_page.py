@@ -25,6 +25,7 @@ from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
+from inlayer.render.glyphs import glyphs_for
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
@@ -39,8 +40,10 @@ EXAMPLES = {  # of a picture: groups of words that should be close together, by 
     "#6a4fb3": "love hate want think",
     "#8a6d00": "red blue green black",
 }
+MAX_LABEL = 22  # columns
+LABEL_GLYPHS = glyphs_for("utf-8", color=False)
 HOLES = 8  # zero or non-finite rows that are named
-MAP_SCRIPTS = ("map_points.js", "map_labels.js", "map_overlay.js", "map_input.js", "map_canvas.js")
+MAP_SCRIPTS = ("visible.js", "map_points.js", "map_labels.js", "map_overlay.js", "map_input.js", "map_canvas.js")
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
 
@@ -141,7 +144,8 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         taken: list[Any] = []
         renderer = canvas.get_renderer()
         for token_id, color in _candidates(vocabulary, drawn):
-            _label(axes, renderer, points[token_id], vocabulary.text(token_id).strip(), color, taken)
+            text = LABEL_GLYPHS.fold(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
+            _label(axes, renderer, points[token_id], text, color, taken)
         output = io.BytesIO()
         figure.savefig(output, format="png")
     return output.getvalue()
@@ -153,7 +157,7 @@ def _point_size(count: int) -> float:
 
 def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tuple[int, str | None]]:
     """Rows to label, most important first: examples in the color of their group, then words by id."""
-    if vocabulary.tokenizer is None:
+    if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
         return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
     by_text = {vocabulary.text(token_id).strip(" \u2581\u0120"): token_id for token_id in reversed(words)}

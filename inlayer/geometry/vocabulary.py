@@ -18,11 +18,12 @@ import regex
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.base import is_reserved, text_or_hex, token_bytes, token_label
+from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes, token_label
 
 Mask = npt.NDArray[np.bool_]
 WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 CONTEXT = "the"  # the word before a candidate
+BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # that are not whole characters
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
 
 
@@ -39,9 +40,9 @@ class Vocabulary:
 
     @cached_property
     def texts(self) -> list[str | None]:
-        """The text of every row; None without a token. Bytes that are not UTF-8 are shown in hex."""
+        """The text of every row; None without a token. Bytes that are not whole characters are written as escapes."""
         tokens = (token_bytes(self.tokenizer, token_id) for token_id in range(self.rows))
-        return [None if token is None else text_or_hex(token) for token in tokens]
+        return [None if token is None else text_of_bytes(token) for token in tokens]
 
     def text(self, token_id: int) -> str:
         """The text of one row, or "#id" if it has no token."""
@@ -80,7 +81,9 @@ class Vocabulary:
         except regex.error:
             raise InputError(f"script {quoted(name)} is unknown; use a Unicode name such as Latin or Han") from None
         return np.fromiter(
-            (text is not None and bool(pattern.fullmatch(text)) for text in self.texts), np.bool_, self.rows
+            (text is not None and bool(pattern.fullmatch(BYTES.sub("", text))) for text in self.texts),
+            np.bool_,
+            self.rows,
         )
 
     def ids_of(self, text: str) -> list[int]:

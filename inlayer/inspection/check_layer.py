@@ -32,6 +32,7 @@ from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary, TrainingFacts, describe_tensor
 from inlayer.inspection.scan import RowStatistics, scan_rows
 from inlayer.render.numbers import count
+from inlayer.tables import StoredTable
 
 LEARNED_POSITIONS = "position_embedding.weight"
 MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
@@ -96,10 +97,18 @@ def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
     if facts.config_dtype in FILE_DTYPES and FILE_DTYPES[facts.config_dtype] != facts.dtype:
         message = f"the table is stored as {facts.dtype}, but the config names {facts.config_dtype}"
         yield Finding("note", "dtype-mismatch", message)
+    yield from fp8_findings(facts.tensor, model.table)
     others = [name for name in _other_candidates(model) if _is_second_table(model, name)]
     if others and model.spec is not None:  # without a known family, encoder and decoder may have their own tables
         message = f"{quoted(others[0])} has the same shape as {facts.tensor}, which was used, but different rows"
         yield Finding("warning", "ambiguous-table", message, len(others))
+
+
+def fp8_findings(name: str, table: StoredTable) -> Iterator[Finding]:
+    """FP8 values without scales are rows as they are; with scales, rows are float32."""
+    if table.dtype.name.startswith("float8"):
+        message = f"{quoted(name)} is {table.dtype.name} without scales; its values are used as they are stored"
+        yield Finding("note", "fp8-without-scales", message)
 
 
 def _other_candidates(model: Model) -> list[str]:

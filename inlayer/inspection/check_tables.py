@@ -21,6 +21,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.files import quoted
+from inlayer.inspection.check_layer import fp8_findings
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramSummary, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
@@ -91,7 +92,9 @@ def _check(
         findings += _routing_findings(model, info)
         return OtherTableFacts(**common, rows_read=info.shape[0]), findings
     other = None if original is None else model.store.table(original)
-    scan = scan_rows(model.store.table(info.name), ids, None, progress, other)
+    table = model.store.table(info.name)
+    scan = scan_rows(table, ids, None, progress, other)
+    findings += fp8_findings(info.name, table)
     if original is not None:
         findings += _copy_findings(info, original, scan)
     if model.spec is None or info.role not in ("position", "token_type"):  # which check_layer.py has read

@@ -26,7 +26,7 @@ MAX_TRAILING_ROWS = 0.2  # of the table; published models stay below 2%
 OTHER_MODALITY = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)
 MAX_IDS, MAX_ROLES = 32, 8
 MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
-SPECIAL_SPELLING = re.compile(r"'?[<\[].*[>\]]'?", re.DOTALL)  # <|im_end|>: special whatever its file says
+SPECIAL_SPELLING = re.compile(r"[<\[].*[>\]]", re.DOTALL)  # <|im_end|>: special whatever its file says
 
 
 def vocabulary_facts(

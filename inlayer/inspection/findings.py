@@ -65,6 +65,7 @@ ADVICE = {
     "table-not-finite": _DIVERGED,
     "table-zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
     "table-copy-differs": "Copy these rows again: a copy for multi-token prediction has the rows of the original.",
+    "fp8-without-scales": "Expected for plain FP8. If the model was quantized, download the file with its scales.",
     "table-stored-twice": "You can load one of the two and share it.",
     # positions
     "positions-too-few": "Set max_position_embeddings to the number of rows; longer texts would fail.",

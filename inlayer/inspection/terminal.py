@@ -19,10 +19,12 @@ from rich.text import Text
 
 from inlayer.inspection.findings import Example, shorten
 from inlayer.inspection.report import HeadFacts, NgramSummary, OtherTableFacts, Report, RotarySummary, SpecialToken
+from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count
 
 LABEL_WIDTH = 14
 MAX_SPECIAL = 6
+MAX_TOKEN = 32  # columns
 MAX_TABLES = 6
 BARS = " ▁▂▃▄▅▆▇█"
 ASCII_BARS = " .:-=+*#@"
@@ -33,20 +35,20 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
 def print_report(report: Report, console: Console) -> None:
     """Print facts, findings and a verdict."""
     for label, text in _facts(report, console):
-        _print_labeled(console, Text(label, "bold"), Text(_line(text), "dim" if text == report.description else ""))
+        print_labeled(console, Text(label, "bold"), Text(_line(text), "dim" if text == report.description else ""))
     console.print()
     for finding in report.findings:
         shown = Text.assemble((finding.code, "bold"), f"  {_line(finding.message)}")
         if finding.examples:
-            shown.append(f"\n{_line(_listed(finding.examples, finding.count))}")
+            shown.append(f"\n{_line(_listed(finding.examples, finding.count, console))}")
         shown.append(f"\n-> {_line(finding.advice)}", "dim")
-        _print_labeled(console, Text(finding.severity, STYLES[finding.severity]), shown)
+        print_labeled(console, Text(finding.severity, STYLES[finding.severity]), shown)
     if report.not_checked:
-        _print_labeled(console, Text("not checked", "yellow"), Text(_line("; ".join(report.not_checked))))
+        print_labeled(console, Text("not checked", "yellow"), Text(_line("; ".join(report.not_checked))))
     console.print(_verdict(report), style="bold")
 
 
-def _print_labeled(console: Console, label: Text, text: Text) -> None:
+def print_labeled(console: Console, label: Text, text: Text) -> None:
     """Print a label and, to its right, text wrapped to the remaining columns."""
     label.pad_right(LABEL_WIDTH - len(label))
     for number, line in enumerate(text.wrap(console, max(16, console.width - LABEL_WIDTH))):
@@ -79,11 +81,11 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     yield "tokens", _tokens(report)
     vocabulary = report.vocabulary
     if vocabulary.reusable_ids:
-        listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids)
+        listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids, console)
         reserved = f"({vocabulary.reserved_tokens:,} reserved)"
         yield "reusable", f"{vocabulary.reusable_ids:,} ids that text never produces {reserved}: {listed}"
     if vocabulary.special_tokens:
-        yield "special", _special(vocabulary.special_tokens)
+        yield "special", _special(vocabulary.special_tokens, console)
     unusual = f"{rows.nan_rows:,} with NaN, {rows.inf_rows:,} with infinity, {rows.zero_rows:,} all zero"
     yield "rows", f"{unusual}, {count(rows.duplicate_rows, 'duplicate')}"
     if rows.norm_median is not None:
@@ -172,9 +174,14 @@ def _tokens(report: Report) -> str:
     return text + (f", {count(facts.gaps, 'gap')}" if facts.gaps else "")
 
 
-def _special(tokens: tuple[SpecialToken, ...]) -> str:
+def _token(text: str | None, console: Console) -> str:
+    """A token with visible spaces and escapes."""
+    return "(no token)" if text is None else glyphs_for(console.encoding, color=False).fold(text, MAX_TOKEN) or '""'
+
+
+def _special(tokens: tuple[SpecialToken, ...], console: Console) -> str:
     shown = [
-        " ".join([*token.roles, f"{token.id} {token.text or '(no token)'}"])
+        " ".join([*token.roles, f"{token.id} {_token(token.text, console)}"])
         + (f" ({token.norm:.3g})" if token.norm is not None else "")
         for token in tokens[:MAX_SPECIAL]
     ]
@@ -203,8 +210,8 @@ def _undertrained(report: Report) -> str:
     return f"{count(rows.undertrained_rows, 'row')} resembling {references}, judged by {criteria}"
 
 
-def _listed(examples: tuple[Example, ...], total: int) -> str:
-    shown = [f"{example.id:,}" + ("" if example.text is None else f" {example.text}") for example in examples]
+def _listed(examples: tuple[Example, ...], total: int, console: Console) -> str:
+    shown = [f"{one.id}" + ("" if one.text is None else f" {_token(one.text, console)}") for one in examples]
     return ", ".join(shown) + (f" and {total - len(shown):,} more" if total > len(shown) else "")
 
 

@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError
-from inlayer.files import printable
 from inlayer.inspection.findings import Example
 from inlayer.inspection.scan import Flags, Ids
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.base import is_reserved, token_bytes
+from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes
 
 MAX_TEXT = 32  # characters of a token that are shown
 MAX_EXAMPLES = 5
@@ -85,13 +84,10 @@ class TokenKinds:
         return rare
 
     def text(self, token_id: int) -> str | None:
-        """A token for one line of a terminal: escaped, shortened, quoted unless special; None without a token."""
+        """The text of a token, shortened; None without a token."""
         token = token_bytes(self.tokenizer, token_id)
-        if token is None or self.tokenizer is None:
-            return None
-        text = printable(token.decode("utf-8", errors="backslashreplace").replace("\n", "\\n").replace("\t", "\\t"))
-        text = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
-        return text if token_id in self.tokenizer.special_ids else f"'{text}'"
+        text = None if token is None else text_of_bytes(token)
+        return text if text is None or len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
     def examples(self, ids: Sequence[int], values: Sequence[float | None] = ()) -> tuple[Example, ...]:
         """The first few of these ids, with their tokens and values."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
+from inlayer.geometry.map_page import map_files
 from inlayer.render import fill_page, hash_of
 from inlayer.trace.html import read_part, shared_style
 
@@ -25,7 +26,7 @@ read_own = partial(read_part, package="inlayer.learn")
 
 @cache
 def _parts() -> dict[str, str]:
-    files = [*map(read_part, SHARED_SCRIPTS), *map(read_own, SCRIPTS)]
+    files = [map_files("visible.js"), *map(read_part, SHARED_SCRIPTS), *map(read_own, SCRIPTS)]
     return {
         "style": "\n".join([shared_style(), read_own("learn.css"), read_own("exercises.css")]),
         "editor": read_own("editor.js"),

@@ -60,9 +60,12 @@ def parse_link(address: str) -> CourseLink | None:
     return None
 
 
-def link_command(address: str) -> str | None:
+def link_command(address: str, words: str = "") -> str | None:
+    """The command that follows a link; the page opens the list of misconceptions at one, the terminal has all."""
     link = parse_link(address)
-    return None if link is None else link.command
+    if link is None or link.command is None:
+        return None
+    return link.command.rpartition(" ")[0] if words == "All misconceptions" else link.command
 
 
 @cache

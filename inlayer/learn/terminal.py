@@ -158,6 +158,7 @@ class CoursePrinter:
         self.markdown(lesson.text)
         self.line("In the walk:")
         self.command(f"inlayer walk --step {lesson.step}")
+        self.line()
 
     def task(self, task: Task) -> None:
         self.heading(f"Task {task.id}: {task.title}")
@@ -175,7 +176,7 @@ class CoursePrinter:
             mark, style = MARKS[result.state]
             note, dim = (" (not run)", "dim") if result.state == "not run" else ("", "")
             description = Text(result.description + note, style=dim)
-            table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), description)
+            table.add_row(Text(f"  {mark}", style=style), Text(f"{result.name} ", style=dim), description)
         self.console.print(table)
         if verdict.failure is not None:
             self.line()

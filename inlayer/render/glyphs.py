@@ -67,6 +67,10 @@ class Glyphs:
                 right_to_left = True
         return "".join(shown) + (LEFT_TO_RIGHT if right_to_left else "")
 
+    def fold_bytes(self, data: str, columns: int) -> str:
+        """Like `fold`, for bytes in hexadecimal; those that are not whole characters are shown as escape codes."""
+        return self.fold(bytes.fromhex(data).decode(errors="surrogateescape"), columns)
+
     def glyph(self, character: str, blank: str | None = None) -> str:
         """Escape one character."""
         if character == " ":
@@ -85,18 +89,11 @@ class Glyphs:
         return character
 
     def hex(self, data: str, columns: int) -> str:
-        """Format bytes as hexadecimal pairs, as many as fit."""
+        """Format bytes, given in hexadecimal, as pairs; as many as fit."""
         if len(data) // 2 <= (columns + 1) // 3:
             return bytes.fromhex(data).hex(" ")
         shown = max(1, (columns - len(self.more)) // 3)
         return f"{bytes.fromhex(data[: 2 * shown]).hex(' ')} {self.more}"
-
-    def escaped(self, data: str, columns: int) -> str:
-        """Format bytes that are not whole characters as escape codes."""
-        shown = [f"\\x{byte:02x}" for byte in bytes.fromhex(data[: 2 * columns])]
-        if 4 * len(shown) <= columns:
-            return "".join(shown)
-        return "".join(shown[: max(0, (columns - len(self.more)) // 4)]) + self.more
 
     def heat(self, values: Sequence[float], scale: float) -> Text:
         """Draw a heat strip, one character per channel; `scale` is the value with full intensity."""
@@ -178,4 +175,8 @@ def _stands_alone(character: str) -> bool:
 
 
 def _code(character: str) -> str:
-    return ascii(character)[1:-1]
+    r"""An escape code: \xe2 is always a byte, \u00e2 a character."""
+    point = ord(character)
+    if 0xDC80 <= point <= 0xDCFF:  # how surrogateescape represents a byte
+        return f"\\x{point - 0xDC00:02x}"
+    return f"\\u{point:04x}" if 0x80 <= point <= 0xFF else ascii(character)[1:-1]

@@ -30,6 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 Element: TypeAlias = Any  # a string, or [tag, attributes, children]
+LinkCommand: TypeAlias = Callable[[str, str], "str | None"]  # of an address and the words of the link
 LinkAttributes: TypeAlias = Callable[[str], "dict[str, Any] | None"]
 
 PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -62,10 +63,10 @@ class MarkdownNode:
         return self.text + "".join(child.plain for child in self.children)
 
     @property
-    def addresses(self) -> list[str]:
-        """The addresses of all links in this node."""
-        own = [self.info] if self.kind == "link" else []
-        return own + [address for child in self.children for address in child.addresses]
+    def links(self) -> list[tuple[str, str]]:
+        """The addresses of all links in this node, each with the words of the link."""
+        own = [(self.info, " ".join(self.plain.split()))] if self.kind == "link" else []
+        return own + [link for child in self.children for link in child.links]
 
     @property
     def anchor(self) -> str:
@@ -160,8 +161,11 @@ def _highlight(text: str) -> list[Element]:
 # ---- for the terminal
 
 
-def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None]) -> None:
-    """Print nodes, each followed by the commands that follow its links, on their own lines, and an empty line."""
+def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: LinkCommand) -> None:
+    """Print nodes, each followed by the commands that follow its links, on their own lines, and an empty line.
+
+    A comment after a command has the words of its link, so it is clear which of them it belongs to.
+    """
     for node, commands in _with_commands(nodes, command):
         if node.kind == "fence":
             print_fence(console, node)
@@ -169,24 +173,31 @@ def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: C
                 console.print()
         else:
             console.print(_renderable(node))
-        for typed in commands:
-            console.print(Text(f"  {typed}", style="cyan"), soft_wrap=True)
+        widest = max(map(len, commands), default=0)
+        for typed, words in commands.items():
+            line = Text(f"  {typed}", style="cyan")
+            if words not in typed:
+                line.append(f"{' ' * (widest - len(typed))}  # {words}", style="dim")
+                line.truncate(max(console.width, widest + 2), overflow="ellipsis")
+            console.print(line, soft_wrap=True)
         console.print()
 
 
 def _with_commands(
-    nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None]
-) -> Iterator[tuple[MarkdownNode, list[str]]]:
+    nodes: tuple[MarkdownNode, ...], command: LinkCommand
+) -> Iterator[tuple[MarkdownNode, dict[str, str]]]:
     """Yield each node with the commands to show after it; after a colon, they wait for the next block."""
-    waiting: list[str] = []
+    waiting: dict[str, str] = {}  # with the words of their links
     for node, after in zip(nodes, (*nodes[1:], None), strict=True):
-        waiting += filter(None, map(command, node.addresses))
+        for address, words in node.links:
+            if typed := command(address, words):
+                waiting.setdefault(typed, words)
         introduces = node.kind != "fence" and node.plain.rstrip().endswith(":")
         if after is not None and (introduces or after.info == "output"):
-            yield node, []
+            yield node, {}
         else:
-            yield node, list(dict.fromkeys(waiting))
-            waiting = []
+            yield node, waiting
+            waiting = {}
 
 
 def print_fence(console: Console, node: MarkdownNode) -> None:
@@ -284,7 +295,7 @@ def to_notebook(
     source, held = text.splitlines(), list[str]()
     nodes = parse(text)
     end = 0
-    for number, (node, commands) in enumerate(_with_commands(nodes, command)):
+    for number, (node, commands) in enumerate(_with_commands(nodes, lambda address, _: command(address))):
         if split and node.kind == "fence" and node.info == "python":
             if held:
                 yield NotebookPart(kind="text", text="\n\n".join(held))

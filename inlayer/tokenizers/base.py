@@ -314,17 +314,18 @@ def is_reserved(token: bytes) -> bool:
 
 
 def token_label(tokenizer: Tokenizer | None, token_id: int) -> str:
-    """Return a label for one token: its text, its bytes in hex if they are not text, or `#id` if it has none."""
+    """Return a label for one token: its text, or `#id` if it has none."""
     data = token_bytes(tokenizer, token_id)
-    return f"#{token_id}" if data is None else text_or_hex(data)
+    return f"#{token_id}" if data is None else text_of_bytes(data)
 
 
-def text_or_hex(data: bytes) -> str:
-    """The text of a token's bytes, or the bytes in hex if they are not valid UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.hex(" ")
+def text_of_bytes(data: bytes) -> str:
+    r"""The text of a token's bytes; those that are not whole characters are written as escapes.
+
+    >>> text_of_bytes(b" \xe2\x80")
+    ' \\xe2\\x80'
+    """
+    return data.decode(errors="backslashreplace")
 
 
 def check_text(text: object, name: str = "text") -> str:
@@ -341,7 +342,7 @@ def check_text(text: object, name: str = "text") -> str:
 
 def check_texts(texts: object) -> list[str]:
     """Return the texts as a list of str. A single str is an error: it would be a batch of characters."""
-    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
         raise DtypeError(f"texts is {type_name(texts)}, not a list of str; use encode for a single text")
     items = texts if isinstance(texts, list) else list(texts)
     if {*map(type, items)} <= {str}:  # four times as fast as the loop

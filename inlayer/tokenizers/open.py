@@ -62,6 +62,8 @@ def open_tokenizer(
     file_format = detect_format(file, data, where)
     config = read_sibling(file, "tokenizer_config.json")
     others = read_sibling(file, "special_tokens_map.json")
+    for one in (config, others):
+        check_special_tokens(one)
     pad_token = token_text(config.get("pad_token")) or token_text(others.get("pad_token"))
     if file_format == "tiktoken":
         return open_tiktoken(file, data, config, pat_str, special_tokens, pad_token)
@@ -128,12 +130,22 @@ def read_sibling(file: Path, name: str) -> dict[str, Any]:
     return parse_json(read_file(path), shown(path), TokenizerError) if path_kind(path) == "file" else {}
 
 
-def token_text(value: object) -> str | None:
+def check_special_tokens(config: dict[str, Any]) -> None:
+    """TokenizerError if one of the special tokens is not valid Unicode, also if it is not used here."""
+    for name, value in config.items():
+        if name in {"additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"}:
+            for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+                token_text(one, name)
+        elif name.endswith("_token"):
+            token_text(value, name)
+
+
+def token_text(value: object, name: str = "a special token") -> str | None:
     """Return the text of a token in tokenizer_config.json, where it is a string or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise TokenizerError(f"a special token next to the tokenizer is {value[:40]!r}, which is not valid Unicode")
+        raise TokenizerError(f"{name} next to the tokenizer is {value[:40]!r}, which is not valid Unicode")
     return value if isinstance(value, str) else None
 
 

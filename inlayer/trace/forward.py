@@ -21,7 +21,7 @@ from inlayer.positions import LearnedPositions, SinusoidalPositions, make_positi
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
-from inlayer.tokenizers.base import text_or_hex
+from inlayer.tokenizers.base import text_of_bytes
 from inlayer.trace.facts import Change, Character, PreToken, Span, TextTrace
 from inlayer.trace.position_schemes import Rotary
 
@@ -169,7 +169,7 @@ class Forward:
         name, token = self.pipeline.spelling(token_id), self.token(b, t)
         if token is None:
             return "<pad>" if name == f"#{token_id}" else name
-        return name if token.special or not token.bytes else text_or_hex(token.bytes)
+        return name if token.special or not token.bytes else text_of_bytes(token.bytes)
 
     def token(self, b: int, t: int) -> Token | None:
         """Return a token of the window; None for padding."""

@@ -167,7 +167,7 @@ class Layout:
     def label(self, token: TokenTrace) -> Text:
         """A token's label: its text, its bytes if they are not whole characters, or its name if it is special."""
         if not token.special and not is_text(token.bytes):
-            return Text(self.glyphs.escaped(token.bytes, self.widest_label), style="yellow")
+            return Text(self.glyphs.fold_bytes(token.bytes, self.widest_label), style="yellow")
         shown = self.glyphs.fold(token.label, self.widest_label, blank=" " if token.id is None else None)
         return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 

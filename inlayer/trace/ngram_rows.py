@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inlayer.tables.ngram import NgramMemory, NgramSpec
-from inlayer.tokenizers.base import text_or_hex
+from inlayer.tokenizers.base import text_of_bytes
 from inlayer.trace.family_facts import NgramFacts, NgramRead, SharedNgrams
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, at: int, order: int) -> str:
     while start > max(0, at - order + 1) and tokens[start - 1].id not in spec.stops:
         start -= 1
     parts = ((token.bytes, token.id) for token in tokens[start : at + 1])
-    return "".join(text_or_hex(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
+    return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
 
 
 def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:

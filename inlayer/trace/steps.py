@@ -14,6 +14,7 @@ from inlayer.trace.family_facts import RelativeFacts
 
 MAX_CODE_TEXT = 240  # characters of the texts that are written into the code; else the first CUT_TEXT of each
 CUT_TEXT, CUT_TEXTS = 60, 4
+CLEARLY = 0.1  # nats above a uniform guess that are worth an explanation; random rows have fewer
 SKIPPED = "skipped: the walk starts from vectors"
 
 
@@ -180,7 +181,9 @@ def _backward(trace: Trace) -> tuple[str, str]:
         masked = f"({_layer(trace)} * mask[..., None])" if padded and not trace.padding.is_padding_idx else ""
         return note, f"{masked or _layer(trace)}.sum().backward(); E.grad[ids]"
     targets = "ids[:, 1:].where(mask[:, 1:] > 0, -100)" if padded else "ids[:, 1:]"
-    return f"{note} (in float32)", f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]"
+    above = back.uniform is not None and back.loss > back.uniform + CLEARLY
+    why = "; it exceeds a uniform guess because the head receives the rows themselves, not a decoder's output" * above
+    return f"{note} (in float32){why}", f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]"
 
 
 def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = None) -> list[str]:

@@ -20,7 +20,7 @@ from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
 from inlayer.trace.extra_tables import per_layer_lines, value_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
-from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
+from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
 from inlayer.trace.ngram_lines import memory_lines
 from inlayer.trace.relative_lines import relative_lines
 from inlayer.trace.steps import setup_code
@@ -114,7 +114,7 @@ def pre_tokens_step(layout: Layout) -> Iterator[Text]:
 
     def lines(text: TextTrace) -> Iterator[Text]:
         units = [
-            (_bytes_as_text(layout, one.bytes, available), layout.glyphs.hex(one.bytes, available), "dim")
+            (layout.glyphs.fold_bytes(one.bytes, available), layout.glyphs.hex(one.bytes, available), "dim")
             for one in text.pre_tokens or []
         ]
         return layout.bands(units, layout.glyphs.bar, text.n_pre_tokens, "pre-token")
@@ -264,7 +264,7 @@ def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
     merged = list({pre_token.bytes: pre_token for pre_token in every}.values())  # equal pre-tokens have equal merges
     if not merged:
         return
-    names = [_bytes_as_text(layout, pre_token.bytes, layout.widest_label) for pre_token in merged[:MAX_MERGED]]
+    names = [layout.glyphs.fold_bytes(pre_token.bytes, layout.widest_label) for pre_token in merged[:MAX_MERGED]]
     columns = max(layout.head_width, layout.label_start + max(cell_len(name) for name in names))
     yield from layout.note("merges, in the order they are applied", max_lines=1)
     for pre_token, name in zip(merged, names, strict=False):
@@ -275,7 +275,7 @@ def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
 
 def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
     shown = [
-        "+".join(_bytes_as_text(layout, part, layout.widest_label) for part in (merge.left, merge.right))
+        "+".join(layout.glyphs.fold_bytes(part, layout.widest_label) for part in (merge.left, merge.right))
         for merge in pre_token.merges or []
     ]
     available = layout.columns - cell_len(line.plain)
@@ -287,12 +287,6 @@ def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
         line.append(merge).append("  ")
         available -= cell_len(merge) + 2
     return line
-
-
-def _bytes_as_text(layout: Layout, data: str, columns: int) -> str:
-    if is_text(data):
-        return layout.glyphs.fold(bytes.fromhex(data).decode(), columns)
-    return layout.glyphs.escaped(data, columns)
 
 
 # ---- vectors

@@ -91,7 +91,7 @@ class DecoderConfig:
             raise ConfigError(f"n_kv_head is {self.kv_heads}; only llama has grouped-query attention")
         if self.position_scheme not in POSITIONS[self.architecture]:
             allowed = " or ".join(POSITIONS[self.architecture])
-            raise ConfigError(f"positions {self.positions!r} do not work with {self.architecture}; use {allowed}")
+            raise ConfigError(f"positions {self.positions!r} does not work with {self.architecture}; use {allowed}")
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
         if not 0 < self.norm_eps < math.inf:
@@ -201,7 +201,7 @@ class TrainConfig:
     min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
     max_grad_norm: float = option(1.0, OPTIMIZER, "Gradient-norm clipping; 0 turns it off.")
     precision: str = option(
-        "float32", OPTIMIZER, "Compute dtype (bfloat16: autocast).", choices=("float32", "bfloat16")
+        "float32", OPTIMIZER, "Compute dtype: float32, or bfloat16 with autocast.", choices=("float32", "bfloat16")
     )
 
     z_loss: float = option(0.0, TYING, "Weight of the z-loss: the squared log of the softmax normalizer.")
@@ -221,11 +221,9 @@ class TrainConfig:
         for one in fields(self):
             if one.metadata:
                 check_value(one, getattr(self, one.name))
-        if max(self.beta1, self.beta2) >= 1 or self.epsilon == 0 or self.init_std == 0:
-            raise ConfigError(
-                f"beta1 {self.beta1} and beta2 {self.beta2} must be less than 1, epsilon {self.epsilon} and init_std "
-                f"{self.init_std} greater than 0"
-            )
+        for name, limit in {"beta1": 1, "beta2": 1, "epsilon": 0, "init_std": 0}.items():
+            if getattr(self, name) == limit:  # outside the limits of the others, checked above
+                raise ConfigError(f"{name} is {limit}; it must be {'less' if limit else 'greater'} than {limit}")
         if self.batch_size % self.gradient_accumulation_steps:
             raise ConfigError(
                 f"batch_size {self.batch_size} is not divisible by gradient_accumulation_steps "

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import check_path, file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
+from inlayer.render.numbers import count
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import TrainConfig, is_due
@@ -84,6 +85,7 @@ class Run:
         self.metrics: list[Metrics] = []
         self.alerts = Alerts()
         self._digest = hashlib.sha256()  # of metrics.jsonl
+        self._unsaved = 0  # steps after the last state, which are repeated
         self._created: tuple[Path, ...] | None = None  # folders made by `create`, innermost first
 
     @classmethod
@@ -248,6 +250,8 @@ class Run:
         group.barrier()  # all processes have read the metrics before the main process rewrites them
         if group.is_main:
             write_atomic(self.folder / METRICS, b"".join(map(to_line, self.metrics)))
+        if self._unsaved:
+            self.progress.warning(f"{count(self._unsaved, 'step')} after the last saved state will be repeated")
         self.progress.stage("training", config.steps)
         self.progress.advance(trainer.step)
         with stop_signals() as received:
@@ -273,15 +277,14 @@ class Run:
     def _warn_about_the_text(self, tokens: EncodedCorpus, width: int) -> None:
         """Warn if the text is too small for the vocabulary or for validation."""
         config, found = self.config, tokens.validation.size
-        if config.tokenizer == "bpe" and tokens.vocab_size < config.bpe_vocab_size:
-            self.alerts.raised["vocabulary"] = (
-                f"the vocabulary has {tokens.vocab_size:,} ids instead of {config.bpe_vocab_size:,}, because the text "
-                "is too small for more"
-            )
+        if config.tokenizer == "bpe" and tokens.vocab_size < (wanted := config.bpe_vocab_size):
+            sizes = f"{tokens.vocab_size:,} ids instead of {wanted:,}"
+            self.alerts.raised["vocabulary"] = f"the vocabulary has {sizes}, because the text is too small for more"
         if config.validation and found < width:
+            held_out = f"only {found:,}" if found else "no"
             self.alerts.raised["validation"] = (
-                f"no validation loss: the text is so small that {found:,} of its tokens would be held out, fewer than "
-                f"the {width:,} of one window; add more text, or hold out more with --validation"
+                f"no validation loss: {held_out} tokens are held out, but a sequence has {width:,}; use more text, "
+                "hold out more of it (--validation), or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
@@ -292,7 +295,7 @@ class Run:
         step = 0 if state is None else state.step
         if path_kind(path) == "file":
             with path.open("rb") as file:
-                lines = list(islice(file, step))
+                lines, self._unsaved = list(islice(file, step)), sum(1 for _ in file)
         self._digest = hashlib.sha256(b"".join(lines))
         if state is not None:
             self._check_unchanged(step, state.facts)
@@ -328,11 +331,8 @@ class Run:
             )
 
     def _validate(self, trainer: Trainer, tokens: EncodedCorpus) -> float:
-        width, rows = (
-            trainer.decoder.config.block_size + 1,
-            self.config.batch_size // self.config.gradient_accumulation_steps,
-        )
-        most = self.config.eval_sequences
+        width, most = trainer.decoder.config.block_size + 1, self.config.eval_sequences
+        rows = self.config.batch_size // self.config.gradient_accumulation_steps
         return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=most))
 
     def _record(self, line: Metrics, group: ProcessGroup) -> None:

@@ -205,12 +205,15 @@ def _add_page(app: FastAPI, path: str, document: str, headers: dict[str, str]) -
 def _add_errors(app: FastAPI, service: WalkService) -> None:
     @app.exception_handler(InlayerError)
     async def bad_value(request: Request, error: Exception) -> Response:
-        return error_response(400, redact(str(error), service.paths), None, request.url.path)
+        param = getattr(error, "param", None)
+        return error_response(400, redact(str(error), service.paths), None, request.url.path, param)
 
     @app.exception_handler(RequestValidationError)
     async def bad_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return error_response(400, _describe(error.errors()[0]), None, request.url.path)
+        problem = error.errors()[0]
+        param = next((one for one in problem["loc"][1:2] if isinstance(one, str)), None)
+        return error_response(400, _describe(problem), None, request.url.path, param)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: Exception) -> Response:
@@ -221,7 +224,8 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another method")
             message = f"{quoted(request.url.path)} does not accept {quoted(request.method)}; use {allowed}"
-        return error_response(error.status_code, message, error.headers, request.url.path)
+        param = getattr(error, "param", None)
+        return error_response(error.status_code, message, error.headers, request.url.path, param)
 
     @app.exception_handler(Exception)
     async def internal_error(request: Request, error: Exception) -> Response:

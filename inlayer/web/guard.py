@@ -157,11 +157,16 @@ def error_page(status: int, message: str, headers: Mapping[str, str] | None = No
     return HTMLResponse(document, status, {**(headers or {}), "content-security-policy": policy})
 
 
-def error_response(status: int, message: str, headers: Mapping[str, str] | None = None, path: str = "") -> JSONResponse:
-    """Return an error as one line of JSON, whatever the message quotes; for some paths in OpenAI's format."""
+def error_response(
+    status: int, message: str, headers: Mapping[str, str] | None = None, path: str = "", param: str | None = None
+) -> JSONResponse:
+    """Return an error as one line of JSON, whatever the message quotes; for some paths in OpenAI's format.
+
+    `param` is the field of the request that is wrong, if it is known.
+    """
     line = printable(" ".join(message.split()))
     if not path.startswith(API):
         return JSONResponse({"error": line}, status, headers)
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    code = {401: "invalid_api_key", 404: "model_not_found"}.get(status)
-    return JSONResponse({"error": {"message": line, "type": kind, "param": None, "code": code}}, status, headers)
+    code = {401: "invalid_api_key", 404: "model_not_found" if param == "model" else None}.get(status)
+    return JSONResponse({"error": {"message": line, "type": kind, "param": param, "code": code}}, status, headers)

@@ -10,6 +10,8 @@ Tested with the unmodified `openai` client in tests/web/test_openai.py.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from inlayer.encoding.encode import Encoder, EncodeSettings
-from inlayer.errors import InputError
+from inlayer.errors import InlayerError, InputError
 from inlayer.files import listing, quoted
 from inlayer.ragged import Ragged
 from inlayer.trace import Pipeline
@@ -31,6 +33,29 @@ __all__ = ["add_embeddings"]
 MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
 
 
+class FieldError(InputError):
+    """An invalid field of a request."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class UnknownModelError(HTTPException):
+    """A model that is not served."""
+
+    param = "model"
+
+
+@contextmanager
+def field(name: str) -> Iterator[None]:
+    """Errors inside the block are about this field."""
+    try:
+        yield
+    except InlayerError as error:
+        raise FieldError(str(error), name) from error
+
+
 def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> None:
     """Add the routes to an application."""
     models = {name: one.model for name, one in pipelines.items() if one.model is not None}
@@ -40,7 +65,8 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> 
 
     def find(name: str) -> Encoder:
         if name not in models:
-            raise HTTPException(404, f"model {quoted(name)} is not served here; available models: {listing(models)}")
+            message = f"model {quoted(name)} is not served here; available models: {listing(models)}"
+            raise UnknownModelError(404, message)
         return models[name].encoder()
 
     @app.get("/v1/models")
@@ -62,13 +88,17 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> 
 
 def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
     """Answer a request."""
+    if query.dimensions is not None and query.dimensions > encoder.width:
+        message = f"dimensions is {query.dimensions}; it must be at most {encoder.width}, the width of the vectors"
+        raise FieldError(message, "dimensions")
     settings = EncodeSettings(normalize=True, dim=query.dimensions).checked(encoder.width)
-    ids = parse_input(encoder, query.input)
-    if ids.flat.size > MAX_INPUT_TOKENS:
-        raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")
-    vectors = encoder.pooled(encoder.without_special(ids), settings)
-    if (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
-        raise InputError(f"the vector of input {bad[0]} is not finite: a token row contains NaN or infinity")
+    with field("input"):
+        ids = parse_input(encoder, query.input)
+        if ids.flat.size > MAX_INPUT_TOKENS:
+            raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")
+        vectors = encoder.pooled(encoder.without_special(ids), settings)
+        if (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
+            raise InputError(f"the vector of input {bad[0]} is not finite: a token row contains NaN or infinity")
     as_text = query.encoding_format == "base64"
     values = (base64.b64encode(one).decode() if as_text else one.tolist() for one in vectors.astype("<f4"))
     # One by one: writing all vectors at once would hold the GIL, and block other clients.

@@ -15,6 +15,8 @@ from inlayer.geometry.compare_page import compare_page
 from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
 from inlayer.geometry.projection import TableProjection, pca
+from inlayer.render.glyphs import glyphs_for
+from inlayer.tokenizers.base import text_of_bytes
 from tests.browser.watched_page import TIMEOUT, Watched, watch
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def test_coordinates_and_neighbors_equal_the_library(
     page.fill("#query", "king")
     page.press("#query", "Enter")
     expected = model.neighbors("king", 10, special=True)
-    assert page.locator("#near .near-name").all_inner_texts() == [one.text.replace(" ", "·") for one in expected]
+    assert page.locator("#near .near-name").all_inner_texts() == [one.text.replace(" ", "␣") for one in expected]
     assert page.locator("#near .near-cosine").all_inner_texts() == [f"{one.score:.3f}" for one in expected]
 
 
@@ -74,7 +76,7 @@ def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
     page.fill("#query", "seven")
     page.press("#query", "Enter")
     token = model.tokenizer.encode(" seven")[0]
-    assert page.locator("#token").inner_text() == "·seven"
+    assert page.locator("#token").inner_text() == "␣seven"
     assert page.locator("#about").inner_text().startswith(f"Token {token}.")
     page.locator("#near button").first.click()
     assert "#token=" in page.url
@@ -92,7 +94,7 @@ def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
     page.mouse.move(box["x"] + x, box["y"] + y)
     hovered = page.evaluate("inlayerMap.scene.hovered")
     assert page.evaluate(f"inlayerMap.toScreen({hovered})") == pytest.approx([x, y], abs=10)
-    assert page.locator(".map-tip").inner_text().startswith(model.vocabulary.text(hovered).replace(" ", "·"))
+    assert page.locator(".map-tip").inner_text().startswith(model.vocabulary.text(hovered).replace(" ", "␣"))
     assert "true neighbors" in page.locator(".map-tip").inner_text()
     page.mouse.down()
     page.mouse.up()
@@ -108,6 +110,26 @@ def test_legend_of_one_kind_is_empty(page: Page) -> None:
     )
     assert page.evaluate(entries, [4, 4, 4]) == ""
     assert page.evaluate(entries, [1, 4]) == "wordsnumbers and punctuation"
+
+
+def test_tokens_are_written_as_on_the_terminal(page: Page) -> None:
+    texts = [" a\n\t\r", "\x00\x7f", "\xa0\u200b\u2028\ufeff", "\U000e0041é日🙂", text_of_bytes(b" \xe2\x80")]
+    glyphs = glyphs_for("utf-8", color=False)
+    assert page.evaluate("(texts) => texts.map(visible)", texts) == [glyphs.fold(text, 99) for text in texts]
+
+
+def test_tokens_of_single_bytes_are_labeled(page: Page) -> None:
+    """They are not words, but the map has nothing else to name."""
+    names = """() => {
+      const texts = Array.from({length: 256}, (_, id) => `\\\\x${id.toString(16).padStart(2, "0")}`);
+      const picker = makeLabelPicker({texts, words: new Uint8Array(256)}, (id) => texts[id], () => 24);
+      const grid = {ids: Int32Array.from({length: 256}, (_, id) => id), runs: (a, b, c, d, run) => run(0, 256)};
+      const toScreen = (id) => [90 * (id % 16), 60 * Math.floor(id / 16)];
+      const all = {grid, frame: {}, toScreen, isInside: () => true, boxes: makeBoxes(), depth: 0, skip: new Set()};
+      picker.pick({...all, most: 40});
+      return picker.shown.size;
+    }"""
+    assert page.evaluate(names) == 40
 
 
 def test_unknown_token_is_reported(page: Page) -> None:
@@ -217,7 +239,7 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     assert watched.page.evaluate("inlayerMaps[0].view") == pytest.approx(
         watched.page.evaluate("inlayerMaps[1].view"), rel=1e-3
     )
-    expected = [one.text.replace(" ", "·") for one in model.neighbors("king", 10, special=True)]
+    expected = [one.text.replace(" ", "␣") for one in model.neighbors("king", 10, special=True)]
     assert watched.page.locator("#lists .near-name").all_inner_texts() == [*expected, *expected]
     watched.finish()
 

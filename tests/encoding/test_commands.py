@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 import inlayer
 from inlayer.cli import main
-from inlayer.encoding import job, sources
+from inlayer.encoding import job, lines, sources
 
 TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
 TIMEOUT = 300
@@ -199,7 +199,8 @@ def test_column_that_parquet_cannot_store_is_one_line(name, run, tmp_path):
         (tmp_path / file).write_text(content)
     code, _, error = run("embed", *files, "--out", "v.parquet")
     assert (code, error.count("\n")) == (2, 1)
-    assert "a column besides the texts cannot be stored as Parquet" in error
+    assert "cannot be stored as Parquet" in error
+    assert "column 'n'" in error or "Field n " in error or "type 'n'" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == files
     assert run("embed", *files, "--out", "v.jsonl")[0] == 0  # as the message suggests
 
@@ -265,8 +266,8 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["mixed.jsonl"], "mixed.jsonl, line 2: field 'text' is an int, not a str"),
         (["column.csv"], "column.csv has no column 'text'; it has body, id; choose one with --field"),
         (["column.csv", "--field", "nope"], "no column 'nope'"),
-        (["ragged.csv"], "ragged.csv, line 3: 1 columns instead of 2"),
-        (["latin.csv"], "latin.csv, line 3: not valid UTF-8"),
+        (["ragged.csv"], "ragged.csv, line 3: 1 column instead of 2"),
+        (["latin.csv"], "latin.csv, line 3: column 'text' is not valid UTF-8"),
         (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
         (["names.csv", "--field", "id", "--out", "v.parquet"], "names.csv has a column 'text', a name that the"),
         (["names.jsonl", "--out", "v.jsonl"], "names.jsonl, line 1: the line has a column 'embedding'"),
@@ -332,7 +333,7 @@ def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
 
 SLOW = """
 import sys, time
-from inlayer.encoding import job, sources
+from inlayer.encoding import job, lines, sources
 job.PART_BYTES, sources.BLOCK = 128 * 4 * 50, 300
 write = job.write_part
 def slowly(*arguments):
@@ -576,7 +577,9 @@ def test_search_equals_a_plain_computation(run, tmp_path, kind, monkeypatch):
     assert run("embed", "lines.txt", "--out", f"v{kind}")[0] == 0
     code, out, err = run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "3", "--json")
     assert code == 0
-    assert (err.count("note: v.npy does not record the model and settings"), err.count("\n")) == ((kind == ".npy",) * 2)
+    assert (err.count("note: v.npy does not record its model; searched with --model default"), err.count("\n")) == (
+        (kind == ".npy",) * 2
+    )
     assert run("search", "line 77 of a text", "--in", f"v{kind}", "--model", "default", "--pool", "mean")[2] == ""
     vectors = inlayer.load("default").encode(texts, normalize=True).astype(np.float64)
     order = np.argsort(-(vectors @ vectors[77]), kind="stable")[:3]
@@ -634,7 +637,48 @@ def test_lines_of_a_record_with_a_bad_quote_are_named(run, tmp_path):
     (tmp_path / "q.csv").write_text("\n".join(["id,text", *rows[:9], '9,"unclosed', *rows[10:]]) + "\n")
     code, out, err = run("embed", "q.csv", "--out", "v.npy", "--on-error", "skip")
     assert (code, out) == (0, "v.npy: 9 x 128 float32, 1 bad row skipped\n")
-    assert err == "skipped q.csv, lines 11 to 51: a quote is not closed\n"
+    assert err == (
+        "skipped q.csv, lines 11 to 51: a quote is not closed, so the rest of the file is one record; close it, or "
+        'write "" for a quote in a field\n'
+    )
+
+
+@pytest.mark.parametrize("file", ["a.txt", "a.jsonl", "a.csv", "quoted.csv"])
+def test_line_that_is_too_long_is_skipped_and_reported(file, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "MAX_TEXT", 50)
+    monkeypatch.setattr(lines, "BLOCK", 16)
+    texts = ["one", "x" * 500, "y" * 120, "two"]
+    written = {".txt": texts, ".jsonl": [json.dumps({"text": text}) for text in texts], ".csv": ["text", *texts]}
+    content = "\n".join(written[Path(file).suffix])
+    (tmp_path / file).write_text(
+        content.replace("xxx\n", 'xxx"\n').replace("\nxxx", '\n"xxx') if "q" in file else content
+    )
+    code, out, err = run("embed", file, "--out", "v.npy", "--on-error", "skip")
+    assert (code, out) == (0, "v.npy: 2 x 128 float32, 2 bad rows skipped\n")
+    first = 3 if file.endswith(".csv") else 2
+    start = [f"skipped {file}, line {line}: more than 67,108,864 bytes" for line in (first, first + 1)]
+    assert [line[: len(start[0])] for line in err.splitlines()] == start
+    np.testing.assert_array_equal(np.load("v.npy"), inlayer.load("default").encode(["one", "two"]))
+    assert run("embed", file, "--out", "w.npy")[0] == 2
+
+
+def test_bad_value_in_another_column_is_named(run, tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"id,text,note\n1,fine,\xe9\n")
+    assert "a.csv, line 2: column 'note' is not valid UTF-8" in run("embed", "a.csv", "--out", "v.jsonl")[2]
+    bad = pa.array([b"\xe9"]).view(pa.string())
+    pq.write_table(pa.table({"text": ["fine"], "note": bad}), tmp_path / "a.parquet")
+    assert "column 'note' is not valid UTF-8" in run("embed", "a.parquet", "--out", "v.jsonl")[2]
+
+
+def test_folder_of_another_program_is_never_removed(run, tmp_path):
+    folder = tmp_path / ".v.npy.part"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    code, _, err = run("embed", "a text", "--out", "v.npy")
+    assert (code, err.count("\n")) == (2, 1)
+    assert ".v.npy.part is not from inlayer embed: it has thesis.tex; choose another --out, or move that folder" in err
+    assert (folder / "thesis.tex").read_text() == "years of work"
+    assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 
 
 def test_json_output_is_json(run, tmp_path):

@@ -197,6 +197,8 @@ def test_batches_are_bounded_in_characters(monkeypatch):
         ({"dim": 0}, "dim is 0"),
         ({"dim": 129}, "dim is 129; it must be at most 128, the width of the vectors"),
         ({"dtype": "int8"}, "dtype is 'int8'"),
+        ({"dtype": None}, "dtype is None; it must be one of"),
+        ({"normalize": "no"}, "normalize is 'no'; it must be True or False"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors: not found"),
     ],
@@ -220,6 +222,9 @@ def test_invalid_texts_are_named_by_their_place():
         model.encode(["ok", 3])
     with pytest.raises(DtypeError, match="texts is a bytes"):
         model.encode(b"ok")
+    for texts in (np.array("ok"), np.array(3)):
+        with pytest.raises(DtypeError, match="texts is an ndarray; it must be a list of str"):
+            model.encode(texts)
     with pytest.raises(DtypeError, match="texts is None"):
         model.encode(None)
 

@@ -83,11 +83,12 @@ def test_hostile_text_is_escaped(report: Report, monkeypatch: pytest.MonkeyPatch
     assert "findings: 1 warning" in shown
     tokenizer = inlayer.WordTokenizer.from_text("a b")
     monkeypatch.setattr(tokenizer, "token_bytes", lambda _: hostile.encode())
-    text = classify_ids(tokenizer, 2).text(0)
-    assert text is not None
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert len(text) < 40
+    example = classify_ids(tokenizer, 2).examples([0])
+    finding = Finding(severity="warning", code="a", message="m", advice="b", examples=example)
+    shown = printed(Report(**{**vars(report), "findings": (finding,)}), 80)
+    assert "0 [bold␣red]\\x1b[31m\\u202exxxxxxx…\n" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
 
 
 def test_names_of_sources_and_samples_are_not_shortened(report: Report) -> None:

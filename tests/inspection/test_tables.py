@@ -114,6 +114,11 @@ FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
         "error",
         "tensor-shape-mismatch",
     ),
+    "FP8 without scales": (
+        lambda tensors: tensors.update({PER_LAYER: tensors[PER_LAYER].to(torch.float8_e4m3fn)}),
+        "note",
+        "fp8-without-scales",
+    ),
     "routing table of zeros": (fill(ROUTING, slice(None), 0), "note", "table-zero-rows"),
 }
 

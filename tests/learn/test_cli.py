@@ -125,7 +125,7 @@ def test_read_shows_a_lesson_and_records_it(run: Run) -> None:
     assert out.startswith("1. The first lesson\n")
     assert "Rows are gathered, see step 5 and the task, positions, why." in out.replace("\n", " ")
     for command in ("walk Hi --step 5", "learn next add", "learn misconceptions index_select", "learn read second"):
-        assert f"\n  inlayer {command}\n" in out
+        assert re.search(rf"\n  inlayer {command}( +# .+)?\n", out)
     assert "pictures/rows.svg" not in out
     assert re.search(r"picture .*\n│ A table of rows and an arrow to one of them\. +│\n", out)
     assert "\n    H = E[ids]\n\n    print(1 + 1)\n\n    2\n" in out
@@ -180,7 +180,8 @@ def test_check_fails_then_passes(run: Run) -> None:
     done = run("check")
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith("add: 4 of 6 checks passed; values failed, 1 was not run\n  ✓ syntax ")
-    assert "\n  ✗ values    the sum of the rows\n  · gradient  repeated ids add up (not run)\n" in done.out
+    assert "\n  ✓ signature  it defines what the task asks for\n" in done.out
+    assert "\n  ✗ values     the sum of the rows\n  · gradient   repeated ids add up (not run)\n" in done.out
     assert "\n  this is the mean" in done.out
     assert "\n  rule: mean\n" in done.out
     assert "\n  your code printed:\n    here\n" in done.out
@@ -300,7 +301,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["watch", "nope"], "no task"),
         (["notebook", "nope"], "no lesson"),
         (["grade", "no/such"], "no/such"),
-        (["grade"], "folder"),
+        (["grade"], "missing argument: FOLDER"),
         (["dev-check", "nope"], "no task"),
     ],
 )

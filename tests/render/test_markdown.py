@@ -19,7 +19,7 @@ CALLOUT = """> **Common misconception: `index_select` takes a 2-D index**
 
 def printed(text: str) -> str:
     stream = io.StringIO()
-    print_markdown(Console(file=stream, width=70, color_system=None), parse(text), lambda address: f"open {address}")
+    print_markdown(Console(file=stream, width=70, color_system=None), parse(text), lambda address, _: f"open {address}")
     return stream.getvalue()
 
 
@@ -50,6 +50,9 @@ def test_links_become_commands_outside_code() -> None:
     text = f"before [a](walk:1)\n\n{code}\n\n![one\ntwo](pictures/x.svg)\n\n- item\n\n| a |\n|--:|\n| 1 |"
     out = printed(text)
     assert "before a\n  open walk:1\n" in out
+    both = printed("See [this *one*](x:1), [that](task:gather) and [gather](task:gather).")
+    assert both.splitlines()[1:3] == ["  open x:1          # this one", "  open task:gather  # that"]
+    assert printed(f"[{'long ' * 30}](a:b)").splitlines()[-2].endswith("long long …")
     assert "    x = '[a](walk:1)'\n" in out
     assert "│ one two " in out
     assert " • item" in out

@@ -138,13 +138,26 @@ def test_bounds_of_real_files_are_far_away():
 
 
 @pytest.mark.parametrize("kind", ["json", "sentencepiece"])
-def test_padding_token_that_is_not_unicode(tmp_path, kind):
+def test_special_token_that_is_not_unicode(tmp_path, kind):
     if kind == "json":
         (tmp_path / "tokenizer.json").write_bytes(make())
     else:
         (tmp_path / "tokenizer.model").write_bytes(small_sentencepiece("bpe"))
-    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "\\ud800"}')
-    with pytest.raises(TokenizerError, match="not valid Unicode"):
+    for name, value in (
+        ("pad_token", "\ud800"),
+        ("bos_token", {"content": "\ud800"}),
+        ("eos_token", "\ud800"),
+        ("additional_special_tokens", ["<a>", "\ud800"]),
+        ("added_tokens_decoder", {"3": {"content": "\ud800"}}),
+    ):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({name: value}))
+        with pytest.raises(
+            TokenizerError, match=rf"{name} next to the tokenizer is '\\ud800', which is not valid Unicode"
+        ):
+            open_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "a", "additional_special_tokens": null}')
+    (tmp_path / "special_tokens_map.json").write_text('{"eos_token": "\\ud800"}')
+    with pytest.raises(TokenizerError, match="eos_token next to the tokenizer"):
         open_tokenizer(tmp_path)
 
 

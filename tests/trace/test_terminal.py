@@ -25,6 +25,7 @@ from rich.console import Console
 from inlayer.errors import InputError
 from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, glyphs_for, number
 from inlayer.tokenizers import ByteTokenizer
+from inlayer.tokenizers.base import text_of_bytes
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.facts import plain
 from inlayer.trace.terminal import show
@@ -140,7 +141,7 @@ def test_characters_outside_the_encoding_are_escaped(text: str, encoding: str) -
         sample("default").walk([text, "naïve"]), 80, encoding=encoding
     )  # strict: raises on characters outside the encoding
     check_lines(printed, 80)
-    assert "na\\xefve" in printed or encoding != "ascii"
+    assert "na\\u00efve" in printed or encoding != "ascii"
 
 
 def test_partial_characters_are_shown_as_bytes() -> None:
@@ -369,7 +370,17 @@ def test_heat_strips_increase_with_the_values(values: list[float]) -> None:
         ("\u0301e", 10, "\\u0301e"),
         ("👍🏽", 12, "👍\\U0001f3fd"),
         ("x", 0, ""),
+        ("\xa0", 6, "\\u00a0"),  # not the byte \\xa0
     ],
 )
 def test_fold_escapes_and_truncates(text: str, columns: int, shown: str) -> None:
     assert glyphs_for("utf-8", color=False).fold(text, columns) == shown
+    assert glyphs_for("utf-8", color=False).fold_bytes(text.encode().hex(), columns) == shown
+
+
+@pytest.mark.parametrize("data", [b" \xe2\x80", b"\xff", "é".encode() + b"\x80 \n"])
+def test_one_notation_of_bytes(data: bytes) -> None:
+    """On the terminal, in JSON and on pages (tests/browser/test_map.py), from bytes and from labels."""
+    glyphs = glyphs_for("utf-8", color=False)
+    assert glyphs.fold_bytes(data.hex(), 40) == glyphs.fold(text_of_bytes(data), 40)
+    assert glyphs.fold_bytes(b" \xe2\x80".hex(), 7) == "␣\\xe2…"

@@ -88,14 +88,14 @@ def test_invalid_bytes_later_in_the_text(tokenizer: tuple[object, ...], tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--gradient-accumulation-steps", 3), "batch_size 16 is not divisible by gradient_accumulation_steps 3"),
+        (("--gradient-accumulation-steps", 3), "--batch-size 16 is not divisible by --gradient-accumulation-steps 3"),
         (("--schedule", "cosin"), "'cosine', 'linear', 'constant'"),
-        (("--n-embd", 30), "n_embd 30 is not divisible by n_head 4"),
-        (("--learning-rate", "nan"), "learning_rate is nan"),
+        (("--n-embd", 30), "--n-embd 30 is not divisible by --n-head 4"),
+        (("--learning-rate", "nan"), "--learning-rate is nan"),
         (("--tokenizer", "/nowhere/at/all"), "/nowhere/at/all"),
         (("--steps", "many"), "--steps"),
         (("--unknown",), "unknown"),
-        (("--out", ""), "out is empty"),
+        (("--out", ""), "--out is empty"),
         (("--out", "/proc/nothing/here"), "cannot be written: No such file or directory"),
         (("--out", __file__), "cannot start a run in"),
         (("--out", b"/tmp/\xff"), "is not valid UTF-8"),

@@ -301,8 +301,10 @@ def test_diverging_run_keeps_finite_states(text: Path, tmp_path: Path) -> None:
     assert state[0] == len(lines) - 1
     assert all(bool(value.isfinite().all()) for value in state[1].values())
     assert not (out / "model.safetensors").exists()
+    recorder = Recorder()
     with pytest.raises(DivergedError):  # resumed, it diverges again
-        Run.open(str(out)).train()
+        Run.open(str(out)).train(recorder)
+    assert recorder.warnings[0] == "1 step after the last saved state will be repeated"
     assert [line["loss"] for line in read_metrics(out)] == [line["loss"] for line in lines]
 
 
@@ -325,7 +327,7 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
     assert report.model["vocab_size"] == load_decoder(tmp_path / "out").config.vocab_size < 1000
     vocabulary, validation = report.warnings
     assert vocabulary.startswith(f"the vocabulary has {report.model['vocab_size']:,} ids instead of 4,096")
-    assert validation.startswith("no validation loss: the text is so small that 0 of its tokens would be held out")
+    assert validation.startswith("no validation loss: no tokens are held out, but a sequence has ")
     assert recorder.warnings == list(report.warnings)
     assert report.validation is None
     with pytest.raises(InputError, match=r"the text yields only \d+ merges, .*for vocab_size 4096 use more text"):

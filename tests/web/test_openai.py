@@ -75,7 +75,9 @@ def test_models(client):
         client.models.retrieve("gpt")
     with pytest.raises(openai.NotFoundError, match="'gpt' is not served here") as error:
         client.embeddings.create(model="gpt", input="x")
-    assert (error.value.code, error.value.type) == ("model_not_found", "invalid_request_error")
+    assert (error.value.code, error.value.type, error.value.param) == (
+        "model_not_found", "invalid_request_error", "model",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_models(client):
         ({"input": [[1] * 300_001]}, "input has 300,001 tokens; the limit is 300,000"),
         ({"input": "\ud800"}, "does it contain a lone surrogate?"),
         ({"input": "x", "dimensions": 0}, "dimensions"),
-        ({"input": "x", "dimensions": 129}, "dim is 129; it must be at most 128"),
+        ({"input": "x", "dimensions": 129}, "dimensions is 129; it must be at most 128"),
         ({"input": "x", "encoding_format": "hex"}, "encoding_format"),
         ({"input": "x", "other": 1}, "unknown field 'other'"),
         ({}, "input"),
@@ -109,6 +111,9 @@ def test_errors_have_the_format_of_openai(server, body, message):
     assert sorted(error) == ["code", "message", "param", "type"]
     assert error["type"] == "invalid_request_error"
     assert message in error["message"]
+    assert error["param"] == (
+        None if "surrogate" in message else next((name for name in body if name != "input"), "input")
+    )
 
 
 def test_key(server, client):

@@ -3,13 +3,11 @@
 const LABEL_FONT = 12; // pixels
 const MAX_LABEL = 22; // characters
 
-const HEX_LABEL = /^[0-9a-f]{2}( [0-9a-f]{2})+$/; // bytes that are not whole characters
+const MIN_WORDS = 20; // with fewer, as in a vocabulary of single bytes, other tokens are named as well
 
-// Spaces and line ends made visible; a page may override it.
+// A page may override it.
 function mapLabel(text) {
-  if (HEX_LABEL.test(text)) return text;
-  const shown = text.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5").replace(/ /g, "\u00b7");
-  return shown === "" ? "(empty)" : shown;
+  return text === "" ? "(empty)" : visible(text);
 }
 
 const TOKEN_KINDS = ["bytes and special tokens", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
@@ -100,6 +98,7 @@ function labelBoxes(x, y, width, height, away) {
 function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
   const { order, places, words, kinds } = labelOrder(texts, whole);
   const names = new Map(), widths = new Map();
+  const farRank = words.filter((rank) => rank < 2).length < MIN_WORDS ? 4 : 1; // of tokens named on the whole map
   const shown = new Map(); // id -> {alpha, wanted, side}
 
   function name(id) {
@@ -141,7 +140,7 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
     for (const list of [stay, candidates(grid, frame, isInside)]) {
       for (const id of list) {
         if (count >= most) break;
-        if (skip.has(id) || shown.get(id)?.wanted || (depth < 0.4 && words[id] > 1)) continue;
+        if (skip.has(id) || shown.get(id)?.wanted || (depth < 0.4 && words[id] > farRank)) continue;
         const [x, y] = toScreen(id), width = widthOf(id);
         const side = labelBoxes(x, y, width, LABEL_FONT + 4, 5).slice(0, 2).findIndex((box) => boxes.isFree(
           { left: box.left - gapX, right: box.right + gapX, top: box.top - gapY, bottom: box.bottom + gapY }));

@@ -13,7 +13,6 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 const number = (value) => (value === null ? "unknown" : Number.isInteger(value) ? value.toLocaleString("en-US") : value.toPrecision(4));
-const visible = (text) => (HEX_LABEL.test(text) ? text : text.replace(/\n/g, "\\n").replace(/ /g, "\u2423"));
 
 function showFacts(report) {
   const { table, positions, head, vocabulary, rows } = report;

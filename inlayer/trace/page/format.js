@@ -94,26 +94,22 @@ function bytesOf(hex) {
   return Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 }
 
-// Decodes bytes that are whole characters; shows others in hexadecimal, never as a replacement character.
+// Decodes bytes; those that are not whole characters are shown as \xe2, never as a replacement character.
 function readable(hex) {
-  try {
-    return visible(new TextDecoder("utf-8", { fatal: true }).decode(bytesOf(hex)));
-  } catch {
-    return hexPairs(hex);
+  const bytes = bytesOf(hex), decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  const decoded = (at, length) => {
+    try {
+      return decoder.decode(bytes.subarray(at, at + length));
+    } catch {
+      return null;
+    }
+  };
+  let text = "";
+  for (let at = 0, length; at < bytes.length; at += length ?? 1) {
+    length = [1, 2, 3, 4].find((one) => decoded(at, one) !== null);
+    text += length ? visible(decoded(at, length)) : `\\x${bytes[at].toString(16)}`;
   }
-}
-
-const SEEN = { " ": "\u2423", "\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d" };
-
-// Makes spaces and control characters visible; characters that change the text direction are shown as code points.
-function visible(text) {
-  return Array.from(text, (character) => {
-    if (SEEN[character]) return SEEN[character];
-    const point = character.codePointAt(0);
-    if (point < 0x20) return String.fromCodePoint(0x2400 + point);
-    if (/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\p{Cn}]/u.test(character)) return codePoint(character);
-    return character;
-  }).join("");
+  return text;
 }
 
 function codePoint(character) {
@@ -140,10 +136,5 @@ function listed(items) {
 }
 
 function nameOf(token) {
-  return token.label === "" ? "(empty)" : tokenText(token.label);
-}
-
-// Bytes that are not whole characters are written in hex, as "e2 80": those spaces are not part of the token.
-function tokenText(label) {
-  return HEX_LABEL.test(label) ? label : visible(label);
+  return token.label === "" ? "(empty)" : visible(token.label);
 }

@@ -72,7 +72,7 @@ async function loadMap(model) {
   if (mapPane) mapPane.setData({ ...data, model });
   else {
     mapPane = makeMap(canvas, { ...data, model }, {
-      labelOf: (id) => tokenText(mapPane?.data.texts[id] ?? data.texts[id]),
+      labelOf: (id) => visible(mapPane?.data.texts[id] ?? data.texts[id]),
       isStill: () => motion.instant,
       byKind: true,
       onHover: (id) => highlightToken(id === null ? null : { id }),
@@ -95,7 +95,7 @@ function showMap(isThere, message = "") {
 
 function describeMap({ method, complete, better, texts, kept_share, measured, trustworthiness, holes, missing }) {
   const name = method === "tsne" ? "t-SNE" : "Principal components";
-  const named = missing.slice(0, 3).map((id) => `${id} ${cut(tokenText(texts[id]), 12)}`);
+  const named = missing.slice(0, 3).map((id) => `${id} ${cut(visible(texts[id]), 12)}`);
   mapParts.about.textContent = [
     `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
     `${Math.round(toNumber(kept_share) * 100)}% of the ${measured} true nearest tokens stay neighbors on this map; `

@@ -117,7 +117,7 @@ Object.assign(EXPLANATIONS, {
     return {
       title: `cosine of rows ${shownToken.id} and ${id}`,
       formula: ["a \u00b7 b / (|a| |b|)", `= ${brief(cosine)}`],
-      facts: [exactly(cosine), ["Token", code(cut(tokenText(label), 60))], ...(current ? rowOrigin(id, null) : [])],
+      facts: [exactly(cosine), ["Token", code(cut(visible(label), 60))], ...(current ? rowOrigin(id, null) : [])],
       code: `F.cosine_similarity(E[${shownToken.id}], E[${id}], dim=0)`,
     };
   },

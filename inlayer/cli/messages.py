@@ -1,0 +1,91 @@
+"""Error messages of the command line: Typer's in plain words, and the library's with options instead of arguments.
+
+Tested in tests/test_cli.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from typer.exceptions import TyperException
+
+from inlayer.errors import CheckpointError
+
+USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and ours
+    (
+        r"Invalid value for '(\S+?)': (.+) is not a valid int(?:eger)?(?: range)?\.",
+        r"\1 is \2; it must be a whole number",
+    ),
+    (r"Invalid value for '(\S+?)': (.+) is not a valid float(?: range)?\.", r"\1 is \2; it must be a number"),
+    (r"Invalid value for '(\S+?)': (.+) is not in the range (\S+?)<=x<=(\S+?)\.", r"\1 is \2; it must be in \3..\4"),
+    (r"Invalid value for '(\S+?)': (.+) is not in the range x>=(\S+?)\.", r"\1 is \2; it must be at least \3"),
+    (r"Invalid value for '(\S+?)': (.+?) is not one of (.+)\.", r"\1 is \2; it must be one of \3"),
+    (
+        r"Got unexpected extra argument(?:\(s\)|s)? \((.+)\)",
+        r"unexpected argument: \1 (quote an argument that contains spaces).",
+    ),
+    (r"Missing argument '(\S+)'\.", lambda found: f"missing argument: {found[1].upper()}."),
+    (r"Missing option '(\S+)'\.", r"missing option: \1."),
+    (r"Option '(\S+)' requires an argument\.", r"\1 needs a value."),
+    (r"Option '(\S+)' does not take a value\.", r"\1 does not take a value."),
+    (r"No such option: (\S+) \(Possible options: (.+)\)", r"there is no option \1; did you mean \2?"),
+    (r"No such option: (\S+); did you mean (.+)\?", r"there is no option \1; did you mean \2?"),
+    (r"No such option: (\S+)", r"there is no option \1."),
+    (r"No such command '(.+?)'\.(?: (?i:did you mean) '?(.+?)'?\?)?", r"there is no command \1; did you mean \2?"),
+)
+ALIASES = {  # arguments of the library that differ from their options, and those that are also words, by command
+    "walk": {
+        "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", "theta applies": "--theta applies",
+        "theta is": "--theta is", "with positions": "with --positions", "unknown positions": "unknown --positions",
+    },
+}  # fmt: skip
+
+
+def error_message(error: Exception, arguments: list[str], app: Any) -> str:
+    """The message of an error of Typer or inlayer, for the command that these arguments name."""
+    names, command = _find(arguments, app)
+    if isinstance(error, TyperException):
+        return _usage_message(error.format_message(), names)
+    if isinstance(error, CheckpointError):  # it names fields of a file
+        return str(error)
+    return _name_options(str(error), " ".join(names), command)
+
+
+def _usage_message(message: str, names: list[str]) -> str:
+    """Typer's message about wrong arguments in plain words; without advice of its own, with the help to read."""
+    for pattern, ours in USAGE:
+        if re.fullmatch(pattern, message):
+            message = re.sub(pattern, ours, message)
+            break
+    message = message.replace("; did you mean ?", ".")
+    return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
+
+
+def _name_options(message: str, name: str, command: Any) -> str:
+    """Replace arguments of the library in its message by the options of this command.
+
+    A name with an underscore is replaced wherever it occurs, except where it is a field of a config; a plain word only
+    at the start, where it is the subject.
+    """
+    for argument, option in ALIASES.get(name, {}).items():
+        message = message.replace(argument, option)
+    for one in command.params:
+        option = max(one.opts, key=len)
+        if option.startswith("-") and "_" in one.name:
+            message = re.sub(rf"(?<!config's )(?<![\w.'\"-]){one.name}\b", option, message)
+        elif option.startswith("-"):
+            message = re.sub(rf"^{one.name}(?= (?:is|must|do|applies|\d|'))", option, message)
+    return message
+
+
+def _find(arguments: list[str], command: Any) -> tuple[list[str], Any]:
+    """The names of the command that ran, and its object: `learn check` is two names."""
+    names: list[str] = []
+    for argument in arguments:
+        inner = getattr(command, "commands", {}).get(argument)
+        if inner is None:
+            break
+        names, command = [*names, argument], inner
+    return names, command
