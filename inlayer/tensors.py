@@ -98,8 +98,8 @@ def has_no_values(x: Tensor) -> bool:
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
     """The torch dtype with the same name; numpy's bfloat16 and float8 types come from ml_dtypes."""
-    found: torch.dtype = getattr(torch, dtype.name)
-    return found
+    same: torch.dtype = getattr(torch, dtype.name)
+    return same
 
 
 def to_tensor(array: npt.NDArray[Any]) -> Tensor:

@@ -23,7 +23,7 @@ from inlayer.render.numbers import count
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.encode import Encoder, EncodeSettings
-    from inlayer.encoding.job import EmbedJob
+    from inlayer.encoding.resumable_job import EmbedJob
     from inlayer.encoding.sources import Reader
     from inlayer.encoding.weighting import Weighting
 
@@ -48,7 +48,7 @@ SEARCH_EXAMPLES = examples(
 
 Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
 Weights = Annotated[str | None, typer.Option(metavar="FILE", help="A fitted weighting, saved by Weighting.save.")]
-Dim = Annotated[int | None, typer.Option(min=1, help="Number of leading values to keep of each vector.")]
+Dim = Annotated[int | None, typer.Option(min=1, help="Keep only this many leading values of each vector.")]
 
 
 @app.command(epilog=EMBED_EXAMPLES)
@@ -133,7 +133,7 @@ def embed(
 
         rows = _write(RayJob(*arguments, skip=on_error == "skip"))
     else:
-        from inlayer.encoding.job import EmbedJob
+        from inlayer.encoding.resumable_job import EmbedJob
 
         rows = _write(EmbedJob(*arguments))
     files = sum(isinstance(source, Path) for source in reader.sources)
@@ -147,7 +147,7 @@ def embed(
 
 
 def _checksum(model: Model, weighting: Weighting | None) -> int:
-    """Of some rows of the table and of the weighting: a run must not be resumed after they have changed."""
+    """A checksum of some table rows and of the weighting: a run must not be resumed after either has changed."""
     import numpy as np
 
     rows = model.table.rows(np.linspace(0, model.table.num_embeddings - 1, 64).astype(np.int64))
@@ -220,7 +220,7 @@ def search(
         typer.Option("--in", metavar="FILE", help="Vectors from inlayer embed: .parquet, .safetensors or .npy."),
     ],
     model: Annotated[
-        str | None, typer.Option(help="The model that made the vectors. \\[default: the one named in the file]")
+        str | None, typer.Option(help="The model that created the vectors. \\[default: the one named in the file]")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of rows to show.")] = 10,
     weights: Weights = None,

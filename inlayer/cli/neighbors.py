@@ -122,17 +122,17 @@ def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     if rows:
         print_table(titles, rows, left=range(0, len(titles), 2))
     else:
-        console().print("no other token passes the filters")
+        console().print("no other token matches the filters")
 
 
 def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
-    """Say which words are not one token: the mean of several rows means less."""
+    """Note which words are several tokens: the mean of several rows is less meaningful."""
     for word in words:
         ids = vocabulary.ids_of(word)
         if len(ids) > 1:
             parts = " ".join(_shown(vocabulary.text(token_id)) for token_id in ids[:MAX_PARTS])
             more = " ..." if len(ids) > MAX_PARTS else ""
-            text = f"{printable(word)} is {len(ids)} tokens, whose mean was used: {parts}{more}"
+            text = f"{printable(word)} is {len(ids)} tokens; the mean of their rows was used: {parts}{more}"
             console().print(text, style="dim", markup=False, highlight=False)
 
 

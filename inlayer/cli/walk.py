@@ -162,7 +162,7 @@ def walk(
 
 @contextmanager
 def _option_names() -> Iterator[None]:
-    """Errors name options of the command line instead of arguments of `inlayer.walk`."""
+    """Make errors name command-line options instead of arguments of `inlayer.walk`."""
     try:
         yield
     except InlayerError as error:

@@ -75,7 +75,7 @@ class FileWatcher:
         self.passed = False
         self._graded: str | None = None  # fingerprint of the version that was graded last
         self._previous: str | None = None
-        self._missing = False  # and the learner knows
+        self._missing = False  # whether the learner was told that the file is missing
 
     def start(self) -> None:
         """Show the task; an unchanged starter file is not graded until it is saved."""
@@ -136,7 +136,7 @@ class FileWatcher:
         sys.stdout.flush()
 
     def _handle_key(self, pressed: str, key: Callable[[float], str]) -> bool:
-        """Do what a key asks for; False to quit."""
+        """Handle a key press; returns False to quit."""
         if pressed in {"q", END} or (self.passed and pressed in {"\n", "\r"}):
             return False
         if pressed == "n":
