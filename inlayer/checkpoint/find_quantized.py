@@ -139,15 +139,16 @@ def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Qua
         return _table("byte", values, None, values, factor=_read_scalar(store, scales))
     grid = (*scales.shape, 1) if len(scales.shape) == 1 else scales.shape
     blocks = _block_size(store, (rows, width), grid)
-    down, across = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
-    needs = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]} needs {down:,} x {across:,}"
-    check_tensor(store.where, scales, grid == (down, across), needs)
+    row_blocks, column_blocks = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
+    blocked = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]}"
+    needs = f"{blocked} needs {row_blocks:,} x {column_blocks:,}"
+    check_tensor(store.where, scales, grid == (row_blocks, column_blocks), needs)
     return _table("byte", values, scales, values, blocks[0], block=blocks[1])
 
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
     """Rows and channels that share a scale: from the config, or as the shape of the scales suggests."""
-    if len(grid) == 2 and grid[0] == shape[0]:  # whatever the blocks of other tensors are
+    if len(grid) == 2 and grid[0] == shape[0]:  # regardless of the block size of other tensors
         return 1, shape[1] // grid[1] if grid[1] and shape[1] % grid[1] == 0 else FP8_BLOCK
     settings: Any = (store.config or {}).get("quantization_config")
     given = settings.get("weight_block_size") if isinstance(settings, dict) else None

@@ -78,7 +78,7 @@ class GgufStore(Store):
             raise CheckpointError(f"{self.where}: {error}") from error
 
     def _value(self, key: str) -> Any:
-        """A value for the config: of arrays, only the short ones that a config needs."""
+        """A metadata value for the config; arrays only if they are short and a config needs them."""
         value = self.metadata[key]
         if not isinstance(value, StoredArray):
             return value
@@ -183,6 +183,6 @@ class GgufStore(Store):
         return texts
 
 
-def _integer(metadata: Mapping[str, Any], key: str, otherwise: int) -> int:
-    value = metadata.get(key, otherwise)
-    return value if type(value) is int else otherwise
+def _integer(metadata: Mapping[str, Any], key: str, default: int) -> int:
+    value = metadata.get(key, default)
+    return value if type(value) is int else default

@@ -2,7 +2,7 @@
 
 [file] -> header -> tables, checkpoint
 - untrusted: the header is read piece by piece, and every count and length is compared with the remaining bytes before
-  anything is allocated or repeated
+  anything is allocated or looped over
 - arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
 - a row is a whole number of blocks of values with their own scales. F64, F32, F16 and BF16 keep their dtype, the others
   are dequantized to float32 by the `gguf` package (an extra)
@@ -79,8 +79,8 @@ STRING, ARRAY, BOOLEAN = 8, 9, 7
 SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", BOOLEAN: "<B", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
-FORMS = {kind: struct.Struct(form) for kind, form in SCALARS.items()}
-TENSOR_FORMS = [struct.Struct(f"<{axes}QIQ") for axes in range(MAX_AXES + 1)]  # sizes, type, offset
+STRUCTS = {kind: struct.Struct(form) for kind, form in SCALARS.items()}
+TENSOR_STRUCTS = [struct.Struct(f"<{axes}QIQ") for axes in range(MAX_AXES + 1)]  # sizes, type, offset
 UINT32, UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 KIND_OF_NUMBER = {ggml_type.number: name for name, ggml_type in GGML_TYPES.items()}
 
@@ -167,13 +167,13 @@ class HeaderReader:
             if key in metadata:
                 raise self._unreadable(f"the key {quoted(key)} occurs twice")
             metadata[key] = self._value(self._number(UINT32, "the type of a value"), key)
-        found = [self._tensor() for _ in range(tensor_count)]
+        entries = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
             raise self._unreadable(
                 f"its alignment is {quoted(alignment)}; it must be a power of two up to {MAX_ALIGNMENT:,}"
             )
-        return GgufHeader(metadata=metadata, tensors=self._locate(found, alignment))
+        return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
     def _counts(self) -> tuple[int, int]:
         start = self._take(min(8, self._size), "the beginning")
@@ -202,7 +202,7 @@ class HeaderReader:
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in SCALARS:
-            (value,) = FORMS[kind].unpack(self._take(FORMS[kind].size, f"the value of {quoted(key)}"))
+            (value,) = STRUCTS[kind].unpack(self._take(STRUCTS[kind].size, f"the value of {quoted(key)}"))
             if kind == BOOLEAN and value > 1:
                 raise self._unreadable(f"{quoted(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
@@ -216,7 +216,7 @@ class HeaderReader:
         """Locate an array and skip its entries."""
         what = f"the array {quoted(key)}"
         kind, count = self._number(UINT32, what), self._number(UINT64, what)
-        min_bytes = {STRING: 8, ARRAY: 12}.get(kind) or (FORMS[kind].size if kind in SCALARS else 0)
+        min_bytes = {STRING: 8, ARRAY: 12}.get(kind) or (STRUCTS[kind].size if kind in SCALARS else 0)
         if not min_bytes:
             raise self._unreadable(f"{what} has entries of the unknown type {kind}")
         if count * min_bytes > self._remaining:
@@ -244,7 +244,7 @@ class HeaderReader:
         axes = self._number(UINT32, what)
         if axes > MAX_AXES:
             raise self._unreadable(f"{what} has {axes:,} axes; the maximum is {MAX_AXES}")
-        form = TENSOR_FORMS[axes]
+        form = TENSOR_STRUCTS[axes]
         *sizes, number, offset = form.unpack(self._take(form.size, what))
         shape = tuple(reversed(sizes))  # the file has the fastest axis first
         if 0 in shape:
@@ -253,11 +253,11 @@ class HeaderReader:
             raise self._unreadable(f"{what} has the unknown type {number:,}")
         return name, KIND_OF_NUMBER[number], shape, offset
 
-    def _locate(self, found: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
+    def _locate(self, entries: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
         """The tensors, checked to be inside the file and not to overlap."""
         start = -(-(self._position) // alignment) * alignment
         tensors: dict[str, TensorInfo] = {}
-        for name, kind, shape, offset in found:
+        for name, kind, shape, offset in entries:
             width = shape[-1] if shape else 1
             if width % GGML_TYPES[kind].block:
                 raise self._unreadable(

@@ -2,7 +2,7 @@
 
 two projections, shared tokens -> [page]
 - both maps use one method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over shared
-  tokens), so a token is found at a similar place in both
+  tokens), so that a token has a similar position in both
 - shared tokens that moved most and tokens of one model only are colored; hovering and choosing affect both maps
 Tested in tests/geometry/test_compare.py, in Chromium in tests/browser/test_map.py.
 """
@@ -69,7 +69,7 @@ def compare_page(
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
-    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places in the first."""
+    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to those of the first."""
     both = np.isfinite(points_a[shared.ids_a]).all(axis=1) & np.isfinite(points_b[shared.ids_b]).all(axis=1)
     one, other = (points.astype(np.float64) for points in (points_a[shared.ids_a[both]], points_b[shared.ids_b[both]]))
     if len(one) < 2:

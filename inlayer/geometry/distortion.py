@@ -1,4 +1,4 @@
-"""How faithful a map of a table is: what two dimensions keep of the neighborhoods in all of them.
+"""How faithful a map of a table is: how much of the neighborhoods two dimensions preserve.
 
 table, points (V, 2) -> [distortion]
 - kept: the share of a row's K nearest rows (by cosine) that are also among its K nearest points on the map

@@ -225,10 +225,10 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     types = list(fields.types)
     if UNKNOWN not in types:
         types[fields.id("unknown", 2 if unigram else 0) or 0] = UNKNOWN
-    for token_id, wanted, name in zip((bos, eos), add_bos_eos, ("begin", "end"), strict=True):
+    for token_id, is_added, name in zip((bos, eos), add_bos_eos, ("begin", "end"), strict=True):
         if token_id is not None and types[token_id] == NORMAL:
             types[token_id] = CONTROL
-        if wanted and (token_id is None or types[token_id] != CONTROL):
+        if is_added and (token_id is None or types[token_id] != CONTROL):
             raise fields.error(f"adds a token at the {name} of every text but does not name a control token for it")
     # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for them.
     spelled = (
@@ -317,7 +317,7 @@ class PreTokenizer:
     ) -> None:
         self.steps = [split_at(step) if isinstance(step, str) else step for step in (*steps, last)]
         self.normalizer = normalizer
-        self.ignore_merges = ignore_merges  # a pre-token in the vocabulary is one token, whatever its merges
+        self.ignore_merges = ignore_merges  # a pre-token in the vocabulary is one token, regardless of its merges
         self.add_bos = add_bos  # unless the file sets add_bos_token
 
 

@@ -1,4 +1,4 @@
-"""open_tokenizer: open the tokenizer of a folder or file, in whatever format it is.
+"""open_tokenizer: open the tokenizer of a folder or file, in any supported format.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - in a folder: tokenizer.json, else tiktoken.model, tokenizer.model, or a single *.tiktoken or *.model file

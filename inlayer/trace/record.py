@@ -1,7 +1,7 @@
 """One walk: run a batch through a pipeline and record every step as facts.
 
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
-- every number is read from the objects that do the work; none is computed a second way
+- every number is read from the objects that do the work; none is recomputed
 - runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py.
@@ -110,7 +110,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     ids = None if result.unique is None else result.unique.ids_U[result.unique.inverse_BT].tolist()
     used = [] if result.unique is None else result.unique.ids_U.tolist()
     raw = zip(used, pipeline.raw_rows(used), strict=True) if used else ()
-    hexes = {one: stored_hex(row, pipeline.table.itemsize, channels) for one, row in raw}
+    hexes = {token_id: stored_hex(row, pipeline.table.itemsize, channels) for token_id, row in raw}
 
     def stage_value(number: int, b: int, t: int) -> StageValue:
         table, vectors = stages[number].table, added[number]
@@ -152,8 +152,8 @@ def stored_hex(row: bytes, itemsize: int | None, channels: slice) -> list[str]:
     """Format some values of a stored row, most significant byte first; of a quantized row, its first bytes."""
     if itemsize is None:
         return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * (channels.stop - channels.start))]]
-    places = range(channels.start * itemsize, min(len(row), channels.stop * itemsize), itemsize)
-    return [row[at : at + itemsize][::-1].hex() for at in places]
+    offsets = range(channels.start * itemsize, min(len(row), channels.stop * itemsize), itemsize)
+    return [row[offset : offset + itemsize][::-1].hex() for offset in offsets]
 
 
 def _gather(result: Forward) -> Gather:

@@ -240,7 +240,7 @@ def _given(trace: Trace) -> list[str]:
 
 def _literal(text: str) -> str:
     """A string in Python; right-to-left text as escape codes, because a terminal would reorder the line."""
-    return ascii(text) if any(unicodedata.bidirectional(one) in ("R", "AL", "AN") for one in text) else repr(text)
+    return ascii(text) if any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text) else repr(text)
 
 
 def _for_each(trace: Trace, code: str) -> str:

@@ -206,9 +206,9 @@ class Run:
             with corpus.open("w", encoding="utf-8", newline="") as text:
                 text.writelines(chunk.text for chunk in python_chunks())
         exact, special = self.config.vocab_size is not None, [PADDING, END]
-        at_least = 1 if exact else 2  # how often a pair must occur: what a text has only once cannot be learned
+        min_frequency = 1 if exact else 2  # a pair that occurs only once cannot be learned
         files = self.config.files or corpus
-        train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=at_least, exact=exact)
+        train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=min_frequency, exact=exact)
         corpus.unlink(missing_ok=True)
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PADDING, "eos_token": END}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -228,7 +228,10 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        config, loaded = self.config, self._load_state()  # first: a changed config may ask for a model of any size
+        config, loaded = (
+            self.config,
+            self._load_state(),
+        )  # first, because an edited config may describe a model of any size
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
@@ -272,16 +275,16 @@ class Run:
 
     def _warn_about_the_text(self, tokens: EncodedCorpus, width: int) -> None:
         """Warn if the text is too small for the vocabulary or for validation."""
-        config, found = self.config, tokens.validation.size
+        config, held_out = self.config, tokens.validation.size
         if config.tokenizer == "bpe" and tokens.vocab_size < config.bpe_vocab_size:
             self.alerts.raised["vocabulary"] = (
                 f"the vocabulary has {tokens.vocab_size:,} ids instead of {config.bpe_vocab_size:,}, because the text "
                 "is too small for more"
             )
-        if config.validation and found < width:
+        if config.validation and held_out < width:
             self.alerts.raised["validation"] = (
-                f"no validation loss: the text is so small that {found:,} of its tokens would be held out, fewer than "
-                f"the {width:,} of one window; add more text, or hold out more with --validation"
+                f"no validation loss: the text is so small that {held_out:,} of its tokens would be held out, fewer "
+                f"than the {width:,} of one window; add more text, or hold out more with --validation"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
@@ -316,12 +319,12 @@ class Run:
                 f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
-        places = {
+        paths = {
             "config": self.inner / CONFIG,
             "tokenizer": self.inner / "tokenizer",
             "metrics": self.folder / METRICS,
         }
-        if changed := [shown(places[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
+        if changed := [shown(paths[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
             raise CheckpointError(
                 f"{changed[0]} does not match the saved state of step {step:,}: it was changed or truncated; restore "
                 "it, or start a new run in another folder"
@@ -332,8 +335,8 @@ class Run:
             trainer.decoder.config.block_size + 1,
             self.config.batch_size // self.config.gradient_accumulation_steps,
         )
-        most = self.config.eval_sequences
-        return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=most))
+        max_windows = self.config.eval_sequences
+        return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=max_windows))
 
     def _record(self, line: Metrics, group: ProcessGroup) -> None:
         """Write the metrics of a step and report them; DivergedError if they are not finite."""
@@ -394,6 +397,6 @@ def is_run(folder: Path) -> bool:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a run may start here: the folder is empty, apart from what a process killed while starting left."""
+    """Whether a run may start here: the folder is empty, apart from files left by a process killed while starting."""
     leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
     return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 import inlayer
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import base_name, quoted, shown
-from inlayer.geometry.background import BackgroundMaps
+from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.geometry.map_facts import MapFacts
 from inlayer.inspection import inspect as inspect_model
 from inlayer.inspection.html import inspect_facts, inspect_page, inspect_policy
@@ -31,8 +31,8 @@ from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts
+from inlayer.trace.gradient_step import LearnFacts
 from inlayer.trace.html import content_security_policy, page
-from inlayer.trace.learning import LearnFacts
 from inlayer.trace.scene import SceneFacts, TableScene
 from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from inlayer.trace.learning import RATES
+from inlayer.trace.gradient_step import RATES
 
 MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # characters of all texts together
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64

@@ -12,7 +12,7 @@ import pytest
 
 from inlayer.errors import DtypeError, MissingExtraError
 from inlayer.formats.gguf import GGML_TYPES, PLAIN, decoder, row_bytes
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.tables import StoredTable
 
 gguf = pytest.importorskip("gguf")

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from inlayer.errors import CheckpointError, InputError, ShapeError
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.geometry import candidates as rough
 from inlayer.geometry import nearest as module

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 import inlayer
 from inlayer.geometry import background
-from inlayer.geometry.background import BackgroundMaps
+from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
 from inlayer.trace import Pipeline
 from inlayer.trace.facts import plain

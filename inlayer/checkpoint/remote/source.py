@@ -25,7 +25,7 @@ from inlayer.checkpoint.remote.transfer import DiskCache, FileVersion, Span, Tra
 from inlayer.checkpoint.store import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import printable, shown
-from inlayer.formats.row_file import read_bytes
+from inlayer.formats.row_reader import read_bytes
 
 HUB_SOURCE = re.compile(
     r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)"  # org/name
@@ -36,7 +36,7 @@ HUB_SOURCE = re.compile(
 COMMIT = re.compile(r"[0-9a-f]{40}")
 VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # in fsspec's info
 CONCURRENT = 8  # requests
-MISSING = FileVersion(size=-1, etag="")  # the server said that the file does not exist
+MISSING = FileVersion(size=-1, etag="")  # the server reported that the file does not exist
 
 
 class RemoteFile:
@@ -176,7 +176,7 @@ class RemoteFile:
         return FileVersion(int(info["size"]), transfer.one_line(etag.strip('"')))
 
     def _accept(self, version: FileVersion) -> FileVersion:
-        """The version, or an error unless it is the one read before."""
+        """Accept the version of a response; raise an error if it differs from an earlier one."""
         before = self._version = self._version or version
         if version != before:
             raise CheckpointError(

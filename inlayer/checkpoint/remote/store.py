@@ -36,7 +36,7 @@ from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.files import atomic_path, file_errors, listing, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
-from inlayer.formats.row_file import FileRows, RowSource
+from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tokenizers import Tokenizer, open_tokenizer
@@ -50,11 +50,12 @@ START = 64 << 10  # bytes; the whole header of most files, and the whole index o
 MAX_SHARDS = 256  # whose headers are read without an index
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-MANY_ROWS = 1 / 8  # of the table, or
-MANY_BYTES = 128 << 20  # in rows: beyond either, downloading the whole table is faster
+# Beyond either limit, downloading the whole table is faster than fetching rows.
+MANY_ROWS = 1 / 8  # share of the table
+MANY_BYTES = 128 << 20
 MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
 MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
-BLOCK = 16 << 20  # bytes of a download that reach the disk at a time
+BLOCK = 16 << 20  # bytes of a download that are synced to disk at a time
 BLOCKS = 4  # requested at a time
 
 
@@ -95,7 +96,7 @@ class RemoteIndex(Mapping[str, str]):
         return None if found is None else found[1].decode(errors="replace")
 
     def first_of(self, names: Sequence[str]) -> str | None:
-        """The first of these names that is in the index; of its start and end, while one of them is there."""
+        """The first of these names in the index; reads all of it only if its start and end have none of them."""
         return next(filter(self._hint, names), None) or next((name for name in names if name in self.files), None)
 
     def _hint(self, name: str) -> str | None:
@@ -204,7 +205,7 @@ class RemoteStore(RemoteReader, FolderStore):
 
 
 class RemoteGgufStore(RemoteReader, GgufStore):
-    """A remote .gguf file, or several that name each other."""
+    """A remote .gguf file, or the numbered parts of one model."""
 
     def __init__(self, folder: RemoteFolder, file: str) -> None:
         self._remote, self.where = folder, folder.label + file
@@ -219,7 +220,7 @@ class RemoteGgufStore(RemoteReader, GgufStore):
 
 
 def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
-    """Download small files, those that exist, to a local folder whose name depends on their content."""
+    """Download small files, skipping those that do not exist, to a local folder named by a hash of their content."""
     files = {name: folder.open(name).read_all(MAX_SMALL_FILE) for name in names if folder.has(name)}
     local = folder.cache.make_folder(digest(*(f"{name} {digest(data)}" for name, data in files.items())))
     if local is None:
@@ -238,7 +239,7 @@ class RemoteRows(RowSource):
 
     def __init__(self, file: RemoteFile, offset: int, rows: int, row_bytes: int) -> None:
         self.file, self.offset, self.rows, self.row_bytes = file, offset, rows, row_bytes
-        self._fetched = 0  # a loop over the whole table soon counts as many rows
+        self._fetched = 0  # rows so far: a loop over the whole table soon switches to a download
         self._table: FileRows | None = None
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
@@ -317,7 +318,7 @@ class RemoteRows(RowSource):
 
 
 def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
-    """Write bytes start..stop - 1 of a remote file to `path`, which never holds less than all of them."""
+    """Write bytes start..stop - 1 of a remote file to `path`, which is created only when all of them have arrived."""
     from huggingface_hub.utils import tqdm
 
     part = path.with_suffix(".part")

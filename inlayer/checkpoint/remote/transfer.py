@@ -52,7 +52,7 @@ class UnreachableError(CheckpointError):
 
 
 class TransferError(Exception):
-    """A failed request that is worth repeating, after `wait` seconds."""
+    """A failed request that is worth retrying, after `wait` seconds."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -128,7 +128,7 @@ async def get_range(
                 raise refused(response.status, response.headers, label, hub=hub)
             size = file_size(response, start, stop, label)
             # The hub sends an ETag along with its redirects; those of its CDNs may differ.
-            linked = [each.headers["X-Linked-ETag"] for each in response.history if "X-Linked-ETag" in each.headers]
+            linked = [hop.headers["X-Linked-ETag"] for hop in response.history if "X-Linked-ETag" in hop.headers]
             etag = (*linked, response.headers.get("ETag") or response.headers.get("Last-Modified", ""))[0]
             accept(FileVersion(size, one_line(etag.removeprefix("W/").strip('"'))))
         except Exception:
@@ -218,7 +218,7 @@ def open_cache() -> DiskCache:
 
 
 def digest(*parts: object) -> str:
-    """A key for anything, secret or not."""
+    """A hash of any values, which may be secret, as a cache key."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:40]
 
 
