@@ -93,12 +93,12 @@ class CourseService:
                 if near is None and "/" in name:
                     raise not_found("exercise", name, [*self.course.exercises, *steps], "see inlayer learn list LESSON")
                 step = steps[near or f"task/{self.course.task(name).id}"]
-            elif (found := CourseOverview(self.course, state).next_step) is None:
+            elif (next_step := CourseOverview(self.course, state).next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
-            elif found.is_skipped(state):
-                raise InputError(f"only skipped steps are left; the first is {found.title}")
+            elif next_step.is_skipped(state):
+                raise InputError(f"only skipped steps are left; the first is {next_step.title}")
             else:
-                step = found
+                step = next_step
             state.record(step.kind, step.id).skipped = now()
             if step.key == f"task/{state.current}":
                 state.current = ""
@@ -110,10 +110,10 @@ class CourseService:
         """The named task; otherwise the one in progress, or the next one that is open."""
         if name is not None:
             return self.course.task(name)
-        left = [task for task in self.course.tasks.values() if not state.record("task", task.id).done]
-        current = [task for task in left if task.id == state.current]
-        unskipped = [task for task in left if not state.record("task", task.id).skipped]
-        for task in (*current, *unskipped, *left):
+        remaining = [task for task in self.course.tasks.values() if not state.record("task", task.id).done]
+        current = [task for task in remaining if task.id == state.current]
+        unskipped = [task for task in remaining if not state.record("task", task.id).skipped]
+        for task in (*current, *unskipped, *remaining):
             return task
         raise InputError("you have passed every task; name one to open it again")
 
@@ -235,21 +235,27 @@ class CourseService:
         """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
         if name is None:
-            left = [one for one in everything if not state.record("exercise", one.id).done]
-            if not left:
+            remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
+            if not remaining:
                 raise InputError("every exercise is done; name one to repeat it")
-            return ([one for one in left if not state.record("exercise", one.id).skipped] or left)[:1]
-        wanted = name.strip()
-        if named := [one for one in everything if wanted in (one.id, one.id.partition("/")[2])]:
+            return (
+                [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped] or remaining
+            )[:1]
+        query = name.strip()
+        if named := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
             if len(named) > 1:
-                raise InputError(f"{quoted(name)} is in several lessons: {', '.join(one.id for one in named)}")
+                raise InputError(
+                    f"{quoted(name)} is in several lessons: {', '.join(exercise.id for exercise in named)}"
+                )
             return named
         for lesson in self.course.lessons:
-            if wanted in (lesson.id, str(lesson.number)):
-                open_ones = [one for one in lesson.exercises if not state.record("exercise", one.id).done]
+            if query in (lesson.id, str(lesson.number)):
+                open_ones = [
+                    exercise for exercise in lesson.exercises if not state.record("exercise", exercise.id).done
+                ]
                 return open_ones or list(lesson.exercises)
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
-        known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
+        known = ids if "/" in query else [name.rpartition("/")[2] for name in ids]
         raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:

@@ -2,8 +2,7 @@
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
 - a walk records a window: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each
-  vector from `first_channel` on (rotary: the first `dims` pairs). Token indices count from its start, `n_` fields count
-  everything
+  vector from `first_channel` on (rotary: the first `dims` pairs). Token indices count from its start; `n_` is a total
 - bytes are hexadecimal strings, because a token may end in the middle of a character
 Tested against library calls and against the schema in tests/trace/.
 """

@@ -65,13 +65,15 @@ class WalkService:
         self.small, self.large, self.waiting = Jobs(THREADS, QUEUE), Jobs(1, QUEUE), Jobs(THREADS, QUEUE)
         self.reports: dict[str, dict[str, Any]] = {}
         self.maps = {
-            id(one): BackgroundMaps(one.stored_table, one.vocabulary, remote=one.table.remote)
-            for one in self.pipelines.values()
+            id(pipeline): BackgroundMaps(pipeline.stored_table, pipeline.vocabulary, remote=pipeline.table.remote)
+            for pipeline in self.pipelines.values()
         }
 
     def models(self) -> ModelList:
         """List the models that were named when the server started."""
-        return ModelList([replace(one.facts(), name=name, source=one.title) for name, one in self.pipelines.items()])
+        return ModelList(
+            [replace(model.facts(), name=name, source=model.title) for name, model in self.pipelines.items()]
+        )
 
     def find(self, name: str | None) -> Pipeline:
         """Return the model of that name; the first one by default."""
@@ -231,16 +233,16 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
 
 def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Map each path that errors of these models may contain to its last part, longest path first."""
-    found: set[Path] = set()
+    known: set[Path] = set()
     for pipeline in pipelines:
         if pipeline.title != pipeline.source:
-            given = Path(pipeline.source)
-            found |= {given, given.absolute(), given.resolve()}
+            source = Path(pipeline.source)
+            known |= {source, source.absolute(), source.resolve()}
         table = pipeline.layer.token_embedding
         if isinstance(table, StoredEmbedding) and isinstance(path := getattr(table.table.source, "path", None), Path):
-            found.add(path)
+            known.add(path)
     # A path of one part, such as ".", reveals nothing and may occur in any message.
-    paths = {shown(path): base_name(path) for path in found if len(path.parts) > 1}
+    paths = {shown(path): base_name(path) for path in known if len(path.parts) > 1}
     return dict(sorted(paths.items(), key=lambda item: -len(item[0])))
 
 

@@ -94,7 +94,7 @@ class CourseView:
         """List the lessons with the learner's progress."""
         overview = self.service.overview()
         return {
-            "lessons": [one.to_dict() for one in overview.lessons],
+            "lessons": [lesson.to_dict() for lesson in overview.lessons],
             "next": overview.next_step and overview.next_step.to_dict(),
             "runs_code": not self.read_only,
             "read_only_message": READ_ONLY if self.read_only else "",
@@ -153,7 +153,7 @@ class CourseView:
             if body.matches_model:
                 service.record_exercise(question.id, correct=True)
                 return {"correct": True}
-            points = [course_line(one) for one in question.points]
+            points = [course_line(point) for point in question.points]
             return {"correct": None, "sample_answer": course_elements(question.sample_answer), "points": points}
         if body.matches_model:
             raise InputError(f"{question.id} is graded; send an answer")

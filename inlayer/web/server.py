@@ -61,7 +61,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Can only this machine reach it?"""
+        """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
@@ -270,7 +270,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach a server that listens on this host?"""
+    """Whether only this machine can reach a server that listens on this host."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
