@@ -189,8 +189,8 @@ class RowLookup(InputTable):
             ids = self.ids_of(embeds)
         assert embeds is not None
         if ids is not None and ids.shape != embeds.shape[:2]:
-            given = f"input_ids has shape {tuple(ids.shape)}, but inputs_embeds has shape {tuple(embeds.shape)}"
-            raise ShapeError(f"{given}; their batch and token axes must match")
+            shapes = f"input_ids has shape {tuple(ids.shape)}, but inputs_embeds has shape {tuple(embeds.shape)}"
+            raise ShapeError(f"{shapes}; their batch and token axes must match")
         layers: Tensor = extra(ids, embeds)
         return layers[0] if single else layers
 

@@ -86,10 +86,10 @@ def join_columns(x_L: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
 
     shape = torch.Size((*x_L.shape[:-1], columns))
     stride = torch.empty(shape, device="meta").stride()
-    whole: Tensor = DTensor.from_local(
+    joined: Tensor = DTensor.from_local(
         x_L.contiguous(), mesh, [Shard(x_L.dim() - 1)], run_check=False, shape=shape, stride=stride
     ).full_tensor()
-    return whole
+    return joined
 
 
 def look_up(index: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:

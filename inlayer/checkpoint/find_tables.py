@@ -161,13 +161,13 @@ def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
 def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
     """The tensors whose names end with `tensor`, in the order of their numbers if they are numbered."""
     pattern = re.compile(rf"(?:^|\.){re.escape(tensor)}(?:\.(?:shard_)?(\d{{1,6}}))?\.weight$")
-    found = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
-    if not found or [number for number, _ in found] != list(range(len(found))):
-        numbers = ", ".join(str(number) for number, _ in found[:8]) or "none"
+    parts = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
+    if not parts or [index for index, _ in parts] != list(range(len(parts))):
+        numbers = ", ".join(str(index) for index, _ in parts[:8]) or "none"
         raise CheckpointError(
             f"{store.where} does not have all tensors of {tensor}, which its config requires; parts found: " + numbers
         )
-    return tuple(store.find(name) for _, name in found)
+    return tuple(store.find(name) for _, name in parts)
 
 
 def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:

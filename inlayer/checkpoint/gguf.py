@@ -45,8 +45,8 @@ PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", r
 
 def choose_gguf(names: Iterable[str], where: str) -> str | None:
     """The .gguf file of a folder, the first one of a model in parts; an error if there are several models."""
-    found = [name for name in names if name.endswith(".gguf")]
-    firsts = [name for name in found if re.search(r"-0*1-of-\d+\.gguf$", name)] or found
+    files = [name for name in names if name.endswith(".gguf")]
+    firsts = [name for name in files if re.search(r"-0*1-of-\d+\.gguf$", name)] or files
     if len(firsts) > 1:
         raise CheckpointError(f"{where} has several .gguf files; open one of them: {listing(firsts)}")
     return firsts[0] if firsts else None
@@ -137,7 +137,7 @@ class GgufStore(Store):
                 f"{self.where} is one of {count:,} parts, but its name has no part number; it must be named like "
                 "x-00001-of-00003.gguf"
             )
-        paths = [self.folder / f"{name['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
+        paths = [self.folder / f"{name['stem']}-{index:05}-of-{count:05}.gguf" for index in range(1, count + 1)]
         missing = [path.name for path in paths if not self._exists(path)]
         if missing:
             raise CheckpointError(
@@ -147,9 +147,9 @@ class GgufStore(Store):
             )
         headers = [opened if path.name == self.path.name else self._read_header(path) for path in paths]
         self._first, self._tensors = paths[0], {}
-        for number, (path, header) in enumerate(zip(paths, headers, strict=True)):
+        for index, (path, header) in enumerate(zip(paths, headers, strict=True)):
             part = _integer(header.metadata, "split.no", -1), _integer(header.metadata, "split.count", 1)
-            if part != (number, count):
+            if part != (index, count):
                 raise CheckpointError(f"{shown(path)} is part {part[0] + 1} of {part[1]}, but its name says otherwise")
             duplicate = next((name for name in header.tensors if name in self._tensors), None)
             if duplicate is not None:

@@ -79,9 +79,9 @@ class Model:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
         self.dtype, self.trainable = dtype, trainable
         config = store.config or {}
-        named = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-        self.is_static = named or store.note.startswith(STATIC)  # not every version of model2vec writes its name
-        if named:
+        is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
+        self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
+        if is_model2vec:
             self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
         if self.spec is not None and self.spec.is_generic:
             self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"

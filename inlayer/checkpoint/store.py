@@ -128,11 +128,11 @@ class FolderStore(Store):
         return self._index
 
     def first_of(self, candidates: Sequence[str]) -> str | None:
-        found = self._first_stored(candidates)
-        if found is None:  # the values of a quantized tensor have another name
+        stored = self._first_stored(candidates)
+        if stored is None:  # the values of a quantized tensor have another name
             packed = {packed: name for name in reversed(candidates) for packed in packed_names(name)}
-            found = packed.get(self._first_stored([*packed][::-1]) or "")
-        return found
+            stored = packed.get(self._first_stored([*packed][::-1]) or "")
+        return stored
 
     def _first_stored(self, candidates: Sequence[str]) -> str | None:
         return super().first_of(candidates)
@@ -227,8 +227,8 @@ class FolderStore(Store):
         if file not in self._headers:
             path = self._local_path(file)
             if path_kind(path) == "missing":
-                named = ", which its index names" if self._index else ""
-                raise MissingFileError(f"{self.where} is missing the file {shown(file)}{named}; download it as well")
+                origin = ", which its index names" if self._index else ""
+                raise MissingFileError(f"{self.where} is missing the file {shown(file)}{origin}; download it as well")
             self._headers[file] = self._read_header(path)
         return self._headers[file]
 

@@ -185,7 +185,7 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
     vectors = np.asarray(encoder.batch(texts[:SHOWN_ROWS], settings))
     if as_json:
         listed = vectors.astype(np.float32).tolist()
-        print_json({"rows": [{"text": text, "embedding": one} for text, one in zip(texts, listed, strict=False)]})
+        print_json({"rows": [{"text": text, "embedding": vector} for text, vector in zip(texts, listed, strict=False)]})
         if len(texts) > SHOWN_ROWS:
             sys.stderr.write(f"only the first {SHOWN_ROWS} rows are shown; --out FILE writes all of them\n")
         return
@@ -265,8 +265,8 @@ def search(
         if row >= 0:
             best[row] = max(score, best.get(row, -1.0))
     order = sorted(best, key=lambda row: (-best[row], row))[:k]
-    found = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
-    if not found:
+    results = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
+    if not results:
         raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
     if not stored and None in (model, pool):
         sys.stderr.write(
@@ -275,14 +275,14 @@ def search(
             f"--model {quoted(model or 'default')} and --pool {pool or 'mean'}\n"
         )
     if as_json:
-        print_json({"query": query, "rows": found})
+        print_json({"query": query, "rows": results})
         return
     console().print("cosine  row", style="bold")
-    digits = max(3, *(len(f"{one['row']:,}") for one in found))
-    for one in found:
-        text = printable(str(one["text"] or "")[: SHOWN_TEXT * 2])
-        file = f"  ({shown(str(one['file']))})" if "file" in one else ""
-        console().print(f"{one['score']:6.3f}  {one['row']:>{digits},}  {text}{file}".rstrip(), markup=False)
+    digits = max(3, *(len(f"{result['row']:,}") for result in results))
+    for result in results:
+        text = printable(str(result["text"] or "")[: SHOWN_TEXT * 2])
+        file = f"  ({shown(str(result['file']))})" if "file" in result else ""
+        console().print(f"{result['score']:6.3f}  {result['row']:>{digits},}  {text}{file}".rstrip(), markup=False)
     if opened.source == "default":
         note = "The sample default is for demonstration only. For useful results, embed with --model wordllama."
         console().print(note, style="dim")

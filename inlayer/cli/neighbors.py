@@ -63,15 +63,20 @@ def neighbors(
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
-        found = opened.neighbors(
+        nearest = opened.neighbors(
             query if token_id is None else token_id, k, table="head" if head else "input", words=words, script=script,
             special=special, progress=progress,
         )  # fmt: skip
     if as_json:
-        print_json({"query": query if token_id is None else token_id, "neighbors": [one._asdict() for one in found]})
+        print_json(
+            {
+                "query": query if token_id is None else token_id,
+                "neighbors": [neighbor._asdict() for neighbor in nearest],
+            }
+        )
     else:
         query_name = f"id {token_id}" if query is None else query
-        print_neighbors({f"nearest to {query_name}": found})
+        print_neighbors({f"nearest to {query_name}": nearest})
         _print_parts(opened.vocabulary, [query] if query is not None else [])
 
 
@@ -92,22 +97,23 @@ def analogy(
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
     a, b, c = parts[::2]
     opened = load(model)
-    found = opened.analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
+    result = opened.analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         print_json(
-            {"words": parts[::2]} | {name: [one._asdict() for one in all_] for name, all_ in found._asdict().items()}
+            {"words": parts[::2]}
+            | {name: [neighbor._asdict() for neighbor in all_] for name, all_ in result._asdict().items()}
         )
         return
     print_neighbors(
         {
-            f"{a} - {b} + {c}": found.answers,
-            f"nearest to {a} alone": found.nearest_to_first,
-            "with the inputs": found.with_inputs,
+            f"{a} - {b} + {c}": result.answers,
+            f"nearest to {a} alone": result.nearest_to_first,
+            "with the inputs": result.with_inputs,
         }
     )
-    if found.answers and found.nearest_to_first and found.answers[0].id == found.nearest_to_first[0].id:
+    if result.answers and result.nearest_to_first and result.answers[0].id == result.nearest_to_first[0].id:
         console().print(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.", style="dim")
-    elif found.answers and found.nearest_to_first:
+    elif result.answers and result.nearest_to_first:
         console().print(
             f"The arithmetic changed the first answer, which is not the one nearest to {a} alone.", style="dim"
         )
@@ -116,7 +122,7 @@ def analogy(
 
 def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     """Print lists of neighbors side by side, with their cosines."""
-    cells = [[(_shown(one.text), f"{one.score:.3f}") for one in found] for found in columns.values()]
+    cells = [[(_shown(neighbor.text), f"{neighbor.score:.3f}") for neighbor in column] for column in columns.values()]
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
     titles = list(chain(*((printable(title), "cosine") for title in columns)))
     if rows:

@@ -38,23 +38,23 @@ JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel=
 
 def parameters() -> Iterator[inspect.Parameter]:
     """The parameters of the command: one flag for each field of TrainConfig. None means that a flag was not given."""
-    flags = {one.name: (annotation(one), None) for one in fields(TrainConfig) if one.metadata}
+    flags = {field.name: (annotation(field), None) for field in fields(TrainConfig) if field.metadata}
     switches = {"resume": (Annotated[bool, RESUME], False), "as_json": (Annotated[bool, JSON], False)}
     for name, (kind, default) in ({"files": (Annotated[list[str] | None, FILES], None)} | flags | switches).items():
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def annotation(one: Field[Any]) -> Any:
+def annotation(setting: Field[Any]) -> Any:
     """Type, help and default of a field, as typer reads them."""
-    kind: Any = TYPES[str(one.type).partition(" ")[0]]
-    flag, default = f"--{one.name.replace('_', '-')}", one.metadata.get("derived", one.default)
+    kind: Any = TYPES[str(setting.type).partition(" ")[0]]
+    flag, default = f"--{setting.name.replace('_', '-')}", setting.metadata.get("derived", setting.default)
     if kind is bool:
-        flag, default = (f"{flag}/--no-{flag[2:]}", flag[2:]) if one.default else (flag, None)
-    if "choices" in one.metadata:
-        kind = Literal[one.metadata["choices"]]
+        flag, default = (f"{flag}/--no-{flag[2:]}", flag[2:]) if setting.default else (flag, None)
+    if "choices" in setting.metadata:
+        kind = Literal[setting.metadata["choices"]]
     shown = f"{default:g}" if isinstance(default, float) else default
-    text = one.metadata["help"] + ("" if default is None else f" \\[default: {shown}]")
-    option = typer.Option(flag, help=text, show_default=False, rich_help_panel=one.metadata["group"])
+    text = setting.metadata["help"] + ("" if default is None else f" \\[default: {shown}]")
+    option = typer.Option(flag, help=text, show_default=False, rich_help_panel=setting.metadata["group"])
     return Annotated[kind | None, option]
 
 

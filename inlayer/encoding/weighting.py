@@ -226,11 +226,11 @@ class Weighting:
         from safetensors import safe_open
 
         file = _file(path)
-        found = {name: (tensor.dtype, len(tensor.shape)) for name, tensor in read_header(file).items()}
-        if found != {"tokens": ("F32", 1), "mean": ("F32", 1), "matrix": ("F32", 2)}:
+        actual = {name: (tensor.dtype, len(tensor.shape)) for name, tensor in read_header(file).items()}
+        if actual != {"tokens": ("F32", 1), "mean": ("F32", 1), "matrix": ("F32", 2)}:
             raise CheckpointError(f"{shown(file)} is not a weighting: expected float32 tokens, mean and matrix")
         with safe_open(file, framework="numpy") as opened:
-            tensors = {name: opened.get_tensor(name) for name in found}
+            tensors = {name: opened.get_tensor(name) for name in actual}
             metadata = (opened.metadata() or {}).get("weighting", "{}")
         if len(tensors["mean"]) != len(tensors["matrix"]):
             raise CheckpointError(f"{shown(file)}: mean and matrix have different sizes; fit the weighting again")

@@ -67,18 +67,18 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         return config
     raw = read_config(config)
     outer_type = raw.get("model_type")
-    named = outer_type if isinstance(outer_type, str) else ""
-    inner = raw.get(INNER.get(named, ""))
+    type_name = outer_type if isinstance(outer_type, str) else ""
+    inner = raw.get(INNER.get(type_name, ""))
     if isinstance(inner, Mapping):
-        raw = {**raw, **inner, "model_type": named}
+        raw = {**raw, **inner, "model_type": type_name}
     nested = raw.get("text_config")
-    if isinstance(nested, Mapping) and (named not in FAMILIES or raw.get("vocab_size") is None):
+    if isinstance(nested, Mapping) and (type_name not in FAMILIES or raw.get("vocab_size") is None):
         # The text part decides everything except what belongs to the whole model. It may lack a model_type.
         tie = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
         kind = nested.get("model_type")
-        raw = {**nested, "model_type": NESTED.get(named) if kind is None else kind, **tie}
-    elif named in NESTED:
-        raise ConfigError(f"a {named} config needs its text part in text_config, which is missing or not an object")
+        raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **tie}
+    elif type_name in NESTED:
+        raise ConfigError(f"a {type_name} config needs its text part in text_config, which is missing or not an object")
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):

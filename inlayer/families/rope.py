@@ -48,9 +48,9 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
     if family.no_rope_interval and not flags:
         count = min(fields.size("num_hidden_layers"), MAX_LAYERS)
         if family.layer_thetas:  # Muse Spark: every fourth layer, counted from the last
-            flags = [(count - 1 - number) % 4 != 0 for number in range(count)]
+            flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
         else:
-            flags = [(number + 1) % fields.size("no_rope_layer_interval") != 0 for number in range(count)]
+            flags = [(layer + 1) % fields.size("no_rope_layer_interval") != 0 for layer in range(count)]
     for name, value in (("layer_types", types), (family.layer_thetas or "no_rope_layers", flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")

@@ -62,7 +62,7 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     pairs = [_pair(path, number, line) for number, line in _lines(path)]
     if len(pairs) < 2:
         raise InputError(f"{shown(path)} has {len(pairs)} word pairs; at least 2 are needed")
-    words = sorted({word for one, other, _ in pairs for word in (one, other)})
+    words = sorted({word for word_a, word_b, _ in pairs for word in (word_a, word_b)})
     ids = {word: vocabulary.ids_of(word) for word in words}
     used = np.unique(np.concatenate([np.array(word_ids) for word_ids in ids.values()]))
     judged = np.array([score for _, _, score in pairs])
@@ -70,8 +70,8 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     cosines = []
     for rows in (to_float32(table.rows(used)), random):
         vectors = {word: rows[np.searchsorted(used, word_ids)].mean(axis=0) for word, word_ids in ids.items()}
-        cosines.append(np.array([_cosine(vectors[one], vectors[other]) for one, other, _ in pairs]))
-    single = np.array([len(ids[one]) == len(ids[other]) == 1 for one, other, _ in pairs])
+        cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
+    single = np.array([len(ids[word_a]) == len(ids[word_b]) == 1 for word_a, word_b, _ in pairs])
     scores = spearman(cosines[0][single], judged[single]), spearman(cosines[0], judged), spearman(cosines[1], judged)
     return SimilarityScore(path.stem, len(pairs), float(single.mean()), *scores)
 
@@ -127,11 +127,11 @@ def _answers(
     return correct
 
 
-def spearman(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float | None:
+def spearman(scores_a: npt.NDArray[np.float64], scores_b: npt.NDArray[np.float64]) -> float | None:
     """Rank correlation with averaged ranks for ties; None if a side is constant or not finite."""
-    if len(one) < 2 or not (np.isfinite(one).all() and np.isfinite(other).all()):
+    if len(scores_a) < 2 or not (np.isfinite(scores_a).all() and np.isfinite(scores_b).all()):
         return None
-    first, second = (ranks - ranks.mean() for ranks in (_ranks(one), _ranks(other)))
+    first, second = (ranks - ranks.mean() for ranks in (_ranks(scores_a), _ranks(scores_b)))
     scale = float(np.sqrt((first @ first) * (second @ second)))
     return float(first @ second) / scale if scale else None
 
@@ -145,19 +145,19 @@ def _means(correct: npt.NDArray[np.bool_]) -> tuple[float | None, ...]:
     return tuple(correct.mean(axis=0).tolist()) if len(correct) else (None, None, None)
 
 
-def _cosine(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
+def _cosine(vector_a: npt.NDArray[np.float32], vector_b: npt.NDArray[np.float32]) -> float:
     with np.errstate(all="ignore"):
-        return float(one @ other / np.float32(np.linalg.norm(one) * np.linalg.norm(other)))
+        return float(vector_a @ vector_b / np.float32(np.linalg.norm(vector_a) * np.linalg.norm(vector_b)))
 
 
 def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
     parts = line.replace(",", "\t").split()
     try:
-        one, other, score = parts
+        word_a, word_b, score = parts
         judged = float(score)
         if not math.isfinite(judged):
             raise ValueError(score)
-        return one, other, judged
+        return word_a, word_b, judged
     except ValueError:
         raise InputError(
             f"{shown(path)}, line {number}: expected two words and a number, found {quoted(line[:60])}"

@@ -72,8 +72,10 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
         "kept": encode(kept_shares(rows, distortion)),
     }
     holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
-    named = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
-    missing = f"{len(holes):,} rows are zero or not finite and are not drawn: {named}{', ...' * (len(holes) > HOLES)}. "
+    listed = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
+    missing = (
+        f"{len(holes):,} rows are zero or not finite and are not drawn: {listed}{', ...' * (len(holes) > HOLES)}. "
+    )
     about = (
         f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "
         + (_faithfulness(distortion) if len(distortion.ids) else "")

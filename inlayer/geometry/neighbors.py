@@ -152,10 +152,10 @@ def _search(
     ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=only.mask(vocabulary), progress=progress)
     results = []
     for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
-        found = [
+        neighbors = [
             Neighbor(token_id, vocabulary.text(token_id), min(score, 1.0))
             for token_id, score in zip(ids, scores, strict=True)
             if token_id >= 0 and token_id not in skipped
         ]
-        results.append(found[:k])
+        results.append(neighbors[:k])
     return results

@@ -165,8 +165,8 @@ def _row(submission: Submission, seed: int, limits: GradingLimits | None, *, sto
 def _one_line(message: str) -> str:
     """A message on one line, without the markers under a drawing."""
     lines = [" ".join(printable(part) for part in line.split()) for line in message.splitlines()]
-    whole = " / ".join(line for line in lines if line.strip("^ "))
-    return whole if len(whole) <= MAX_CELL_CHARACTERS else whole[:MAX_CELL_CHARACTERS] + "..."
+    joined = " / ".join(line for line in lines if line.strip("^ "))
+    return joined if len(joined) <= MAX_CELL_CHARACTERS else joined[:MAX_CELL_CHARACTERS] + "..."
 
 
 def escape_formula(cell: str) -> str:
@@ -309,6 +309,6 @@ def _owner(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
             if match := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
                 return printable(match[1]), course.tasks[known]
     if ending == "ipynb":
-        named = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
-        return printable(stem if named is None else named[1] or folder), None
+        lesson_file = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
+        return printable(stem if lesson_file is None else lesson_file[1] or folder), None
     return folder, None

@@ -163,8 +163,8 @@ class Course:
         for lesson in self.lessons:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
-        named = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
-        raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {named}")
+        listed = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
+        raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {listed}")
 
     def task(self, name: str) -> Task:
         """Find a task by id or by the name of its file."""

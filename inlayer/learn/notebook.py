@@ -68,8 +68,8 @@ def file_name(lesson: Lesson) -> str:
 def make_notebook(lesson: Lesson, seed: int) -> dict[str, Any]:
     """A lesson in notebook format 4.5."""
     cells = list(_cells(lesson, seed))
-    for number, cell in enumerate(cells):
-        cell["id"] = f"{lesson.id}-{number}"
+    for index, cell in enumerate(cells):
+        cell["id"] = f"{lesson.id}-{index}"
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     metadata = {"kernelspec": spec, "language_info": {"name": "python"}}
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": cells}

@@ -156,9 +156,9 @@ class ProgressFile:
                 stack.enter_context(self._locked())
                 state = self._load()
             except DamagedProgressError as error:
-                kept = keep_old_file(self.path, "progress.damaged-{}.json")
+                backup = keep_old_file(self.path, "progress.damaged-{}.json")
                 self.on_notice(
-                    f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(kept or '')}"
+                    f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(backup or '')}"
                 )
                 state = ProgressState()
             except ProgressAccessError as error:

@@ -130,7 +130,7 @@ class ChoiceQuestion(TheoryQuestion):
     kind = "choice"
 
     def to_dict(self) -> dict[str, Any]:
-        letters = {chr(ord("a") + number): option.text for number, option in enumerate(self.options)}
+        letters = {chr(ord("a") + index): option.text for index, option in enumerate(self.options)}
         return super().to_dict() | {"options": letters}
 
     @property
@@ -192,7 +192,7 @@ def shuffled(question: C, seed: str) -> C:
 def parse_letter(answer: str, options: int) -> int:
     """The index of the option that a letter names."""
     letter = answer.strip().strip("().").lower()
-    letters = [chr(ord("a") + number) for number in range(options)]
+    letters = [chr(ord("a") + index) for index in range(options)]
     if letter not in letters:
         raise InputError(f"{quoted(answer)} is not one of the options {', '.join(letters)}")
     return letters.index(letter)

@@ -147,20 +147,20 @@ class CourseService:
         """The task and file to check; `name` is a task, or a file named after one unless `task` names it."""
         with self.edit() as state:
             if name is None or (task is None and name in self.course.tasks):
-                found = self.choose_task(task if name is None else name, state)
-                file = task_files.create_file(found, choose_folder(state))
+                chosen = self.choose_task(task if name is None else name, state)
+                file = task_files.create_file(chosen, choose_folder(state))
                 if file.is_new:
-                    state.current = found.id
+                    state.current = chosen.id
                 return file
             path = check_path(name, "FILE").expanduser()
             if (kind := path_kind(path)) == "folder":
                 raise not_a_file(path, kind)
             if kind == "file" and task is None and path.stem not in self.course.tasks:
                 raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
-            found = self.course.task(path.stem if task is None else task)
+            chosen = self.course.task(path.stem if task is None else task)
             if kind == "missing" and task is None and path.parent == Path():
-                path = choose_folder(state) / f"{found.id}.py"  # `check gather.py` works anywhere
-            return TaskFile(task=found, path=path)
+                path = choose_folder(state) / f"{chosen.id}.py"  # `check gather.py` works anywhere
+            return TaskFile(task=chosen, path=path)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
         """Grade code and record the result."""
@@ -208,9 +208,9 @@ class CourseService:
     def save_file(self, task: Task, source: str, loaded: str | None) -> str:
         """Write the learner's file if it still has the digest `loaded`; returns the new digest."""
         with self.edit(must_save=True) as state:  # its lock also protects the file
-            path, found = task_files.load_file(task, state)
-            if found is None or found.text != source:
-                require_unchanged(path, found, loaded)
+            path, current = task_files.load_file(task, state)
+            if current is None or current.text != source:
+                require_unchanged(path, current, loaded)
                 choose_folder(state)
                 task_files.write_file(path, source)
             return task_files.read_file(path).digest
@@ -219,15 +219,15 @@ class CourseService:
         """Restore a task's starter file; returns where the old file was kept. `loaded` is checked unless False."""
         with self.edit(must_save=True) as state:
             choose_folder(state)
-            path, found = task_files.load_file(task, state)
+            path, current = task_files.load_file(task, state)
             if not isinstance(loaded, bool):
-                require_unchanged(path, found, loaded)
+                require_unchanged(path, current, loaded)
             state.current = task.id
-            if found is not None and found.text == task.start:
+            if current is not None and current.text == task.start:
                 return None
-            kept = keep_old_file(path, f"{path.name}.bak{{}}")
+            backup = keep_old_file(path, f"{path.name}.bak{{}}")
             task_files.write_file(path, task.start)
-        return kept
+        return backup
 
     # ---- exercises
 
@@ -242,12 +242,12 @@ class CourseService:
                 [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped] or remaining
             )[:1]
         query = name.strip()
-        if named := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
-            if len(named) > 1:
+        if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
+            if len(matches) > 1:
                 raise InputError(
-                    f"{quoted(name)} is in several lessons: {', '.join(exercise.id for exercise in named)}"
+                    f"{quoted(name)} is in several lessons: {', '.join(exercise.id for exercise in matches)}"
                 )
-            return named
+            return matches
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
                 open_ones = [

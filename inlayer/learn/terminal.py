@@ -229,26 +229,26 @@ class CoursePrinter:
         """Print a question with its options, or with the form of its answer."""
         self.markdown(question.text)
         if isinstance(question, ChoiceQuestion):
-            for number, option in enumerate(question.options):
-                self.option(number, option.text)
+            for index, option in enumerate(question.options):
+                self.option(index, option.text)
         elif isinstance(question, NumberQuestion):
             self.line(f"Your answer is {question.form}; it is graded.", style="dim")
         else:
             self.line("This answer is not graded: you compare it with a sample answer.", style="dim")
 
-    def option(self, number: int, text: str, mark: str = "") -> None:
+    def option(self, index: int, text: str, mark: str = "") -> None:
         from rich.table import Table
         from rich.text import Text
 
         table = Table.grid(padding=(0, 1))
-        letter = Text(f"  {chr(ord('a') + number)}{f' {mark}' if mark else ''}", style="bold")
+        letter = Text(f"  {chr(ord('a') + index)}{f' {mark}' if mark else ''}", style="bold")
         table.add_row(letter, *(inline_text(node.children) for node in parse(text)[:1]))
         self.console.print(table)
 
     def reasons(self, choice: ChoiceQuestion) -> None:
         """Print every option with its reason, once the question is answered."""
-        for number, option in enumerate(choice.options):
-            self.option(number, option.text, "✓" if option.correct else "✗")
+        for index, option in enumerate(choice.options):
+            self.option(index, option.text, "✓" if option.correct else "✗")
             self.markdown_line(option.reason, 6, "dim")
 
     def revealed(self, question: GradedQuestion) -> None:

@@ -178,15 +178,15 @@ def _with_commands(
     nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None]
 ) -> Iterator[tuple[MarkdownNode, list[str]]]:
     """Yield each node with the commands to show after it; after a colon, they wait for the next block."""
-    waiting: list[str] = []
+    pending: list[str] = []
     for node, after in zip(nodes, (*nodes[1:], None), strict=True):
-        waiting += filter(None, map(command, node.addresses))
+        pending += filter(None, map(command, node.addresses))
         introduces = node.kind != "fence" and node.plain.rstrip().endswith(":")
         if after is not None and (introduces or after.info == "output"):
             yield node, []
         else:
-            yield node, list(dict.fromkeys(waiting))
-            waiting = []
+            yield node, list(dict.fromkeys(pending))
+            pending = []
 
 
 def print_fence(console: Console, node: MarkdownNode) -> None:
@@ -281,23 +281,23 @@ def to_notebook(
 
     `rewrite(is_picture, text, address)` replaces each link and picture; `command(address)` is printed below the text.
     """
-    source, held = text.splitlines(), list[str]()
+    source, pending = text.splitlines(), list[str]()
     nodes = parse(text)
     end = 0
     for index, (node, commands) in enumerate(_with_commands(nodes, command)):
         if split and node.kind == "fence" and node.info == "python":
-            if held:
-                yield NotebookPart(kind="text", text="\n\n".join(held))
+            if pending:
+                yield NotebookPart(kind="text", text="\n\n".join(pending))
             output = next((after.text for after in nodes[index + 1 : index + 2] if after.info == "output"), None)
             yield NotebookPart(kind="python", text=node.text.rstrip("\n"), output=output)
-            held = []
+            pending = []
         elif not (split and node.info == "output"):
             lines = "\n".join(source[max(end, node.lines[0]) : node.lines[1]]).rstrip("\n")
             if node.kind == "fence":
-                held.append(lines.replace("```formula", "```text", 1))
+                pending.append(lines.replace("```formula", "```text", 1))
             else:
-                held.append(INLINE_LINK.sub(lambda match: rewrite(match[1] == "!", match[2], match[3]), lines))
-        held += [f"`{typed}`" for typed in commands]
+                pending.append(INLINE_LINK.sub(lambda match: rewrite(match[1] == "!", match[2], match[3]), lines))
+        pending += [f"`{typed}`" for typed in commands]
         end = node.lines[1]
-    if held:
-        yield NotebookPart(kind="text", text="\n\n".join(held))
+    if pending:
+        yield NotebookPart(kind="text", text="\n\n".join(pending))

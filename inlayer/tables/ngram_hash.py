@@ -99,7 +99,7 @@ def ngram_ids(
     if spec.compressed_size is not None and token_map is None:
         raise InputError(f"the n-gram memory {spec.tensor} hashes compressed ids, which need the model's tokenizer")
     stops = np.isin(tokens, spec.stops)
-    seen = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
+    context = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
     combine = np.bitwise_xor if spec.mix == "xor" else np.add
     mixed: dict[tuple[int, ...], IdArray] = {}  # heads may share their multipliers
     row_ids = np.empty((*tokens.shape, spec.heads), np.int64)
@@ -107,7 +107,7 @@ def ngram_ids(
         factors = spec.multipliers[head][:order]
         if factors not in mixed:
             mixed[factors] = reduce(
-                combine, (ids * np.int64(factor) for ids, factor in zip(seen, factors, strict=False))
+                combine, (ids * np.int64(factor) for ids, factor in zip(context, factors, strict=False))
             )
         row_ids[..., head] = mixed[factors] % modulus + offset
     return row_ids[:, start:]
@@ -141,15 +141,15 @@ def _looked_back(
     """Per distance, the id that far before each position; `fill` where the look-back has ended."""
     fill = spec.fill if token_map is None else token_map[spec.fill]
     continues = inside & ~stops
-    seen = [np.where(inside if spec.stops_are_hashed else continues, tokens, fill)]
+    context = [np.where(inside if spec.stops_are_hashed else continues, tokens, fill)]
     reached = np.ones_like(inside) if spec.stops_are_hashed else continues
     for distance in range(1, spec.look_back + 1):
         reached, older = reached.copy(), np.full_like(tokens, fill)
         reached[:, :distance] = False
         reached[:, distance:] &= continues[:, :-distance]
         older[:, distance:] = tokens[:, :-distance]
-        seen.append(np.where(reached, older, fill))
-    return seen
+        context.append(np.where(reached, older, fill))
+    return context
 
 
 def primes_from(start: int, count: int) -> tuple[int, ...]:

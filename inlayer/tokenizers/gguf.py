@@ -250,13 +250,13 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     return SentencePieceTokenizer(data, where=fields.where, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
 
 
-def proto(number: int, value: bytes | int | float) -> bytes:
+def proto(field: int, value: bytes | int | float) -> bytes:
     """A field of a protobuf message: number x 8 + wire type, then the value. See sentencepiece_model.proto."""
     if isinstance(value, bytes):
-        return varint(number << 3 | 2) + varint(len(value)) + value
+        return varint(field << 3 | 2) + varint(len(value)) + value
     if isinstance(value, float):
-        return varint(number << 3 | 5) + struct.pack("<f", value)
-    return varint(number << 3) + varint(int(value))
+        return varint(field << 3 | 5) + struct.pack("<f", value)
+    return varint(field << 3) + varint(int(value))
 
 
 def varint(value: int) -> bytes:

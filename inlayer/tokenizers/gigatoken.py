@@ -176,16 +176,16 @@ def stable_characters() -> npt.NDArray[np.bool_]:
 
 def texts_with_unstable_characters(texts: list[str]) -> npt.NDArray[np.int64]:
     """Return the sorted indices of texts with an unstable character; raise TextError for a lone surrogate."""
-    found: list[int] = []
+    indices: list[int] = []
     block: list[int] = []
     size = 0
     for index in [index for index, text in enumerate(texts) if not text.isascii()]:  # most texts are ASCII
         block.append(index)
         size += len(texts[index])
         if size >= BLOCK_CHARACTERS:
-            found += check_block(texts, block)
+            indices += check_block(texts, block)
             block, size = [], 0
-    return np.array(found + check_block(texts, block), np.int64)
+    return np.array(indices + check_block(texts, block), np.int64)
 
 
 def check_block(texts: list[str], block: list[int]) -> list[int]:

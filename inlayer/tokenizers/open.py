@@ -89,12 +89,12 @@ def find_file(path: Path) -> Path:
         if kinds[name] == "file":
             return path / name
     for pattern in FILE_PATTERNS:
-        found = sorted(file for file in path.glob(pattern) if file.name not in kinds and path_kind(file) == "file")
-        if len(found) > 1:
-            names = f"{shown(found[0].name)}, {shown(found[1].name)}"
+        files = sorted(file for file in path.glob(pattern) if file.name not in kinds and path_kind(file) == "file")
+        if len(files) > 1:
+            names = f"{shown(files[0].name)}, {shown(files[1].name)}"
             raise TokenizerError(f"{shown(path)} has several {pattern} files; give the path of one of them: {names}")
-        if found:
-            return found[0]
+        if files:
+            return files[0]
     for name in FILE_NAMES:
         if kinds[name] != "missing":
             raise not_a_file(path / name, kinds[name])

@@ -253,10 +253,10 @@ def kimi_special_tokens(ranks: int) -> dict[str, int]:
 
 def llama3_special_tokens(ranks: int) -> dict[str, int]:
     """Return Llama-3's named special tokens, with numbered reserved ones between them."""
-    named = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
-    free = [index for index in range(RESERVED) if index not in named]
+    names = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
+    free = [index for index in range(RESERVED) if index not in names]
     reserved = {index: f"reserved_special_token_{number}" for number, index in enumerate(free)}
-    return {f"<|{name}|>": ranks + index for index, name in sorted((named | reserved).items())}
+    return {f"<|{name}|>": ranks + index for index, name in sorted((names | reserved).items())}
 
 
 CL100K_SPECIAL_TOKENS = {

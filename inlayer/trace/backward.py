@@ -108,16 +108,16 @@ def backward(result: Forward) -> Backward:
     rows = [
         RowGradient(
             id=ids[index],
-            label=result.label(*places[0], ids[index]),
-            occurrences=places[:max_tokens],
-            count=len(places),
+            label=result.label(*positions[0], ids[index]),
+            occurrences=positions[:max_tokens],
+            count=len(positions),
             lookup=lookup[index],
             head=None if through_head is None else through_head[index],
             total=total[index],
             norm=norms[index],
             is_padding=ids[index] == padding,
         )
-        for index, places in list(occurrences.items())[:max_tokens]
+        for index, positions in list(occurrences.items())[:max_tokens]
     ]
     return Backward(
         loss_kind="next token" if by_head else "sum",

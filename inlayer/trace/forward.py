@@ -82,12 +82,12 @@ class Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""
         if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
             raise DtypeError(f"texts is {type_name(texts)}; give a str or a list of str")
-        if not (given := list(texts)):
+        if not (inputs := list(texts)):
             raise InputError("texts is empty; give at least one text")
         pipeline, change = self.pipeline, self.change
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
-        for text in given:
+        for text in inputs:
             trace, tokens = tokenize(text, pipeline, self.window)
             self.texts.append(trace)
             self.tokens.append(list(tokens))

@@ -81,15 +81,15 @@ def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
                 whole[order_index, tuple(read.rows)].append((b, t))
                 for head, row in enumerate(read.rows):
                     single[order_index, head, row].append((b, t))
-    groups = [(order_index, places, len(rows)) for (order_index, rows), places in whole.items() if len(places) > 1]
-    for (order_index, _, _), places in single.items():
-        if len({tuple(reads[b][t][order_index].rows) for b, t in places}) > 1:  # a collision of different n-grams
-            groups.append((order_index, places, 1))
+    groups = [(order_index, tokens, len(rows)) for (order_index, rows), tokens in whole.items() if len(tokens) > 1]
+    for (order_index, _, _), tokens in single.items():
+        if len({tuple(reads[b][t][order_index].rows) for b, t in tokens}) > 1:  # a collision of different n-grams
+            groups.append((order_index, tokens, 1))
     shared = []
-    for order_index, places, n_heads in groups:
-        chosen = [reads[b][t][order_index] for b, t in places]
+    for order_index, tokens, n_heads in groups:
+        chosen = [reads[b][t][order_index] for b, t in tokens]
         texts = list(dict.fromkeys(read.text for read in chosen))
         shared.append(
-            SharedNgrams(order=chosen[0].order, texts=texts, places=places, n_heads=n_heads, heads=len(chosen[0].rows))
+            SharedNgrams(order=chosen[0].order, texts=texts, places=tokens, n_heads=n_heads, heads=len(chosen[0].rows))
         )
     return shared

@@ -230,8 +230,8 @@ def _given(trace: Trace) -> list[str]:
             spans = [tokens[index - first].span for index in trace.change.swap if 0 <= index - first < len(tokens)]
             cut += max((span[1] for span in spans if span is not None), default=0)
         texts = [text[:cut] for text in texts[:CUT_TEXTS]]
-        number = f"{len(texts)} of {len(trace.texts)} texts" if len(trace.texts) > 1 else f"{characters:,} in your text"
-        comment = [f"# only the first {max(map(len, texts))} characters of {number}"]
+        amount = f"{len(texts)} of {len(trace.texts)} texts" if len(trace.texts) > 1 else f"{characters:,} in your text"
+        comment = [f"# only the first {max(map(len, texts))} characters of {amount}"]
     if trace.first_token or (not comment and sum(map(len, texts)) < characters):
         comment = ["# only a part of your text"]
     written = ", ".join(map(_literal, texts))

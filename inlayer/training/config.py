@@ -392,8 +392,8 @@ def check_value(setting: Field[Any], value: object) -> None:
             raise ConfigError(f"{setting.name} is {value!r}; it must be an integer {allowed}")
     elif kind.startswith("float"):
         maximum = limits.get("maximum", math.inf)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or not 0 <= float(value) <= maximum:  # type: ignore[arg-type]
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or not 0 <= float(value) <= maximum:  # type: ignore[arg-type]
             allowed = "a number of at least 0" if maximum == math.inf else f"a number from 0 to {maximum:g}"
             raise ConfigError(f"{setting.name} is {value!r}; it must be {allowed}")
     elif not isinstance(value, bool if kind == "bool" else str):

@@ -387,8 +387,10 @@ class Run:
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
     """The config with absolute paths, so a run can be resumed from any folder."""
     files = tuple(str(check_path(file, "a file").resolve()) for file in config.files)
-    named = config.tokenizer in {"bpe", "bytes"}
-    return replace(config, files=files, tokenizer=config.tokenizer if named else str(Path(config.tokenizer).resolve()))
+    is_built_in = config.tokenizer in {"bpe", "bytes"}
+    return replace(
+        config, files=files, tokenizer=config.tokenizer if is_built_in else str(Path(config.tokenizer).resolve())
+    )
 
 
 def is_run(folder: Path) -> bool:

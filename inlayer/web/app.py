@@ -262,5 +262,5 @@ def _describe(problem: dict[str, Any]) -> str:
         return f"unknown field {quoted(where)}"
     message = problem["msg"].removeprefix("Value error, ")
     value = problem.get("input")
-    given = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
-    return f"{where}: {message}{given}" if where else message
+    received = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
+    return f"{where}: {message}{received}" if where else message

@@ -216,9 +216,9 @@ def bind(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError):
         raise InputError(f"host {quoted(host)} is not an address of this machine") from None
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server(address, family=family, backlog=2_048, dualstack_ipv6=both)
+        return socket.create_server(address, family=family, backlog=2_048, dualstack_ipv6=dual_stack)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None

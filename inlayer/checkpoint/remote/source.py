@@ -81,11 +81,11 @@ class RemoteFile:
         """Bytes start..stop - 1; fewer only if the file ends before."""
         if start >= stop:
             return b""
-        found = self.read_cached([(start, stop)])
-        if not found:
-            found = self.fetch([(start, stop)])
-            self.keep(found)
-        return found[start, stop]
+        parts = self.read_cached([(start, stop)])
+        if not parts:
+            parts = self.fetch([(start, stop)])
+            self.keep(parts)
+        return parts[start, stop]
 
     def read_all(self, limit: int) -> bytes:
         """The whole file, unless it is larger than the limit."""
@@ -161,11 +161,11 @@ class RemoteFile:
                 raise CheckpointError(
                     f"{self} ends before byte {max(starts):,}; was it truncated when it was uploaded?"
                 )
-            found = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
+            parts = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
             self._accept(self._info(filesystem))
         except Exception as error:
             return [error] * len(spans)
-        return found
+        return parts
 
     def _info(self, filesystem: Any) -> FileVersion:
         filesystem.invalidate_cache(self.url)

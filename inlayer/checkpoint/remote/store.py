@@ -92,16 +92,16 @@ class RemoteIndex(Mapping[str, str]):
 
     def search(self, pattern: bytes) -> str | None:
         """The first group of a pattern in the start or the end of the index."""
-        found = next(filter(None, (re.search(pattern, part) for part in self._ends)), None)
-        return None if found is None else found[1].decode(errors="replace")
+        match = next(filter(None, (re.search(pattern, part) for part in self._ends)), None)
+        return None if match is None else match[1].decode(errors="replace")
 
     def first_of(self, names: Sequence[str]) -> str | None:
         """The first of these names in the index; reads all of it only if its start and end have none of them."""
         return next(filter(self._hint, names), None) or next((name for name in names if name in self.files), None)
 
     def _hint(self, name: str) -> str | None:
-        found = self.search(rb"(?<!\\)" + re.escape(json.dumps(name).encode()) + rb'\s*:\s*"([^"\\]{0,1000})"')
-        return None if found is None else check_file(found, name, str(self._file))
+        file = self.search(rb"(?<!\\)" + re.escape(json.dumps(name).encode()) + rb'\s*:\s*"([^"\\]{0,1000})"')
+        return None if file is None else check_file(file, name, str(self._file))
 
     def __getitem__(self, name: str) -> str:
         return self._hint(name) or self.files[name]
@@ -153,12 +153,12 @@ class RemoteStore(RemoteReader, FolderStore):
         return index.first_of(candidates) if isinstance(index, RemoteIndex) else super()._first_stored(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
-        found = [name for name in FILE_NAMES if self._remote.has(name)] or [
+        files = [name for name in FILE_NAMES if self._remote.has(name)] or [
             file for pattern in FILE_PATTERNS for file in self._remote.files or () if fnmatchcase(file, pattern)
         ]
-        if not found:
+        if not files:
             return None
-        return open_tokenizer(save_locally(self._remote, [found[0], *BESIDE_TOKENIZER]) / found[0])
+        return open_tokenizer(save_locally(self._remote, [files[0], *BESIDE_TOKENIZER]) / files[0])
 
     def parameters(self) -> int | None:
         if not isinstance(self._index, RemoteIndex):
@@ -190,18 +190,18 @@ class RemoteStore(RemoteReader, FolderStore):
         if self._remote.has(SINGLE):
             return {SINGLE}
         files = self._remote.files or []
-        found = {file for file in files if file.endswith(".safetensors") and PLAIN_FILE.fullmatch(file)}
-        if len(found) > MAX_SHARDS:
-            raise CheckpointError(f"{self.where} has {len(found)} safetensors files but no {INDEX}")
+        weights = {file for file in files if file.endswith(".safetensors") and PLAIN_FILE.fullmatch(file)}
+        if len(weights) > MAX_SHARDS:
+            raise CheckpointError(f"{self.where} has {len(weights)} safetensors files but no {INDEX}")
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
-        if not found and others:
+        if not weights and others:
             raise CheckpointError(
                 f"{self.where} has no safetensors, only {printable(listing(others, limit=3))}, which cannot be read by "
                 "byte range; download it and open the local file"
             )
-        if not found:
+        if not weights:
             raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
-        return found
+        return weights
 
 
 class RemoteGgufStore(RemoteReader, GgufStore):
@@ -244,11 +244,11 @@ class RemoteRows(RowSource):
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
         unique, inverse = np.unique(ids, return_inverse=True)
-        found = self._read_some(unique.tolist()) if self._find_table() is None else None
-        if found is None:
+        rows = self._read_some(unique.tolist()) if self._find_table() is None else None
+        if rows is None:
             self._download().read(ids, out)
         else:
-            raw = np.frombuffer(b"".join(found), np.uint8).reshape(-1, self.row_bytes)
+            raw = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, self.row_bytes)
             out[:] = raw[inverse.reshape(-1)]
 
     def map(self) -> Bytes:
@@ -263,8 +263,8 @@ class RemoteRows(RowSource):
         from fsspec.utils import merge_offset_ranges
 
         spans = [(at, at + self.row_bytes) for at in (self.offset + row * self.row_bytes for row in ids)]
-        found = self.file.read_cached(spans)
-        missing = [span for span in spans if span not in found]
+        cached = self.file.read_cached(spans)
+        missing = [span for span in spans if span not in cached]
         count = self._fetched + len(missing)
         if missing and (count > self.rows * MANY_ROWS or count * self.row_bytes > MANY_BYTES):
             return None
@@ -282,8 +282,8 @@ class RemoteRows(RowSource):
             }
             if rows:
                 self.file.keep(rows)
-        self._fetched, found = count, found | rows
-        return [found[span] for span in spans]
+        self._fetched, cached = count, cached | rows
+        return [cached[span] for span in spans]
 
     def _key(self) -> str:
         return digest(self.file.url, self.file.size, self.file.version, self.offset, self.rows, self.row_bytes)

@@ -58,8 +58,8 @@ def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
 def fingerprint(path: Path) -> str | None:
     """Identifies one version of a file by time, size and content; None if it does not exist or cannot be read."""
     try:
-        found = path.stat()
-        version = f"{found.st_mtime_ns} {found.st_size}"
+        status = path.stat()
+        version = f"{status.st_mtime_ns} {status.st_size}"
         return f"{version} {read_file(path).digest}" if path.is_file() else None
     except InlayerError as error:  # graded, so the learner sees why it cannot be read
         return f"{version} {error}"

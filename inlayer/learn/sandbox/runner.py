@@ -220,8 +220,8 @@ class Runner:
     def do_tensors(self, target: Any, which: str) -> dict[str, Any]:
         if not isinstance(target, nn.Module):
             return {"missing": True}
-        named = target.state_dict().items() if which == "state_dict" else getattr(target, f"named_{which}")()
-        return {"value": {str(name): tensor for name, tensor in named}}
+        tensors = target.state_dict().items() if which == "state_dict" else getattr(target, f"named_{which}")()
+        return {"value": {str(name): tensor for name, tensor in tensors}}
 
     # ---- objects and errors
 
