@@ -380,23 +380,21 @@ def is_due(config: TrainConfig, every: int, step: int) -> bool:
 
 def check_value(setting: Field[Any], value: object) -> None:
     """Raise ConfigError if a value is not of the field's type, or outside its limits."""
-    kind, limits = str(setting.type), setting.metadata
+    name, kind, limits = setting.name, str(setting.type), setting.metadata
     if value is None and kind.endswith("None"):
         return
     if "choices" in limits and value not in limits["choices"]:
-        raise ConfigError(f"{setting.name} is {value!r}; choose one of {', '.join(limits['choices'])}")
+        raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(limits['choices'])}")
     if kind.startswith("int"):
         minimum, maximum = limits.get("minimum", 1), limits.get("maximum", 2**63 - 1)
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
             allowed = f"from {minimum} to {maximum:,}" if "maximum" in limits else f"of at least {minimum}"
-            raise ConfigError(f"{setting.name} is {value!r}; it must be an integer {allowed}")
+            raise ConfigError(f"{name} is {value!r}; it must be an integer {allowed}")
     elif kind.startswith("float"):
         maximum = limits.get("maximum", math.inf)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if not is_number or not 0 <= float(value) <= maximum:  # type: ignore[arg-type]
             allowed = "a number of at least 0" if maximum == math.inf else f"a number from 0 to {maximum:g}"
-            raise ConfigError(f"{setting.name} is {value!r}; it must be {allowed}")
+            raise ConfigError(f"{name} is {value!r}; it must be {allowed}")
     elif not isinstance(value, bool if kind == "bool" else str):
-        raise ConfigError(
-            f"{setting.name} is {value!r}; it must be {'True or False' if kind == 'bool' else 'a string'}"
-        )
+        raise ConfigError(f"{name} is {value!r}; it must be {'True or False' if kind == 'bool' else 'a string'}")

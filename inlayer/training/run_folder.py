@@ -228,10 +228,7 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        config, loaded = (
-            self.config,
-            self._load_state(),
-        )  # first, because an edited config may describe a model of any size
+        config, loaded = self.config, self._load_state()  # first: an edited config may describe a model of any size
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
@@ -387,10 +384,9 @@ class Run:
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
     """The config with absolute paths, so a run can be resumed from any folder."""
     files = tuple(str(check_path(file, "a file").resolve()) for file in config.files)
-    is_built_in = config.tokenizer in {"bpe", "bytes"}
-    return replace(
-        config, files=files, tokenizer=config.tokenizer if is_built_in else str(Path(config.tokenizer).resolve())
-    )
+    tokenizer = config.tokenizer
+    tokenizer = tokenizer if tokenizer in {"bpe", "bytes"} else str(Path(tokenizer).resolve())
+    return replace(config, files=files, tokenizer=tokenizer)
 
 
 def is_run(folder: Path) -> bool:
