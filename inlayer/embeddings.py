@@ -147,7 +147,7 @@ class Embeddings(NgramLookup):
                 f"{', '.join(PROJECTIONS)}"
             )
         is_rule = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
-        for name, given, is_valid, rule in (
+        for name, actual, is_valid, rule in (
             ("scale", scale, is_finite(scale), "a finite number"),
             ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
             ("dropout", dropout, is_finite(dropout) and 0 <= dropout <= 1, "a rate in 0..1"),
@@ -163,7 +163,7 @@ class Embeddings(NgramLookup):
             ),
         ):
             if not is_valid:
-                raise ConfigError(f"{name} is {given!r}; it must be {rule}")
+                raise ConfigError(f"{name} is {actual!r}; it must be {rule}")
         row_width = row_width or n_embd
         sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)

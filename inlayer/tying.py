@@ -44,7 +44,7 @@ class MaskRowGradient(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
-        """Remember the row."""
+        """Save the row for the backward pass."""
         ctx.row = inputs[1]
 
     @staticmethod

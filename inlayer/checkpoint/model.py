@@ -220,8 +220,8 @@ class Model:
             InputError: If a query is empty, zero or not finite, or the model has no such table.
 
         Example:
-            >>> found = load("default").analogy("king", "man", "woman")
-            >>> found.answers[0].text, found.nearest_to_first[0].text  # the arithmetic added nothing
+            >>> result = load("default").analogy("king", "man", "woman")
+            >>> result.answers[0].text, result.nearest_to_first[0].text  # the arithmetic added nothing
             (' prince', ' prince')
         """
         from inlayer.geometry.neighbors import Filter, find_analogy, searched_table

@@ -29,7 +29,7 @@ SAME_SPACE = 0.5
 BLOCK_VALUES = 2**21
 SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
-SPACE = "▁".encode()  # how SentencePiece spells a space
+SPACE = "▁".encode()  # SentencePiece's symbol for a space
 Ids = npt.NDArray[np.int64]
 NamedTable = tuple[StoredTable, Vocabulary]
 

@@ -4,7 +4,7 @@ source -> session -> [grader] -> Verdict
 - code runs in a separate process (session.py); expected values exist only here
 - the checks after a failure are not run and are reported as not run
 - an exception inside a check counts as a failure, so one file cannot break the grading of a class
-Tested with every solution, start and wrong solution of the course by `inlayer learn dev-check`.
+Tested with every solution, starter file and wrong solution of the course by `inlayer learn dev-check`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 position ids -> [frequencies] -> cos and sin
 - the order of operations is that of transformers: a step that looks clumsy is usually there for its rounding
-- for "dynamic", transformers remembers the longest length seen; here, only the length of the current text counts
+- for "dynamic", transformers keeps the longest length seen; here, only the length of the current text counts
 - see also: the settings of each rule (families/spec.py), which config has which rule (families/rope.py)
 Tested against transformers in tests/positions/test_scaling.py.
 """

@@ -138,7 +138,7 @@ def _looked_back(
     spec: NgramSpec, tokens: IdArray, inside: npt.NDArray[np.bool_], stops: npt.NDArray[np.bool_],
     token_map: IdArray | None,
 ) -> list[IdArray]:  # fmt: skip
-    """Per distance, the id that far before each position; `fill` where the look-back has ended."""
+    """For each distance, the id that many positions earlier; `fill` where the look-back has ended."""
     fill = spec.fill if token_map is None else token_map[spec.fill]
     continues = inside & ~stops
     context = [np.where(inside if spec.stops_are_hashed else continues, tokens, fill)]

@@ -161,7 +161,7 @@ def open_tiktoken(
     if special_tokens is None:
         known = {} if encoding is None else encoding.special_tokens(max(ranks.values()) + 1)
         special_tokens = rename_special_tokens(known, config, where)
-    # gigatoken knows patterns only by name
+    # gigatoken accepts patterns only by name
     scheme = encoding.scheme if encoding is not None and encoding.pat_str == pat_str else None
     bos, eos = (added_id(config, name, special_tokens, where) for name in ("bos_token", "eos_token"))
     return TiktokenTokenizer(

@@ -64,7 +64,7 @@ class EncodedCorpus:
         return counts_V
 
     def unigram_loss(self) -> float:
-        """Training loss, in nats, of a model that only knows how frequent each id is; 0 without ids."""
+        """Training loss, in nats, of a model that predicts ids by their frequency alone; 0 without ids."""
         counts = self.count_ids()
         shares = counts[counts > 0] / max(1, self.train.size)
         return float(-(shares * np.log(shares)).sum())

@@ -24,7 +24,7 @@ REQUIRED = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 WINDOW = 20  # steps of the running mean
-UNIGRAM_MARGIN = 0.05  # a loss within this many nats of the unigram loss has learned token frequencies only
+UNIGRAM_MARGIN = 0.05  # with a loss within this many nats of the unigram loss, only token frequencies were learned
 PATIENCE = 200  # steps before the unigram loss is checked
 MAX_GROWTH = 20.0  # factor over the largest row norm at the start
 MAX_LOGIT_STD = 10.0
@@ -88,7 +88,7 @@ class Alerts:
     """Warnings about known problems of a run, each raised once."""
 
     def __init__(self, *, unigram_loss: float = math.inf, steps: int = 0) -> None:
-        """`unigram_loss` is the loss of a model that knows only token frequencies, `steps` the length of the run."""
+        """`unigram_loss` is the loss of token frequencies alone, `steps` the length of the run."""
         self.raised: dict[str, str] = {}
         self._unigram_loss, self._patience = unigram_loss, max(PATIENCE, steps // 2)
         self._losses: deque[float] = deque(maxlen=WINDOW)

@@ -6,7 +6,7 @@ request -> [guard] -> app
   Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is sent
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
-- elsewhere: limits of a body (body.py)
+- see also: limits of a body (body.py)
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 
@@ -104,7 +104,7 @@ class Guard:
             if origin.lower() != f"http://{host}".lower():
                 raise HTTPException(403, f"Origin is {quoted(origin)}; other websites are not allowed")
         sites = set(headers.getlist("sec-fetch-site"))
-        # A link to a page may come from an email or a notebook: whoever wrote it learns nothing when it is followed.
+        # A link to a page may come from an email or a notebook: its author learns nothing when it is followed.
         modes = headers.getlist("sec-fetch-mode"), headers.getlist("sec-fetch-dest")
         is_link = scope["method"] == "GET" and scope["path"] in PAGES and modes == (["navigate"], ["document"])
         if sites - {"same-origin", "none"} and not is_link:

@@ -208,9 +208,9 @@ def _workers() -> int:
 
 def bind(host: str, port: int) -> socket.socket:
     """Listen on an address."""
-    if not host:  # some systems take it for every address
+    if not host:  # some systems listen on every address then
         raise InputError("host is empty; use 127.0.0.1 for this machine only")
-    if not 0 <= port <= 65_535:  # the system would take it modulo 65,536
+    if not 0 <= port <= 65_535:  # the system would reduce it modulo 65,536
         raise InputError(f"port {port} is outside 0..65535; 0 is any free port")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

@@ -280,7 +280,7 @@ class HubFolder(RemoteFolder):
 
 
 class UrlFolder(RemoteFolder):
-    """A folder at a URL of any file system that fsspec knows."""
+    """A folder at a URL of any file system that fsspec supports."""
 
     kind = "url"
 

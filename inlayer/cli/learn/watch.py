@@ -75,7 +75,7 @@ class FileWatcher:
         self.passed = False
         self._graded: str | None = None  # fingerprint of the version that was graded last
         self._previous: str | None = None
-        self._missing = False  # whether the learner was told that the file is missing
+        self._missing = False  # whether the message about a missing file was printed
 
     def start(self) -> None:
         """Show the task; an unchanged starter file is not graded until it is saved."""

@@ -1,7 +1,7 @@
 """The runner: the process that loads a learner's file and calls what it defines, one message at a time.
 
 fork server -> [runner] <-> session
-- it knows no expected values and grades nothing, so code that changes this process only changes its own results
+- it has no expected values and grades nothing, so code that changes this process only changes its own results
 - it has resource limits (limits.py) and its own process group, so all of it can be killed
 - an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
   files outside the scratch folder, reading the course's files. The first refusal ends the session
