@@ -3,7 +3,8 @@
 source -> [Store] -> Model
 - opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
 - all parts must be present, because only together do they show whether a tensor (the head) exists
-- see also: header and rows (formats/gguf.py), the meaning of the metadata (families/gguf.py, tokenizers/gguf.py)
+- see also: header (formats/gguf.py), rows (formats/gguf_dequantization.py), the meaning of the metadata
+  (families/gguf.py, tokenizers/gguf.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -31,7 +32,8 @@ from inlayer.errors import (
 )
 from inlayer.families.gguf import ARRAYS, ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
-from inlayer.formats.gguf import PLAIN, SCALARS, STRING, GgufHeader, StoredArray, decoder, read_gguf_header, row_bytes
+from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
+from inlayer.formats.gguf_dequantization import PLAIN, decoder, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
