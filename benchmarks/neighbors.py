@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.measure import Result, interleave, milliseconds, ratio
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.nearest import nearest
 from inlayer.tables.stored import StoredTable
 

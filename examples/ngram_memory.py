@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import inlayer
-from inlayer.tables.ngram import ngram_ids
+from inlayer.tables.ngram_hash import ngram_ids
 from inlayer.tokenizers.huggingface import compressed_ids
 
 DEEPSEEK_V41 = {

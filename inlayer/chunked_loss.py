@@ -31,15 +31,15 @@ def chunk_rows(tokens: int, n_embd: int) -> int:
     """Rows of logits per chunk: D, so a chunk is as large as the gradient of the rows.
 
     The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory, and
-    smaller ones take more time (docs/decisions.md). Larger ones than the maximum are not faster, and smaller ones than
-    the minimum are much slower.
+    smaller ones take more time (docs/decisions.md). Chunks above the maximum are no faster, those below the minimum are
+    much slower.
     """
     return min(tokens, max(MIN_CHUNK_ROWS, min(n_embd, MAX_CHUNK_ROWS)))
 
 
-def check_targets(targets: Tensor, kept: Tensor, rows: int, ignore_index: int) -> None:
+def check_targets(targets: Tensor, counted: Tensor, rows: int, ignore_index: int) -> None:
     """Raise IdRangeError for the first target that is neither ignored nor a row."""
-    outside = kept & ((targets < 0) | (targets >= rows))
+    outside = counted & ((targets < 0) | (targets >= rows))
     if bool(outside.any()):
         where = outside.nonzero()[0].tolist()
         raise IdRangeError(
@@ -62,7 +62,7 @@ def loss_by_torch(
         options=nn.LinearCrossEntropyOptions(
             chunking_method=None,
             batch_chunk_size=chunk_rows(len(targets_N), hidden_ND.shape[1]),
-            allow_retain_graph=torch.compiler.is_compiling(),  # torch needs it there
+            allow_retain_graph=torch.compiler.is_compiling(),  # required when compiling
         ),
     )
 

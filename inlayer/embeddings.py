@@ -1,7 +1,7 @@
 """The input layer: rows + positions -> hidden states. What a model computes between its tokenizer and its first block.
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
-- operations run in the order of the original models, because results are promised to be bit-identical:
+- operations run in the order of the original models, so that results are bit-identical:
   rows (x scale) (+ n-grams) (x multiplier) (projection) (norm), + token types, + positions, (norm) (mask) (dropout)
   (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
@@ -40,7 +40,7 @@ from inlayer.tables import Table, add_up
 from inlayer.tensors import check_mask, check_one_per_token
 
 PROJECTIONS = ("rows", "sum")
-NORM_PLACES = ("sum", "start", "rows")
+NORM_AT_OPTIONS = ("sum", "start", "rows")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
@@ -146,19 +146,24 @@ class Embeddings(NgramLookup):
                 f"row_width is {row_width} and project is {project!r}; give both or neither: project is one of "
                 f"{', '.join(PROJECTIONS)}"
             )
-        rule_given = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
-        for name, given, is_valid, rule in (
+        is_rule = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
+        for name, actual, is_valid, rule in (
             ("scale", scale, is_finite(scale), "a finite number"),
             ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
             ("dropout", dropout, is_finite(dropout) and 0 <= dropout <= 1, "a rate in 0..1"),
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
-            ("norm_at", norm_at, norm_at in NORM_PLACES, f"one of {', '.join(NORM_PLACES)}"),
+            ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
             ("token_types", token_types, isinstance(token_types, int) and token_types >= 0, "a number of rows, or 0"),
-            ("position_id_rule", position_id_rule, rule_given, "a PositionIdRule, such as PositionIdRule(by='mask')"),
+            (
+                "position_id_rule",
+                position_id_rule,
+                is_rule,
+                "a PositionIdRule, such as PositionIdRule(by='mask')",
+            ),
         ):
             if not is_valid:
-                raise ConfigError(f"{name} is {given!r}; it must be {rule}")
+                raise ConfigError(f"{name} is {actual!r}; it must be {rule}")
         row_width = row_width or n_embd
         sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
@@ -218,7 +223,7 @@ class Embeddings(NgramLookup):
         positions: str | Positions = spec.positions
         if spec.rotary:
             positions = RotaryPositions(**vars(spec.rotary)).to(device)
-        elif spec.positions == "sinusoidal":  # CTRL. Computed, so it has values even in a layer without any (meta)
+        elif spec.positions == "sinusoidal":  # CTRL; computed, so it has values even on the meta device
             positions = SinusoidalPositions(spec.n_embd, spec.block_size, layout="half in float32")
             positions = positions if torch.device(device or "cpu").type == "meta" else positions.to(device)
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
@@ -269,8 +274,8 @@ class Embeddings(NgramLookup):
         """
         if (input_ids is None) == (inputs_embeds is None):
             neither, both = "neither input_ids nor inputs_embeds was", "both input_ids and inputs_embeds were"
-            found = neither if input_ids is None else both
-            raise InputError(f"{found} given; pass exactly one: ids to look up, or their vectors")
+            problem = neither if input_ids is None else both
+            raise InputError(f"{problem} given; pass exactly one: ids to look up, or their vectors")
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
 
         def after(name: StageName, hidden: Tensor, added: Tensor | None = None) -> Tensor:
@@ -326,7 +331,7 @@ class Embeddings(NgramLookup):
         self, hidden: Tensor, ids: Tensor | None, position_ids: Tensor | None, token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
     ) -> list[tuple[StageName, Tensor]]:  # fmt: skip
-        """What is added to the rows, in the order of the original model."""
+        """The terms that are added to the rows, in the order of the original model."""
         batch, tokens = hidden.shape[:2]
         if attention_mask is not None:
             attention_mask = check_mask(attention_mask, batch, tokens)
@@ -366,11 +371,11 @@ class Embeddings(NgramLookup):
         Args:
             position_ids: Positions (B, T) or (T,); (3, B, T) for M-RoPE: time, height and width.
             layer_type: For models whose layers differ (Gemma-3), such as "sliding_attention".
-            layer: The number of a layer, in place of its type.
+            layer: A layer index, as an alternative to `layer_type`.
 
         Returns:
             cos and sin, each (B, T, R) for R rotated channels, in the table's dtype. None for a `layer` without
-            rotary positions (NoPE: every fourth one of Llama-4).
+            rotary positions (NoPE, as in every fourth layer of Llama-4).
 
         Raises:
             InputError: If the positions are not rotary, or `layer_type` or `layer` is missing or unknown.

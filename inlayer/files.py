@@ -146,7 +146,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 def write_output(path: Path, data: bytes) -> None:
     """Write a file that the user asked for: safe with several writers, InputError if it cannot be written."""
-    import secrets  # it imports more than all of the rest
+    import secrets  # slow to import
 
     with file_errors(path, "cannot be written"), atomic_path(path, secrets.token_hex(4)) as temporary:
         temporary.write_bytes(data)
@@ -156,7 +156,8 @@ def write_output(path: Path, data: bytes) -> None:
 def atomic_path(path: Path, unique: str = "") -> Iterator[Path]:
     """A temporary path to write to. It replaces `path` when the block succeeds and is deleted when it fails.
 
-    With one name for all attempts, nothing is left over for long; several writers need a `unique` one each.
+    Without `unique`, every attempt uses the same temporary name, so a killed process leaves at most one stale file.
+    Concurrent writers each need their own `unique` suffix.
     """
     temporary = path.with_name(f".{path.name[:60]}.{unique}.part" if unique else f".{path.name}.saving")
     try:
@@ -179,18 +180,18 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     target = check_path(folder, "folder").expanduser().resolve()
     if path_kind(target) != "missing" and (path_kind(target) != "folder" or any(target.iterdir())):
         raise InputError(f"{shown(folder)} cannot be written: it already exists; choose another folder")
-    new = target.with_name(f".{target.name}.saving")
+    staging = target.with_name(f".{target.name}.saving")
     try:
         with file_errors(folder, "cannot be written"):
-            shutil.rmtree(new, ignore_errors=True)  # left by a process that was killed
-            new.mkdir(parents=True)
-            yield new
-            for path in (*new.iterdir(), new):
+            shutil.rmtree(staging, ignore_errors=True)  # left by a process that was killed
+            staging.mkdir(parents=True)
+            yield staging
+            for path in (*staging.iterdir(), staging):
                 sync(path)
-            new.rename(target)
+            staging.rename(target)
             sync(target.parent)
     finally:
-        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 @contextmanager

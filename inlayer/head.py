@@ -4,8 +4,8 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> 
 - order of operations, each skipped if it does nothing: hidden * input_scale (T5), projection, * scale (Cohere),
   / divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
 - tied to a table with a padding row, it sends no gradient to that row, so the row stays zero in training
-- the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for what those do not support (a
-  soft cap, a z-loss, half precision under autocast, where they would round the loss itself)
+- the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for cases torch does not support
+  (a soft cap, a z-loss) or where it would round the loss itself (half precision under autocast)
 - rows sharded over several processes: each process computes the logits of its own rows, also in the loss (sharding.py)
 - see also: the head's rows, its own or those of a table (tying.py), which models tie their heads (families/)
 Tested against linear + cross_entropy and against transformers' heads in tests/test_head.py.
@@ -163,23 +163,23 @@ class Head(HeadRows):
         local = self._local_rows()
         weight_VD = self._guarded_weight() if local is None else local.rows_LD
         bias_V: Tensor | None = self.bias if local is None else local.entries(self.bias)
-        kept_N = targets_N != ignore_index
+        counted_N = targets_N != ignore_index
         for padding_idx in {self.padding_idx, self._zero_row()} - {None}:
-            kept_N &= targets_N != padding_idx
+            counted_N &= targets_N != padding_idx
         # Reading values would break a traced graph, and make the CPU wait for a GPU at every step.
         readable = targets_N.device.type == "cpu" and not has_no_values(targets_N)
         if readable:
-            check_targets(targets_N.view(shape), kept_N.view(shape), self.vocab_size, ignore_index)
+            check_targets(targets_N.view(shape), counted_N.view(shape), self.vocab_size, ignore_index)
         if readable and reduction != "none":
-            if not bool(kept_N.all()):  # skip ignored targets
-                kept = kept_N.nonzero().squeeze(1)
-                hidden_ND, targets_N = hidden_ND.index_select(0, kept), targets_N.index_select(0, kept)
+            if not bool(counted_N.all()):  # skip ignored targets
+                counted = counted_N.nonzero().squeeze(1)
+                hidden_ND, targets_N = hidden_ND.index_select(0, counted), targets_N.index_select(0, counted)
             loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=reduction, z_loss=z_loss)
         else:
-            targets_N = targets_N.where(kept_N, IGNORE)
+            targets_N = targets_N.where(counted_N, IGNORE)
             summed = "sum" if reduction == "mean" else reduction
             loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=summed, z_loss=z_loss)
-            loss = loss / kept_N.sum().clamp(min=1) if reduction == "mean" else loss
+            loss = loss / counted_N.sum().clamp(min=1) if reduction == "mean" else loss
         return loss.view(shape) if reduction == "none" else loss
 
     def _loss(
@@ -206,7 +206,7 @@ class Head(HeadRows):
         tracing = is_jit_tracing()  # sizes, and so the number of chunks, are unknown there
         unsupported = self.soft_cap is not None or z_loss != 0 or half_autocast or local is not None or tracing
         with torch.autocast(device, enabled=False) if autocast else nullcontext():
-            if not tracing and len(targets_N) == 0:  # an empty sum of logits: 0, with zero gradients instead of none
+            if not tracing and len(targets_N) == 0:  # an empty sum of logits: 0, with gradients of zero instead of None
                 empty_N = functional.linear(hidden_ND, weight_VD, bias_V).sum(-1)
                 loss = empty_N if reduction == "none" else empty_N.sum()
             elif hasattr(functional, "linear_cross_entropy") and not unsupported:
@@ -221,9 +221,9 @@ class Head(HeadRows):
 
     def extra_repr(self) -> str:
         """Sizes and non-default settings, for print(model)."""
-        plain = {"input_scale": 1.0, "scale": 1.0, "divisor": 1.0, "soft_cap": None}
+        defaults = {"input_scale": 1.0, "scale": 1.0, "divisor": 1.0, "soft_cap": None}
         settings = "".join(
-            f", {name}={getattr(self, name)}" for name, value in plain.items() if getattr(self, name) != value
+            f", {name}={getattr(self, name)}" for name, value in defaults.items() if getattr(self, name) != value
         )
         return f"{self.n_embd}, {self.vocab_size}, bias={self.bias is not None}, tied={self.tied}{settings}"
 

@@ -35,8 +35,8 @@ def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:
     if seed is None:
         return [None] * count
     generator = torch.Generator().manual_seed(check_seed(seed))
-    found: list[int] = torch.randint(2**62, (count,), generator=generator).tolist()
-    return found
+    seeds: list[int] = torch.randint(2**62, (count,), generator=generator).tolist()
+    return seeds
 
 
 @torch.no_grad()
@@ -59,7 +59,7 @@ def init_rows(
 @torch.no_grad()
 def mean_row(rows_VD: Float[Tensor, "V D"], padding_idx: int | None) -> Float[Tensor, " D"]:
     """The mean of all rows except the padding row, in at least float32; zeros without other rows."""
-    wide = torch.promote_types(rows_VD.dtype, torch.float32)
+    sum_dtype = torch.promote_types(rows_VD.dtype, torch.float32)
     parts = [rows_VD] if padding_idx is None else [rows_VD[:padding_idx], rows_VD[padding_idx + 1 :]]
-    total_D = torch.stack([part.sum(0, dtype=wide) for part in parts]).sum(0)
+    total_D = torch.stack([part.sum(0, dtype=sum_dtype) for part in parts]).sum(0)
     return (total_D / max(1, sum(len(part) for part in parts))).to(rows_VD.dtype)

@@ -2,8 +2,8 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - most models read them inside a decoder layer; in LongCat-Flash and BLT they are part of the hidden states
-- rows always stay in their file: these are the largest tables of all
-- see also: hashing (tables/ngram.py), the tensors of a checkpoint (checkpoint/find_tables.py)
+- rows are never loaded into memory: these are the largest tables of a model
+- see also: hashing (tables/ngram_hash.py), the tensors of a checkpoint (checkpoint/find_tables.py)
 Tested against transformers and sglang in tests/checkpoint/test_ngram_tables.py.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from inlayer.errors import InputError
 from inlayer.row_lookup import RowLookup
-from inlayer.tables.ngram import NgramMemory, NgramSpec, ngram_ids
+from inlayer.tables.ngram_hash import NgramMemory, NgramSpec, ngram_ids
 from inlayer.tensors import check_ids, to_tensor
 
 
@@ -40,7 +40,7 @@ class NgramLookup(RowLookup):
 
         Args:
             input_ids: Token ids (B, T).
-            history: The ids (B, S) before them. With them, a text in pieces gives the rows of the whole text.
+            history: The ids (B, S) before them. With it, a text passed in pieces reads the same rows as the whole text.
             layer: The decoder layer, if several have a memory.
             attention_mask: (B, S + T), 0 for padding, which n-grams do not cross.
 
@@ -58,10 +58,10 @@ class NgramLookup(RowLookup):
             torch.Size([1, 3, 16])
         """
         spec, memory = self._choose(layer)
-        given = [None if one is None else check_ids(one).cpu().numpy() for one in (input_ids, history)]
+        ids, before = (None if x is None else check_ids(x).cpu().numpy() for x in (input_ids, history))
         mask = None if attention_mask is None else attention_mask.long().cpu().numpy()
-        found = ngram_ids(spec, given[0], given[1], mask=mask, token_map=memory.token_map if memory else None)
-        return torch.from_numpy(found).to(input_ids.device)
+        row_ids = ngram_ids(spec, ids, before, mask=mask, token_map=memory.token_map if memory else None)
+        return torch.from_numpy(row_ids).to(input_ids.device)
 
     def ngram(
         self,
@@ -90,7 +90,7 @@ class NgramLookup(RowLookup):
             >>> layer = inlayer.Embeddings.from_config(qwen | {"ngram_vocab_size_base": 11, "ple_embed_dim": 64})
             >>> spec = layer.ngrams[0]  # a checkpoint has its rows: inlayer.load(source).embeddings
             >>> rows = inlayer.tables.StoredTable.from_array(torch.ones(spec.rows, spec.width).numpy())
-            >>> layer.memories = (inlayer.tables.ngram.NgramMemory(spec, rows),)
+            >>> layer.memories = (inlayer.tables.ngram_hash.NgramMemory(spec, rows),)
             >>> layer.ngram(torch.tensor([[7, 8, 9]])).shape
             torch.Size([1, 3, 16, 4])
         """
@@ -104,9 +104,9 @@ class NgramLookup(RowLookup):
         """The memory of a layer; without one, the only memory."""
         specs = [spec for spec in self.ngrams if layer is None or spec.layer == layer]
         if len(specs) != 1:
-            having = ", ".join("the input" if spec.layer is None else str(spec.layer) for spec in self.ngrams) or "none"
-            found = "has no n-gram memory" if not specs else "has several n-gram memories; choose one with layer="
-            raise InputError(f"this model{'' if layer is None else f' in layer {layer}'} {found}. Layers: {having}")
+            layers = ", ".join("the input" if spec.layer is None else str(spec.layer) for spec in self.ngrams) or "none"
+            problem = "has no n-gram memory" if not specs else "has several n-gram memories; choose one with layer="
+            raise InputError(f"this model{'' if layer is None else f' in layer {layer}'} {problem}. Layers: {layers}")
         return specs[0], next((memory for memory in self.memories if memory.spec is specs[0]), None)
 
     @property
@@ -131,10 +131,10 @@ class NgramLookup(RowLookup):
             attention_mask: (B, S + T), 0 for padding.
 
         Returns:
-            Vectors (B, T, D): what `forward` continues with.
+            Vectors (B, T, D), the input of the next stage of `forward`.
 
         Raises:
-            InputError: If the layer has no such memory, or not its rows.
+            InputError: If the layer has no such memory, or its rows were not loaded.
 
         Example:
             >>> layer = inlayer.load("default").embeddings
@@ -144,12 +144,12 @@ class NgramLookup(RowLookup):
             inlayer.errors.InputError: this model has no n-gram memory. Layers: none
         """
         spec, _ = self._choose(None)
-        found = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
+        ngram_rows = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
         if spec.added == "sum":
             for head in range(spec.heads):
-                rows = rows + found[..., head, :]
+                rows = rows + ngram_rows[..., head, :]
             return rows
         if self.ngram_projection is None:
             raise InputError(f"the n-gram memory {spec.tensor} is read by layer {spec.layer}; it is not added to rows")
-        projected = torch.bmm(found.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection.to(rows.dtype))
+        projected = torch.bmm(ngram_rows.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection.to(rows.dtype))
         return torch.cat([rows[None], projected.view(-1, *rows.shape)]).mean(0)

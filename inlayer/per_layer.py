@@ -38,10 +38,10 @@ class PerLayerEmbedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
         """The vectors of every block; without ids or a second table, the projection only."""
-        projected: Tensor = self.norm(self._split(self._times(self.projection(embeds), self.projection_scale)))
+        projected: Tensor = self.norm(self._split(self._scale_by(self.projection(embeds), self.projection_scale)))
         if ids is None or self.table is None:
             return projected
-        return self._times(projected + self.look_up(ids), 2**-0.5)
+        return self._scale_by(projected + self.look_up(ids), 2**-0.5)
 
     def look_up(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T L P"]:
         """The rows of the second table, scaled and split by layer. Gemma-3n has no rows for its image and audio ids."""
@@ -54,7 +54,7 @@ class PerLayerEmbedding(nn.Module):
     def _split(self, vectors: Tensor) -> Tensor:
         return vectors.view(*vectors.shape[:-1], self.layers, self.width)
 
-    def _times(self, vectors: Tensor, factor: float) -> Tensor:
+    def _scale_by(self, vectors: Tensor, factor: float) -> Tensor:
         return vectors * (_rounded(factor, vectors) if self.rounded else factor)
 
 

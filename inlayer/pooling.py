@@ -56,26 +56,26 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tens
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
         if excluded:
-            kept_N = ~np.isin(mask.flat, excluded)
-            kept = Ragged(mask.flat[kept_N], np.concatenate(([0], kept_N.cumsum()))[mask.offsets])
-            return mean_pool(hidden_ND[torch.from_numpy(kept_N).to(hidden_ND.device)], kept)
-        wide_ND = hidden_ND.to(torch.promote_types(hidden_ND.dtype, torch.float32))
+            included_N = ~np.isin(mask.flat, excluded)
+            included = Ragged(mask.flat[included_N], np.concatenate(([0], included_N.cumsum()))[mask.offsets])
+            return mean_pool(hidden_ND[torch.from_numpy(included_N).to(hidden_ND.device)], included)
+        float_ND = hidden_ND.to(torch.promote_types(hidden_ND.dtype, torch.float32))
         # First sum short blocks, then the blocks of each text: one long sum would lose digits.
         bounds = np.union1d(mask.offsets, np.arange(0, len(hidden_ND), ROWS_PER_SUM))
-        block_SD = sum_rows(wide_ND, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), len(bounds) - 1)
+        block_SD = sum_rows(float_ND, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), len(bounds) - 1)
         sum_BD = sum_rows(block_SD, np.searchsorted(mask.offsets, bounds[:-1], side="right") - 1, len(mask))
         return (sum_BD / counts_B.clamp(min=1).unsqueeze(-1)).to(hidden_ND.dtype)
     hidden_BTD, mask_BT = check_inputs(hidden, mask)
-    wide = torch.promote_types(hidden_BTD.dtype, torch.float32)
+    sum_dtype = torch.promote_types(hidden_BTD.dtype, torch.float32)
     # where instead of a product, because 0 * NaN is NaN
     real_BTD = hidden_BTD.where(mask_BT.unsqueeze(-1), 0)
     count_B1 = mask_BT.sum(1, keepdim=True).clamp(min=1)
-    return (real_BTD.sum(1, dtype=wide) / count_B1).to(hidden_BTD.dtype)
+    return (real_BTD.sum(1, dtype=sum_dtype) / count_B1).to(hidden_BTD.dtype)
 
 
 def _check_exclude(exclude: object) -> list[int]:
     try:
-        return [index(one) for one in exclude]  # type: ignore[attr-defined]
+        return [index(token_id) for token_id in exclude]  # type: ignore[attr-defined]
     except TypeError:
         raise InputError(
             f"exclude is {quoted(exclude)}; give a collection of ids, such as tokenizer.special_ids"

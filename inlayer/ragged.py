@@ -29,7 +29,7 @@ def flat_int64(values: object, name: str) -> IdArray:
     """Convert integers to a 1-D int64 array; an int64 array is not copied."""
     array = as_int64(values, name)
     if array.ndim != 1:
-        raise ShapeError(f"{name} has {array.ndim} axes; it must be one flat row of integers")
+        raise ShapeError(f"{name} has {array.ndim} axes; it must be a flat sequence of integers")
     return array
 
 
@@ -85,7 +85,7 @@ class Ragged:
             The ids in one array.
 
         Raises:
-            InlayerError: If a row is not a flat row of integers.
+            InlayerError: If the ids of a text are not a flat sequence of integers.
 
         Example:
             >>> Ragged.from_lists([[72, 105], [33]]).counts.tolist()
@@ -149,9 +149,9 @@ class Ragged:
         """
         if len(parts) == 1:
             return parts[0]
-        none = np.empty(0, np.int64)
-        flat, counts = [one.flat for one in parts], [one.counts for one in parts]
-        return cls.from_counts(np.concatenate([none, *flat]), np.concatenate([none, *counts]))
+        empty = np.empty(0, np.int64)
+        flat, counts = [part.flat for part in parts], [part.counts for part in parts]
+        return cls.from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
 
     @classmethod
     def merge(cls, size: int, parts: Sequence[tuple[IdArray, Ragged]]) -> Ragged:

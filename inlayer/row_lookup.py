@@ -1,7 +1,7 @@
-"""Rows as a model takes them: looked up and scaled, reverse lookup, merged with other vectors, one per layer.
+"""Lookups beyond one row per id: scaled rows, reverse lookup, rows merged with other vectors, rows per layer.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- a row is what a model takes in place of ids (`inputs_embeds`): scaled and, for Inkling, normalized
+- rows are in the form that a model accepts as `inputs_embeds`: scaled and, for Inkling, normalized
 - `ids_of` is the exact inverse: rows are found by a hash of their bytes, then compared (tables/row_index.py)
 - see also: replacing and resizing the table (input_table.py), what is added to the rows (embeddings.py)
 Tested in tests/test_row_lookup.py, and against transformers in tests/families/test_per_layer.py.
@@ -25,7 +25,7 @@ from inlayer.tables import StoredEmbedding, Table, check_id_range
 from inlayer.tables.row_index import RowIndex
 from inlayer.tensors import check_float, check_ids
 
-BLOCK_VALUES = 1 << 22  # of the table, hashed at a time
+BLOCK_VALUES = 1 << 22  # values of the table that are hashed at a time
 
 
 class RowLookup(InputTable):
@@ -41,7 +41,7 @@ class RowLookup(InputTable):
     _index: tuple[Any, RowIndex] | None = None
 
     def _rows(self, ids: Tensor | None) -> Tensor:
-        """The rows of ids as the table has them, checked."""
+        """The unscaled rows of ids, after checking the ids."""
         ids = check_ids(ids)
         if not isinstance(self.token_embedding, (Table, StoredEmbedding)):
             check_id_range(ids, self.vocab_size)  # other modules do not check ids
@@ -53,7 +53,7 @@ class RowLookup(InputTable):
         return rows * (rounded if self.round_scale else self.scale)
 
     def _look_up(self, ids: Tensor) -> Tensor:
-        """The rows that the model takes as inputs_embeds."""
+        """The rows of ids in the form that the model accepts as inputs_embeds."""
         rows = self._rows(ids)
         rows = rows if self.scale == 1.0 else self._scaled(rows)
         if self.norm is not None and self.norm_at == "rows":
@@ -72,7 +72,7 @@ class RowLookup(InputTable):
             Ids (...); of several equal rows, the first one.
 
         Raises:
-            InputError: If a vector is not a row of the table; names its place.
+            InputError: If a vector is not a row of the table; the message gives its index.
             DtypeError: If the vectors have another dtype than the table.
 
         Example:
@@ -84,25 +84,25 @@ class RowLookup(InputTable):
         vectors = check_float(vectors, "vectors", width=width).detach()
         if vectors.dtype != self.dtype:
             raise DtypeError(f"vectors have dtype {vectors.dtype}; rows of this table are {self.dtype}")
-        wanted = _bytes(vectors.reshape(-1, width))
-        found = self._row_index().find(wanted)
-        if (found < 0).any():  # the index may be older than the rows
+        query_bytes = _bytes(vectors.reshape(-1, width))
+        ids = self._row_index().find(query_bytes)
+        if (ids < 0).any():  # the index may be older than the rows
             self._index = None
-            found = self._row_index().find(wanted)
-        if (missing := np.flatnonzero(found < 0)).size:
-            place = tuple(int(axis) for axis in np.unravel_index(missing[0], vectors.shape[:-1] or (1,)))
-            where = place if len(place) > 1 else place[0]
+            ids = self._row_index().find(query_bytes)
+        if (missing := np.flatnonzero(ids < 0)).size:
+            index = tuple(int(axis) for axis in np.unravel_index(missing[0], vectors.shape[:-1] or (1,)))
+            where = index if len(index) > 1 else index[0]
             more = f" (and {missing.size - 1} more)" if missing.size > 1 else ""
             raise InputError(
                 f"the vector at {where}{more} is not a row of the table, scaled by {self.scale:g}; give input_ids as "
                 "well if vectors were changed or come from elsewhere"
             )
-        return torch.from_numpy(found).reshape(vectors.shape[:-1]).to(vectors.device)
+        return torch.from_numpy(ids).reshape(vectors.shape[:-1]).to(vectors.device)
 
     def _row_index(self) -> RowIndex:
         table = self.token_embedding
         version = None if isinstance(table, StoredEmbedding) else table.weight._version
-        norm = None if self.norm is None else tuple(one._version for one in self.norm.parameters())
+        norm = None if self.norm is None else tuple(parameter._version for parameter in self.norm.parameters())
         key = id(table), version, norm, self.dtype, self.scale, self.vocab_size
         if self._index is None or self._index[0] != key:
 
@@ -129,7 +129,7 @@ class RowLookup(InputTable):
             (B, T, D) or (T, D), for `forward(inputs_embeds=...)`.
 
         Raises:
-            InputError: If the numbers of placeholders and vectors differ; names the first that is left over.
+            InputError: If the numbers of placeholders and vectors differ; the message names the first unmatched one.
 
         Example:
             >>> layer = inlayer.Embeddings(vocab_size=256, n_embd=4)
@@ -140,14 +140,14 @@ class RowLookup(InputTable):
         parts = [features] if isinstance(features, Tensor) else list(features)
         parts = [check_float(part, f"features[{n}]", width=width).reshape(-1, width) for n, part in enumerate(parts)]
         count, is_placeholder = sum(len(part) for part in parts), ids == placeholder_id
-        places = is_placeholder.nonzero()
-        if len(places) != count:
-            left = f"vector {len(places)} has no placeholder"
-            if len(places) > count:
-                place = places[count].tolist()
-                left = f"the placeholder at {tuple(place) if len(place) > 1 else place[0]} has no vector"
-            found = f"{len(places)} placeholders (id {placeholder_id})"
-            raise InputError(f"input_ids has {found}, but features has {count} vectors: {left}")
+        positions = is_placeholder.nonzero()
+        if len(positions) != count:
+            unmatched = f"vector {len(positions)} has no placeholder"
+            if len(positions) > count:
+                position = positions[count].tolist()
+                unmatched = f"the placeholder at {tuple(position) if len(position) > 1 else position[0]} has no vector"
+            placeholders = f"{len(positions)} placeholders (id {placeholder_id})"
+            raise InputError(f"input_ids has {placeholders}, but features has {count} vectors: {unmatched}")
         rows = self._look_up(ids.masked_fill(is_placeholder, self.padding_idx or 0))
         if not count:
             return rows
@@ -159,7 +159,7 @@ class RowLookup(InputTable):
         """Compute the per-layer embeddings of a Gemma-3n, Gemma-4 or EmbeddingGemma-2: a vector per token and block.
 
         Args:
-            input_ids: Token ids (B, T) or (T,). In the place of images, give the padding id, as transformers does.
+            input_ids: Token ids (B, T) or (T,). For image tokens, pass the padding id, as transformers does.
             inputs_embeds: Vectors (B, T, D) to project, if they differ from the rows of input_ids. Alone: Gemma-4
                 finds their ids (`ids_of`), Gemma-3n returns the projection only.
 
@@ -189,8 +189,8 @@ class RowLookup(InputTable):
             ids = self.ids_of(embeds)
         assert embeds is not None
         if ids is not None and ids.shape != embeds.shape[:2]:
-            given = f"input_ids has shape {tuple(ids.shape)}, but inputs_embeds has shape {tuple(embeds.shape)}"
-            raise ShapeError(f"{given}; their batch and token axes must match")
+            shapes = f"input_ids has shape {tuple(ids.shape)}, but inputs_embeds has shape {tuple(embeds.shape)}"
+            raise ShapeError(f"{shapes}; their batch and token axes must match")
         layers: Tensor = extra(ids, embeds)
         return layers[0] if single else layers
 
@@ -205,10 +205,10 @@ class RowLookup(InputTable):
 
         Args:
             input_ids: Token ids (B, T) or (T,).
-            layer: The number of a block.
+            layer: A block index.
 
         Returns:
-            (B, T, W), where W is the number of key-value heads times their width. None for a block that reads none.
+            (B, T, W), where W is the number of key-value heads times their width. None for other blocks.
 
         Raises:
             InputError: If the model has no value embeddings.
@@ -230,8 +230,8 @@ class RowLookup(InputTable):
 
     def _other_tables(self) -> list[Table]:
         extra = self.per_layer_embedding
-        found = (self.value_embedding, None if extra is None else extra.table)
-        return [table for table in found if isinstance(table, Table)]
+        tables = (self.value_embedding, None if extra is None else extra.table)
+        return [table for table in tables if isinstance(table, Table)]
 
     def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
         single = False

@@ -30,7 +30,7 @@ def is_sharded(weight: Tensor) -> bool:
     return isinstance(getattr(weight, "placements", None), tuple)
 
 
-def rows_each(rows: int, processes: int) -> int:
+def rows_per_process(rows: int, processes: int) -> int:
     """Rows per process; the last process may have fewer."""
     return -(-rows // processes)
 
@@ -63,7 +63,7 @@ def local_rows(weight: Any) -> LocalRows:
             "these rows are sharded by FSDP and every process has its own tokens; call the decoder's forward or loss, "
             "which gathers the rows, instead of its table or head"
         )
-    return LocalRows(weight.to_local(), mesh.get_local_rank() * rows_each(weight.shape[0], mesh.size()), mesh)
+    return LocalRows(weight.to_local(), mesh.get_local_rank() * rows_per_process(weight.shape[0], mesh.size()), mesh)
 
 
 def copy_to_all(x: Tensor, mesh: DeviceMesh) -> Tensor:
@@ -86,10 +86,10 @@ def join_columns(x_L: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
 
     shape = torch.Size((*x_L.shape[:-1], columns))
     stride = torch.empty(shape, device="meta").stride()
-    whole: Tensor = DTensor.from_local(
+    joined: Tensor = DTensor.from_local(
         x_L.contiguous(), mesh, [Shard(x_L.dim() - 1)], run_check=False, shape=shape, stride=stride
     ).full_tensor()
-    return whole
+    return joined
 
 
 def look_up(index: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
@@ -111,9 +111,9 @@ def cross_entropy(logits_CL: Tensor, targets_C: Tensor, local: LocalRows, ignore
     logits_CL = logits_CL.to(torch.promote_types(logits_CL.dtype, torch.float32))
     outside_C = (targets_C < local.first) | (targets_C >= local.first + logits_CL.shape[1])
     columns_C1 = (targets_C - local.first).masked_fill(outside_C, 0)[:, None]
-    of_target_C = logits_CL.gather(1, columns_C1)[:, 0].masked_fill(outside_C, 0)
-    parts = [torch.zeros_like(of_target_C)] * (size + 1)
-    parts[rank], parts[size] = logits_CL.logsumexp(1), of_target_C
+    target_logits_C = logits_CL.gather(1, columns_C1)[:, 0].masked_fill(outside_C, 0)
+    parts = [torch.zeros_like(target_logits_C)] * (size + 1)
+    parts[rank], parts[size] = logits_CL.logsumexp(1), target_logits_C
     parts_RC = sum_of_all(torch.stack(parts), local.mesh)
     log_sums_C = parts_RC[:size].logsumexp(0)
     return (log_sums_C - parts_RC[size]).masked_fill(targets_C == ignore_index, 0), log_sums_C

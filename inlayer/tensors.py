@@ -98,15 +98,15 @@ def has_no_values(x: Tensor) -> bool:
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
     """The torch dtype with the same name; numpy's bfloat16 and float8 types come from ml_dtypes."""
-    found: torch.dtype = getattr(torch, dtype.name)
-    return found
+    same: torch.dtype = getattr(torch, dtype.name)
+    return same
 
 
 def to_tensor(array: npt.NDArray[Any]) -> Tensor:
     """A tensor that shares the memory of a numpy array, including arrays of ml_dtypes."""
     if array.dtype.name in {"float64", "float32", "float16"}:
         return torch.from_numpy(array)
-    # torch.from_numpy does not know the types of ml_dtypes: pass their bytes and reinterpret them.
+    # torch.from_numpy does not support the types of ml_dtypes: pass their bytes and reinterpret them.
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return torch.from_numpy(raw).view(torch_dtype(array.dtype)).view(array.shape)
 

@@ -50,9 +50,9 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) ->
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread per product during the block, where each core computes products of its own.
+    """Limit BLAS to one thread per matrix product, for code that already computes one product per core.
 
-    The number of BLAS threads belongs to the process, so only one block runs at a time.
+    The number of BLAS threads is a process-wide setting, so only one such block runs at a time.
     """
     from threadpoolctl import threadpool_limits
 

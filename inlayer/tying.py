@@ -44,7 +44,7 @@ class MaskRowGradient(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
-        """Remember the row."""
+        """Save the row for the backward pass."""
         ctx.row = inputs[1]
 
     @staticmethod
@@ -243,6 +243,6 @@ class HeadRows(nn.Module):
         """
         if self.tied and self.bias is not None and len(self.bias) != rows:
             bias_V = self.bias.detach().new_zeros(rows)
-            kept = min(rows, len(self.bias))
-            bias_V[:kept] = self.bias.detach()[:kept]
+            copied = min(rows, len(self.bias))
+            bias_V[:copied] = self.bias.detach()[:copied]
             self.bias = nn.Parameter(bias_V, requires_grad=self.bias.requires_grad)

@@ -65,7 +65,7 @@ class QuantizedTable:
 def packed_names(name: str) -> tuple[str, ...]:
     """The names under which the values of a quantized tensor `name` may be stored."""
     stem = name.removesuffix(".weight")
-    return tuple(f"{one}{end}" for one in dict.fromkeys((name, stem)) for end in PACKED_ENDS)
+    return tuple(f"{base}{end}" for base in dict.fromkeys((name, stem)) for end in PACKED_ENDS)
 
 
 def logical_name(name: str) -> str:
@@ -139,31 +139,32 @@ def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Qua
         return _table("byte", values, None, values, factor=_read_scalar(store, scales))
     grid = (*scales.shape, 1) if len(scales.shape) == 1 else scales.shape
     blocks = _block_size(store, (rows, width), grid)
-    down, across = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
-    needs = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]} needs {down:,} x {across:,}"
-    check_tensor(store.where, scales, grid == (down, across), needs)
+    row_blocks, column_blocks = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
+    blocked = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]}"
+    needs = f"{blocked} needs {row_blocks:,} x {column_blocks:,}"
+    check_tensor(store.where, scales, grid == (row_blocks, column_blocks), needs)
     return _table("byte", values, scales, values, blocks[0], block=blocks[1])
 
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
     """Rows and channels that share a scale: from the config, or as the shape of the scales suggests."""
-    if len(grid) == 2 and grid[0] == shape[0]:  # whatever the blocks of other tensors are
+    if len(grid) == 2 and grid[0] == shape[0]:  # regardless of the block size of other tensors
         return 1, shape[1] // grid[1] if grid[1] and shape[1] % grid[1] == 0 else FP8_BLOCK
     settings: Any = (store.config or {}).get("quantization_config")
-    given = settings.get("weight_block_size") if isinstance(settings, dict) else None
-    if isinstance(given, list) and len(given) == 2 and all(type(one) is int and one > 0 for one in given):
-        return given[0], given[1]
+    sizes = settings.get("weight_block_size") if isinstance(settings, dict) else None
+    if isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes):
+        return sizes[0], sizes[1]
     return FP8_BLOCK, FP8_BLOCK
 
 
 def _mxfp4(store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None) -> QuantizedTable:
     shaped = len(values.shape) == 3 and values.shape[2] == MX_BYTES and 0 not in values.shape and values.dtype == "U8"
     check_tensor(store.where, values, shaped, "MXFP4 blocks are U8 (V, D / 32, 16)")
-    found = _require(store, values, scales, f"{values.name.removesuffix('_blocks')}_scales")
-    fits = found.shape == values.shape[:2] and found.dtype == "U8"
-    check_tensor(store.where, found, fits, f"expected U8 {values.shape[:2]}")
+    scale_info = _require(store, values, scales, f"{values.name.removesuffix('_blocks')}_scales")
+    fits = scale_info.shape == values.shape[:2] and scale_info.dtype == "U8"
+    check_tensor(store.where, scale_info, fits, f"expected U8 {values.shape[:2]}")
     info = replace(values, name=name, dtype="MXFP4", shape=(values.shape[0], values.shape[1] * MX_BLOCK))
-    return _table("fp4", values, found, info, block=MX_BLOCK)
+    return _table("fp4", values, scale_info, info, block=MX_BLOCK)
 
 
 def _nvfp4(
@@ -173,12 +174,12 @@ def _nvfp4(
     shaped = len(values.shape) == 2 and 0 not in values.shape
     check_tensor(store.where, values, shaped, "NVFP4 values are U8 (V, D / 2)")
     rows, width = values.shape[0], values.shape[1] * 2
-    found = _require(store, values, scales, f"{name}_scale")
-    fits = width % NV_BLOCK == 0 and found.shape == (rows, width // NV_BLOCK) and found.dtype == "F8_E4M3"
-    check_tensor(store.where, found, fits, f"expected F8_E4M3 ({rows}, {width // NV_BLOCK})")
+    scale_info = _require(store, values, scales, f"{name}_scale")
+    fits = width % NV_BLOCK == 0 and scale_info.shape == (rows, width // NV_BLOCK) and scale_info.dtype == "F8_E4M3"
+    check_tensor(store.where, scale_info, fits, f"expected F8_E4M3 ({rows}, {width // NV_BLOCK})")
     second = _require(store, values, factor, f"{name}_global_scale")
     info = replace(values, name=name, dtype="NVFP4", shape=(rows, width))
-    return _table("fp4", values, found, info, block=NV_BLOCK, factor=_read_scalar(store, second), divides=divides)
+    return _table("fp4", values, scale_info, info, block=NV_BLOCK, factor=_read_scalar(store, second), divides=divides)
 
 
 def _int4(
@@ -193,13 +194,13 @@ def _int4(
         fits = stated[0] == rows and width - INT4_PER_WORD < stated[1] <= width
         check_tensor(store.where, shape, fits, f"its values {stated} do not match packed values {values.shape}")
         width = stated[1]
-    found = _require(store, values, scales, f"{name}_scale")
-    fits = len(found.shape) == 2 and found.shape[0] == rows and found.dtype in SAFETENSORS_DTYPES
-    groups = found.shape[1] if fits else 0
+    scale_info = _require(store, values, scales, f"{name}_scale")
+    fits = len(scale_info.shape) == 2 and scale_info.shape[0] == rows and scale_info.dtype in SAFETENSORS_DTYPES
+    groups = scale_info.shape[1] if fits else 0
     fits = groups > 0 and width % groups == 0
-    check_tensor(store.where, found, fits, f"expected {rows:,} rows of scales for {width:,} channels")
+    check_tensor(store.where, scale_info, fits, f"expected {rows:,} rows of scales for {width:,} channels")
     info = replace(values, name=name, dtype="INT4", shape=(rows, width))
-    return _table("int4", values, found, info, block=width // groups)
+    return _table("int4", values, scale_info, info, block=width // groups)
 
 
 def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:

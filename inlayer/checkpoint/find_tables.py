@@ -32,7 +32,7 @@ from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
 from inlayer.tables import RowSource, StoredTable
-from inlayer.tables.ngram import NgramMemory, NgramSpec
+from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tables.stored import JoinedRows, check_table, check_tensor
 from inlayer.tokenizers.huggingface import compressed_ids
 
@@ -62,7 +62,7 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
     yield from zip(first, ("token", "head"), strict=False)
     for name in map(logical_name, model.store.names()):
         role = table_role(name)
-        if role is not None and name not in first and _has_its_shape(model, name, role):
+        if role is not None and name not in first and _has_table_shape(model, name, role):
             yield name, role
 
 
@@ -72,8 +72,8 @@ def describe_table(model: Model, name: str, role: TableRole, parameters: int | N
     return TableInfo(**vars(tensor), role=role, share=math.prod(tensor.shape) / parameters if parameters else None)
 
 
-def _has_its_shape(model: Model, name: str, role: TableRole) -> bool:
-    """Whether a tensor with the name of a table can be one. In a block, other tensors have such names as well."""
+def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
+    """Whether a tensor with the name of a table has the shape of one: inside a block, other tensors have such names."""
     try:
         shape = model.store.find(name).shape
     except InlayerError:
@@ -96,7 +96,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
         for name in store.names():
             try:
                 shapes[name] = store.find(name).shape
-            except InlayerError as error:  # noqa: PERF203  # in one file or tensor; the table may be another
+            except InlayerError as error:  # noqa: PERF203  # only this file or tensor is bad; the table may be in another
                 first_error = first_error or error
         candidates = table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
         if spec is None:
@@ -112,7 +112,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
 
 
 def find_head(store: Store, shape: tuple[int, ...]) -> str | None:
-    """The tensor of a head: under a usual name, or one that is usual for an output and has the table's shape."""
+    """The name of the head's tensor: a usual name, or a name that is usual for outputs if it has the table's shape."""
     usual = store.first_of(HEAD_TENSORS)
     if usual is not None or store.remote:
         return usual
@@ -128,7 +128,7 @@ def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:
 
 
 def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[int, int] | tuple[None, None]:
-    """Rows and width by the config, also if its family is not known."""
+    """Rows and width according to the config, even if its family is unknown."""
     if spec is not None:
         return spec.vocab_size, spec.row_width or spec.n_embd
     fields = text_config(config)
@@ -161,13 +161,13 @@ def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
 def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
     """The tensors whose names end with `tensor`, in the order of their numbers if they are numbered."""
     pattern = re.compile(rf"(?:^|\.){re.escape(tensor)}(?:\.(?:shard_)?(\d{{1,6}}))?\.weight$")
-    found = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
-    if not found or [number for number, _ in found] != list(range(len(found))):
-        numbers = ", ".join(str(number) for number, _ in found[:8]) or "none"
+    parts = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
+    if not parts or [index for index, _ in parts] != list(range(len(parts))):
+        numbers = ", ".join(str(index) for index, _ in parts[:8]) or "none"
         raise CheckpointError(
             f"{store.where} does not have all tensors of {tensor}, which its config requires; parts found: " + numbers
         )
-    return tuple(store.find(name) for _, name in found)
+    return tuple(store.find(name) for _, name in parts)
 
 
 def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:
@@ -217,10 +217,10 @@ def _with_scales(store: FolderStore, tensor: TensorInfo) -> QuantizedTable:
 
 def _compress(model: Model, expected: int) -> IdArray:
     compressed = compressed_ids(model.tokenizer)
-    found = int(compressed.max()) + 1
-    if found != expected:
+    distinct = int(compressed.max()) + 1
+    if distinct != expected:
         raise CheckpointError(
-            f"{model.source}: its tokenizer has {found:,} distinct normalized tokens, but its config requires "
+            f"{model.source}: its tokenizer has {distinct:,} distinct normalized tokens, but its config requires "
             f"{expected:,}, and every hash depends on that number"
         )
     return compressed

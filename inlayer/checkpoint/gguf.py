@@ -3,7 +3,8 @@
 source -> [Store] -> Model
 - opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
 - all parts must be present, because only together do they show whether a tensor (the head) exists
-- see also: header and rows (formats/gguf.py), the meaning of the metadata (families/gguf.py, tokenizers/gguf.py)
+- see also: header (formats/gguf.py), rows (formats/gguf_dequantization.py), the meaning of the metadata
+  (families/gguf.py, tokenizers/gguf.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -31,7 +32,8 @@ from inlayer.errors import (
 )
 from inlayer.families.gguf import ARRAYS, ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
-from inlayer.formats.gguf import PLAIN, SCALARS, STRING, GgufHeader, StoredArray, decoder, read_gguf_header, row_bytes
+from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
+from inlayer.formats.gguf_dequantization import PLAIN, decoder, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
@@ -45,8 +47,8 @@ PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", r
 
 def choose_gguf(names: Iterable[str], where: str) -> str | None:
     """The .gguf file of a folder, the first one of a model in parts; an error if there are several models."""
-    found = [name for name in names if name.endswith(".gguf")]
-    firsts = [name for name in found if re.search(r"-0*1-of-\d+\.gguf$", name)] or found
+    files = [name for name in names if name.endswith(".gguf")]
+    firsts = [name for name in files if re.search(r"-0*1-of-\d+\.gguf$", name)] or files
     if len(firsts) > 1:
         raise CheckpointError(f"{where} has several .gguf files; open one of them: {listing(firsts)}")
     return firsts[0] if firsts else None
@@ -78,7 +80,7 @@ class GgufStore(Store):
             raise CheckpointError(f"{self.where}: {error}") from error
 
     def _value(self, key: str) -> Any:
-        """A value for the config: of arrays, only the short ones that a config needs."""
+        """A metadata value for the config; arrays only if they are short and a config needs them."""
         value = self.metadata[key]
         if not isinstance(value, StoredArray):
             return value
@@ -137,7 +139,7 @@ class GgufStore(Store):
                 f"{self.where} is one of {count:,} parts, but its name has no part number; it must be named like "
                 "x-00001-of-00003.gguf"
             )
-        paths = [self.folder / f"{name['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
+        paths = [self.folder / f"{name['stem']}-{index:05}-of-{count:05}.gguf" for index in range(1, count + 1)]
         missing = [path.name for path in paths if not self._exists(path)]
         if missing:
             raise CheckpointError(
@@ -147,9 +149,9 @@ class GgufStore(Store):
             )
         headers = [opened if path.name == self.path.name else self._read_header(path) for path in paths]
         self._first, self._tensors = paths[0], {}
-        for number, (path, header) in enumerate(zip(paths, headers, strict=True)):
+        for index, (path, header) in enumerate(zip(paths, headers, strict=True)):
             part = _integer(header.metadata, "split.no", -1), _integer(header.metadata, "split.count", 1)
-            if part != (number, count):
+            if part != (index, count):
                 raise CheckpointError(f"{shown(path)} is part {part[0] + 1} of {part[1]}, but its name says otherwise")
             duplicate = next((name for name in header.tensors if name in self._tensors), None)
             if duplicate is not None:
@@ -183,6 +185,6 @@ class GgufStore(Store):
         return texts
 
 
-def _integer(metadata: Mapping[str, Any], key: str, otherwise: int) -> int:
-    value = metadata.get(key, otherwise)
-    return value if type(value) is int else otherwise
+def _integer(metadata: Mapping[str, Any], key: str, default: int) -> int:
+    value = metadata.get(key, default)
+    return value if type(value) is int else default

@@ -29,7 +29,7 @@ from inlayer.tensors import to_tensor, torch_dtype
 
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
 SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
-FLOAT32_PARTS = ("position_embedding.alpha",)  # whatever the dtype of the model
+FLOAT32_PARTS = ("position_embedding.alpha",)  # regardless of the model's dtype
 MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 
 
@@ -116,12 +116,12 @@ def equals_table(model: Model, name: str) -> bool:
         sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
         return _same_bytes(head.rows(sample), table.rows(sample))
     blocks = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
-    return all(_same_bytes(one, other) for (_, one), (_, other) in blocks)
+    return all(_same_bytes(a, b) for (_, a), (_, b) in blocks)
 
 
-def _same_bytes(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
     """Whether two arrays have the same dtype and bytes."""
-    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))
+    return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
 def saved_with_head(model: Model) -> bool:

@@ -27,7 +27,7 @@ from inlayer.families.generic import ASSUMED
 from inlayer.families.tensor_names import choose_part
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
-from inlayer.tables.ngram import NgramMemory
+from inlayer.tables.ngram_hash import NgramMemory
 from inlayer.tables.stored import ClusteredRows
 from inlayer.tokenizers import Tokenizer
 
@@ -79,9 +79,9 @@ class Model:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
         self.dtype, self.trainable = dtype, trainable
         config = store.config or {}
-        named = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-        self.is_static = named or store.note.startswith(STATIC)  # not every version of model2vec writes its name
-        if named:
+        is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
+        self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
+        if is_model2vec:
             self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
         if self.spec is not None and self.spec.is_generic:
             self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
@@ -220,8 +220,8 @@ class Model:
             InputError: If a query is empty, zero or not finite, or the model has no such table.
 
         Example:
-            >>> found = load("default").analogy("king", "man", "woman")
-            >>> found.answers[0].text, found.nearest_to_first[0].text  # the arithmetic added nothing
+            >>> result = load("default").analogy("king", "man", "woman")
+            >>> result.answers[0].text, result.nearest_to_first[0].text  # the arithmetic added nothing
             (' prince', ' prince')
         """
         from inlayer.geometry.neighbors import Filter, find_analogy, searched_table
@@ -275,7 +275,7 @@ class Model:
             normalize: Scale each vector to norm 1.
             dim: Keep only the first `dim` values.
             dtype: The dtype of the result.
-            batch_size: Texts per batch, which limits memory; chosen by default.
+            batch_size: Texts per batch, which limits memory; by default chosen automatically.
             show_progress: Show a progress bar on stderr if it is a terminal.
 
         Returns:
@@ -283,7 +283,7 @@ class Model:
             `ids` (N,) and `offsets` (n + 1,).
 
         Raises:
-            InputError: If the model has no tokenizer, or an argument is not possible.
+            InputError: If the model has no tokenizer, or an argument is invalid.
             TextError: If a text has a lone surrogate.
 
         Example:
@@ -319,7 +319,7 @@ class Model:
             weights: A `Weighting`, or the path of one.
             normalize: Scale each vector to norm 1.
             dim: Keep this many values.
-            dtype: Of the vectors.
+            dtype: Dtype of the vectors.
             batch_size: Texts per batch.
 
         Returns:
@@ -339,7 +339,7 @@ class Model:
         return encoder.stream(texts, settings.checked(encoder.width), batch_size)
 
     def encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
-        """Open what `encode` uses: the tokenizer, the rows and the weights. The last one is kept.
+        """Build the encoder that `encode` uses: tokenizer, rows and weights. The most recent one is cached.
 
         Args:
             weights: A `Weighting`, or the path of one.
@@ -348,7 +348,7 @@ class Model:
             The encoder for these weights.
 
         Raises:
-            InputError: If the model has no tokenizer, or the weights are of a table of another size.
+            InputError: If the model has no tokenizer, or the weights were fitted to a table of another size.
 
         Example:
             >>> load("default").encoder().width
@@ -389,7 +389,7 @@ class Model:
         return None if name is None else self.store.find(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        source, dtype = self._arguments  # a pickle contains no values
+        source, dtype = self._arguments  # a pickle contains the source, not the values
         return partial(load, dtype=dtype, trainable=self.trainable), (source,)
 
     def __repr__(self) -> str:

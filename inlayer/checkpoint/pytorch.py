@@ -46,14 +46,14 @@ class PytorchStore(FolderStore):
     def _read_header(self, path: Path) -> dict[str, TensorInfo]:
         views, offsets = read_file(check_is_file(path))
         self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
-        found: dict[str, TensorInfo] = {}
+        tensors: dict[str, TensorInfo] = {}
         for name, view in views.items():
             item = BITS[view.dtype] // 8
             offset, nbytes = offsets[view.storage.key] + view.offset * item, math.prod(view.shape) * item
-            found[name] = TensorInfo(
+            tensors[name] = TensorInfo(
                 name=name, dtype=view.dtype, shape=view.shape, file=path.name, offset=offset, nbytes=nbytes
             )
-        return found
+        return tensors
 
     def _weight_files(self) -> set[str]:
         """The usual file, or its shards, or the only .bin file."""

@@ -23,7 +23,7 @@ from inlayer.checkpoint.find_quantized import find_quantized, packed_names, stor
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.files import check_is_file, file_errors, parse_json, path_kind, printable, quoted, shown
-from inlayer.formats.row_file import FileRows, read_bytes
+from inlayer.formats.row_reader import FileRows, read_bytes
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
@@ -32,7 +32,7 @@ from inlayer.tokenizers import Tokenizer, open_tokenizer
 
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
-MAX_VALUES = 1_000_000  # each takes many times more memory than bytes in the file
+MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
 MAX_FILES = 4096  # DeepSeek-V3 has 163
 INTEGERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
@@ -128,17 +128,17 @@ class FolderStore(Store):
         return self._index
 
     def first_of(self, candidates: Sequence[str]) -> str | None:
-        found = self._first_stored(candidates)
-        if found is None:  # the values of a quantized tensor have another name
+        stored = self._first_stored(candidates)
+        if stored is None:  # the values of a quantized tensor have another name
             packed = {packed: name for name in reversed(candidates) for packed in packed_names(name)}
-            found = packed.get(self._first_stored([*packed][::-1]) or "")
-        return found
+            stored = packed.get(self._first_stored([*packed][::-1]) or "")
+        return stored
 
     def _first_stored(self, candidates: Sequence[str]) -> str | None:
         return super().first_of(candidates)
 
     def find(self, name: str) -> TensorInfo:
-        """Like `Store.find`; a quantized table is described as one tensor, under the name it would have otherwise."""
+        """Like `Store.find`; a quantized table is described as one tensor, under its unquantized name."""
         quantized = find_quantized(self, name)
         if quantized is not None:
             return quantized.info
@@ -184,7 +184,7 @@ class FolderStore(Store):
         files = set(self._index.values())
         if any(path_kind(self.folder / file) != "file" for file in files):
             return None
-        # Tensors at the same place are counted once: a PyTorch file stores a tied head as a second name.
+        # Tensors at the same offset are counted once: in a PyTorch file, a tied head is a second name for the table.
         distinct = {(file, t.offset, t.shape): t for file in files for t in self._header(file).values()}
         return sum(map(stored_values, distinct.values()))
 
@@ -211,7 +211,7 @@ class FolderStore(Store):
         return path
 
     def _list_tensors(self, files: Iterable[str]) -> dict[str, str]:
-        """The index of files without one."""
+        """Build the index of files that have none."""
         index: dict[str, str] = {}
         for file in sorted(files):
             for name in self._header(file):
@@ -227,8 +227,8 @@ class FolderStore(Store):
         if file not in self._headers:
             path = self._local_path(file)
             if path_kind(path) == "missing":
-                named = ", which its index names" if self._index else ""
-                raise MissingFileError(f"{self.where} is missing the file {shown(file)}{named}; download it as well")
+                origin = ", which its index names" if self._index else ""
+                raise MissingFileError(f"{self.where} is missing the file {shown(file)}{origin}; download it as well")
             self._headers[file] = self._read_header(path)
         return self._headers[file]
 

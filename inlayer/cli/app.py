@@ -109,13 +109,13 @@ def short_text(text: str, columns: int, blank: str | None = " ") -> str:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:
-    """Print a table on the console; columns are aligned to the right, except those with the numbers `left`."""
+    """Print a table on the console; columns are right-aligned, except those whose index is in `left`."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(titles))
-    for number, title in enumerate(titles):
-        table.add_column(Text(title), justify="left" if number in left else "right")
+    for index, title in enumerate(titles):
+        table.add_column(Text(title), justify="left" if index in left else "right")
     for row in rows:
         table.add_row(*map(Text, row))
     console().print(table)

@@ -39,9 +39,9 @@ def compare(
 
     tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
     shared = shared_rows(*tables)
-    found = compare_tables(*tables, top=top, shared=shared)
-    space = "after rotating B onto A (Procrustes): the spaces differ" if found.aligned else "compared directly"
-    rows = f"{found.equal:,} of {found.shared:,} equal; median cosine {found.median_cosine:.3f}, {space}"
+    comparison = compare_tables(*tables, top=top, shared=shared)
+    space = "after rotating B onto A (Procrustes): the spaces differ" if comparison.aligned else "compared directly"
+    rows = f"{comparison.equal:,} of {comparison.shared:,} equal; median cosine {comparison.median_cosine:.3f}, {space}"
     if html is not None:
         from inlayer.geometry.compare_page import compare_page
 
@@ -52,11 +52,11 @@ def compare(
         with progress_bar("finding neighbors") as progress:
             page = compare_page(
                 (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared,
-                f"{found.shared:,} tokens are shared. Rows: {rows}.", progress,
+                f"{comparison.shared:,} tokens are shared. Rows: {rows}.", progress,
             )  # fmt: skip
         write_output(Path(html), page.encode())
     if as_json:
-        print_json(found._asdict() | {"moved": [row._asdict() for row in found.moved]})
+        print_json(comparison._asdict() | {"moved": [row._asdict() for row in comparison.moved]})
         return
     from rich.text import Text
 
@@ -66,26 +66,29 @@ def compare(
     for label, text in (
         ("A", f"{models[0].source}: {models[0].table.num_embeddings:,} x {models[0].table.embedding_dim:,}"),
         ("B", f"{models[1].source}: {models[1].table.num_embeddings:,} x {models[1].table.embedding_dim:,}"),
-        ("tokens", f"{found.shared:,} shared, {len(found.only_a):,} only in A, {len(found.only_b):,} only in B"),
+        (
+            "tokens",
+            f"{comparison.shared:,} shared, {len(comparison.only_a):,} only in A, {len(comparison.only_b):,} only in B",
+        ),
         ("rows", rows),
         (
             "neighborhoods",
-            "-" if found.overlap is None else f"{found.overlap:.0%} of the 10 nearest tokens agree (mean)",
+            "-" if comparison.overlap is None else f"{comparison.overlap:.0%} of the 10 nearest tokens agree (mean)",
         ),
     ):
         print_labeled(output, Text(label, "bold"), Text(printable(text)))
     if html is not None:
         output.print(f"wrote {shown(html)}", markup=False, soft_wrap=True)
-    for label, texts in (("only in A", found.only_a), ("only in B", found.only_b)):
+    for label, texts in (("only in A", comparison.only_a), ("only in B", comparison.only_b)):
         if texts:
             more = [f"and {len(texts) - top:,} more"] if len(texts) > top else []
             listed = "  ".join([*(token_text(text) for text in texts[:top]), *more])
             print_labeled(output, Text(label, "bold"), Text(listed))
-    if found.moved:
+    if comparison.moved:
         print_table(
             ("moved most", "cosine", "norm in A", "in B"),
             (
                 (token_text(row.text), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
-                for row in found.moved
+                for row in comparison.moved
             ),
         )

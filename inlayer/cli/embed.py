@@ -34,7 +34,7 @@ from inlayer.render.numbers import count
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.encode import Encoder, EncodeSettings
-    from inlayer.encoding.job import EmbedJob
+    from inlayer.encoding.resumable_job import EmbedJob
     from inlayer.encoding.sources import Reader
     from inlayer.encoding.weighting import Weighting
 
@@ -60,7 +60,7 @@ SEARCH_EXAMPLES = examples(
 
 Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
 Weights = Annotated[str | None, typer.Option(metavar="FILE", help="A fitted weighting, saved by Weighting.save.")]
-Dim = Annotated[int | None, typer.Option(min=1, help="Number of leading values to keep of each vector.")]
+Dim = Annotated[int | None, typer.Option(min=1, help="Keep only this many leading values of each vector.")]
 
 
 @app.command(epilog=EMBED_EXAMPLES)
@@ -145,7 +145,7 @@ def embed(
 
         rows = _write(RayJob(*arguments, skip=on_error == "skip"))
     else:
-        from inlayer.encoding.job import EmbedJob
+        from inlayer.encoding.resumable_job import EmbedJob
 
         rows = _write(EmbedJob(*arguments))
     files = sum(isinstance(source, Path) for source in reader.sources)
@@ -159,7 +159,7 @@ def embed(
 
 
 def _checksum(model: Model, weighting: Weighting | None) -> int:
-    """Of some rows of the table and of the weighting: a run must not be resumed after they have changed."""
+    """A checksum of some table rows and of the weighting: a run must not be resumed after either has changed."""
     import numpy as np
 
     rows = model.table.rows(np.linspace(0, model.table.num_embeddings - 1, 64).astype(np.int64))
@@ -197,7 +197,7 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
     vectors = np.asarray(encoder.batch(texts[:SHOWN_ROWS], settings))
     if as_json:
         listed = vectors.astype(np.float32).tolist()
-        print_json({"rows": [{"text": text, "embedding": one} for text, one in zip(texts, listed, strict=False)]})
+        print_json({"rows": [{"text": text, "embedding": vector} for text, vector in zip(texts, listed, strict=False)]})
         if len(texts) > SHOWN_ROWS:
             sys.stderr.write(f"only the first {SHOWN_ROWS} rows are shown; --out FILE writes all of them\n")
         return
@@ -237,7 +237,7 @@ def search(
         typer.Option("--in", metavar="FILE", help="Vectors from inlayer embed: .parquet, .safetensors or .npy."),
     ],
     model: Annotated[
-        str | None, typer.Option(help="The model that made the vectors. \\[default: the one named in the file]")
+        str | None, typer.Option(help="The model that created the vectors. \\[default: the one named in the file]")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of rows to show.")] = 10,
     weights: Weights = None,
@@ -282,8 +282,8 @@ def search(
         if row >= 0:
             best[row] = max(score, best.get(row, -1.0))
     order = sorted(best, key=lambda row: (-best[row], row))[:k]
-    found = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
-    if not found:
+    results = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
+    if not results:
         raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
     if not stored and None in (model, pool):
         sys.stderr.write(
@@ -291,16 +291,16 @@ def search(
             f"--pool {pool or 'mean'}\n"
         )
     if as_json:
-        print_json({"query": query, "rows": found})
+        print_json({"query": query, "rows": results})
         return
-    rows = [(f"{one['score']:.3f}", f"{one['row']:,}", _found_text(one)) for one in found]
+    rows = [(f"{result['score']:.3f}", f"{result['row']:,}", _result_text(result)) for result in results]
     columns = 3 if any(row[2] for row in rows) else 2
     print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
     if opened.source == "default":
         print_note("A demonstration model. For useful results, embed with --model wordllama.")
 
 
-def _found_text(row: dict[str, Any]) -> str:
+def _result_text(row: dict[str, Any]) -> str:
     """The text of a row, shortened, and the file it comes from."""
     text = short_text(str(row["text"] or ""), 2 * SHOWN_TEXT)
     return f"{text}  ({shown(str(row['file']))})" if "file" in row else text

@@ -54,18 +54,20 @@ def evaluate(
         with progress_bar("answering") as progress:
             answers = score_analogies(model.table, model.vocabulary, check_path(analogies, "--analogies"), progress)
     if as_json:
-        print_json({"similarity": [one._asdict() for one in scores], "analogies": [one._asdict() for one in answers]})
+        print_json(
+            {"similarity": [score._asdict() for score in scores], "analogies": [score._asdict() for score in answers]}
+        )
         return
     if scores:
         print_table(
             ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
-            [(one.name, f"{one.pairs:,}", f"{one.coverage:.0%}", *map(_number, one[3:])) for one in scores],
+            [(score.name, f"{score.pairs:,}", f"{score.coverage:.0%}", *map(_number, score[3:])) for score in scores],
         )
         print_note(
             "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: the rows of other "
             "words are averaged. Random rows: all pairs with random rows."
         )
-        if few := [one.name for one in scores if one.pairs * one.coverage < FEW_PAIRS]:
+        if few := [score.name for score in scores if score.pairs * score.coverage < FEW_PAIRS]:
             print_note(
                 f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation."
             )
@@ -74,7 +76,10 @@ def evaluate(
     if answers:
         print_table(
             ("analogies", "questions", "covered", "correct", "nearest alone", "inputs allowed"),
-            [(one.name, f"{one.questions:,}", f"{one.covered:,}", *map(_percent, one[3:])) for one in answers],
+            [
+                (score.name, f"{score.questions:,}", f"{score.covered:,}", *map(_percent, score[3:]))
+                for score in answers
+            ],
         )
         print_note(
             "Covered: questions whose four words are single tokens. Nearest alone: answers nearest to the third word, "
@@ -86,10 +91,10 @@ def _files(name: str) -> list[Path]:
     path = check_path(name, "--similarity")
     if not path.is_dir():
         return [path]
-    found = sorted(path.glob("*.txt"))
-    if not found:
+    files = sorted(path.glob("*.txt"))
+    if not files:
         raise MissingFileError(f"{shown(path)} has no .txt files")
-    return found
+    return files
 
 
 def _number(value: Any) -> str:

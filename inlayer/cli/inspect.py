@@ -77,7 +77,7 @@ def inspect(
             model, quick=quick, strict=strict, progress=lambda done, total: show(done, total) or not stopped
         )
     if ids is not None:
-        sys.stdout.writelines(f"{one}\n" for one in report.ids(ids))
+        sys.stdout.writelines(f"{token_id}\n" for token_id in report.ids(ids))
     elif html is not None:
         from inlayer.inspection.html import inspect_page
 
@@ -105,12 +105,12 @@ def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], 
         if announced or done == first or seconds < MEASURE_SECONDS:
             return
         announced = True
-        if (rest := seconds / (done - first) * (total - done)) > LONG_SECONDS:
+        if (remaining := seconds / (done - first) * (total - done)) > LONG_SECONDS:
             from inlayer.render.numbers import duration
 
             rows, width = model.table_info.shape
             hints = "--quick reads a sample; Ctrl-C stops and shows what was found so far"
-            sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {duration(rest)}; {hints}\n")
+            sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {duration(remaining)}; {hints}\n")
 
     with progress_bar("reading rows") if with_bar else nullcontext() as bar:
 

@@ -107,7 +107,7 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
 
 
 def _holes(projection: TableProjection) -> list[int]:
-    """Rows without a place on the map."""
+    """Rows that have no coordinates on the map."""
     return [row for row, (x, _) in enumerate(projection.points.tolist()) if not math.isfinite(x)]
 
 

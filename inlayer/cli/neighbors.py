@@ -74,15 +74,20 @@ def neighbors(
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
-        found = opened.neighbors(
+        nearest = opened.neighbors(
             query if token_id is None else token_id, k, table="head" if head else "input", words=words, script=script,
             special=special, progress=progress,
         )  # fmt: skip
     if as_json:
-        print_json({"query": query if token_id is None else token_id, "neighbors": [one._asdict() for one in found]})
+        print_json(
+            {
+                "query": query if token_id is None else token_id,
+                "neighbors": [neighbor._asdict() for neighbor in nearest],
+            }
+        )
     else:
         query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
-        print_neighbors({f"nearest to {query_name}": found})
+        print_neighbors({f"nearest to {query_name}": nearest})
         _print_parts(opened.vocabulary, [query] if query is not None else [])
 
 
@@ -103,44 +108,47 @@ def analogy(
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
     first, second, third = parts[::2]
     opened = load(model)
-    found = opened.analogy(first, second, third, k=k, table="head" if head else "input", words=only_words)
+    result = opened.analogy(first, second, third, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         print_json(
-            {"words": parts[::2]} | {name: [one._asdict() for one in all_] for name, all_ in found._asdict().items()}
+            {"words": parts[::2]}
+            | {name: [neighbor._asdict() for neighbor in all_] for name, all_ in result._asdict().items()}
         )
         return
     a, b, c = (short_text(word, MAX_TOKEN) for word in (first, second, third))
     print_neighbors(
         {
-            f"{a} - {b} + {c}": found.answers,
-            f"{a} alone": found.nearest_to_first,
-            "inputs allowed": found.with_inputs,
+            f"{a} - {b} + {c}": result.answers,
+            f"{a} alone": result.nearest_to_first,
+            "inputs allowed": result.with_inputs,
         }
     )
-    if found.answers and found.nearest_to_first and found.answers[0].id == found.nearest_to_first[0].id:
+    if result.answers and result.nearest_to_first and result.answers[0].id == result.nearest_to_first[0].id:
         print_note(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.")
-    elif found.answers and found.nearest_to_first:
+    elif result.answers and result.nearest_to_first:
         print_note(f"The arithmetic changed the first answer, which is not the one nearest to {a} alone.")
     _print_parts(opened.vocabulary, parts[::2])
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     """Print lists of neighbors side by side, with their cosines."""
-    cells = [[(token_text(one.text), f"{one.score:.3f}") for one in found] for found in columns.values()]
+    cells = [
+        [(token_text(neighbor.text), f"{neighbor.score:.3f}") for neighbor in column] for column in columns.values()
+    ]
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
     titles = list(chain(*((title, "cosine") for title in columns)))
     if rows:
         print_table(titles, rows, left=range(0, len(titles), 2))
     else:
-        console().print("no other token passes the filters")
+        console().print("no other token matches the filters")
 
 
 def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
-    """Say which words are not one token: the mean of several rows means less."""
+    """Note which words are several tokens: the mean of several rows is less meaningful."""
     for word in words:
         ids = vocabulary.ids_of(word)
         if len(ids) > 1:
             parts = " ".join(token_text(vocabulary.text(token_id)) for token_id in ids[:MAX_PARTS])
             more = " ..." if len(ids) > MAX_PARTS else ""
-            text = f"{short_text(word, MAX_QUERY)} is {len(ids)} tokens, whose mean was used: {parts}{more}"
+            text = f"{short_text(word, MAX_QUERY)} is {len(ids)} tokens; the mean of their rows was used: {parts}{more}"
             print_note(text)

@@ -64,7 +64,7 @@ def serve(
     """Serve the walk page and the course on this machine. The address contains a random access token."""
     sources = tuple(model or [None])
     open_models(sources)  # a source that cannot be opened is reported before the server starts
-    fragment = "&".join(f"text={quote(one, safe='')}" for one in check_page_texts(text or []))
+    fragment = "&".join(f"text={quote(value, safe='')}" for value in check_page_texts(text or []))
     import_in_background()
     from inlayer.web import serve as run
 

@@ -39,21 +39,21 @@ JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel=
 
 def parameters() -> Iterator[inspect.Parameter]:
     """The parameters of the command: one flag for each field of TrainConfig. None means that a flag was not given."""
-    flags = {one.name: (annotation(one), None) for one in fields(TrainConfig) if one.metadata}
+    flags = {field.name: (annotation(field), None) for field in fields(TrainConfig) if field.metadata}
     switches = {"resume": (Annotated[bool, RESUME], False), "as_json": (Annotated[bool, JSON], False)}
     for name, (kind, default) in ({"files": (Annotated[list[str] | None, FILES], None)} | flags | switches).items():
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def annotation(one: Field[Any]) -> Any:
+def annotation(setting: Field[Any]) -> Any:
     """Type, help and default of a field, as typer reads them."""
-    kind: Any = TYPES[str(one.type).partition(" ")[0]]
-    flag, default = f"--{one.name.replace('_', '-')}", one.metadata.get("derived", one.default)
+    kind: Any = TYPES[str(setting.type).partition(" ")[0]]
+    flag, default = f"--{setting.name.replace('_', '-')}", setting.metadata.get("derived", setting.default)
     if kind is bool:
-        flag, default = (f"{flag}/--no-{flag[2:]}", flag[2:]) if one.default else (flag, None)
-    help_text, metavar = one.metadata["help"], None
-    if "choices" in one.metadata:
-        choices = one.metadata["choices"]
+        flag, default = (f"{flag}/--no-{flag[2:]}", flag[2:]) if setting.default else (flag, None)
+    help_text, metavar = setting.metadata["help"], None
+    if "choices" in setting.metadata:
+        choices = setting.metadata["choices"]
         kind, metavar = Literal[choices], "|".join(choices)
         if len(metavar) > MAX_METAVAR:  # it would leave no room for the names of long options
             metavar = "NAME"
@@ -61,7 +61,9 @@ def annotation(one: Field[Any]) -> Any:
             help_text = help_text if choices[0] in help_text else help_text.removesuffix(".") + listed
     shown = f"{default:g}" if isinstance(default, float) else default
     text = help_text + ("" if default is None else f" \\[default: {shown}]")
-    option = typer.Option(flag, metavar=metavar, help=text, show_default=False, rich_help_panel=one.metadata["group"])
+    option = typer.Option(
+        flag, metavar=metavar, help=text, show_default=False, rich_help_panel=setting.metadata["group"]
+    )
     return Annotated[kind | None, option]
 
 
@@ -96,7 +98,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
 
 
 def saved_config(given: dict[str, Any]) -> TrainConfig:
-    """The settings of the run to resume with the given ones in their place; new settings before the first run."""
+    """The settings of the run to resume, overridden by the given ones; new settings if there is no run yet."""
     from inlayer.training.run_folder import Run, is_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)

@@ -50,8 +50,8 @@ class Reporter(TrainingProgress):
         self.bar.update(self.task, completed=step, description=text)
         if self.bar.disable and (now >= self.next_line or step == self.total):
             self.next_line = now + SECONDS
-            left = duration((self.total - step) * seconds / step)
-            sys.stderr.write(f"step {step:,} of {self.total:,}  {text}  {left} left\n")
+            remaining = duration((self.total - step) * seconds / step)
+            sys.stderr.write(f"step {step:,} of {self.total:,}  {text}  {remaining} left\n")
 
 
 @contextmanager

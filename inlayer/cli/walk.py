@@ -121,23 +121,23 @@ def walk(
         raise InputError(f"{option} is only for a random table; remove it, or remove --model")
     if embeds is not None:
         _check_embeds([*(texts or []), *(file or [])], outputs, is_random=is_random)
-    given = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
+    walked = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
     settings = {"width": width, "positions": positions, "seed": seed} if is_random else None
-    open_pipeline = partial(_open_pipeline, given, model, tokenizer, settings)
+    open_pipeline = partial(_open_pipeline, walked, model, tokenizer, settings)
     pipeline = open_pipeline()
 
     from inlayer.trace import Change
 
     change = Change(positions=None if is_random else positions, theta=theta, swap=swapped, pad=pad)
     if html is not None:
-        _write_page(html, pipeline, given, dims, step, change)
+        _write_page(html, pipeline, walked, dims, step, change)
         return
     if web:
-        _serve(open_pipeline, given, dims, step, change)
+        _serve(open_pipeline, walked, dims, step, change)
         return
     vectors = None if embeds is None else read_vectors(embeds)
     trace = pipeline.walk(
-        given if embeds is None else None, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS,
+        walked if embeds is None else None, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS,
         first_token=first_token, first_channel=first_channel, change=change,
     )  # fmt: skip
     if as_json:
@@ -183,8 +183,8 @@ def _open_pipeline(
     if model is not None:
         return Pipeline(model, tokenizer=chosen)
     assert chosen is not None
-    given = {name: value for name, value in (random_settings or {}).items() if value is not None}
-    return Pipeline.random(texts, chosen, **given)
+    settings = {name: value for name, value in (random_settings or {}).items() if value is not None}
+    return Pipeline.random(texts, chosen, **settings)
 
 
 def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:

@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 
 BATCH = 16_384  # texts
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
-TOKEN_VALUES = 2**22  # of token vectors streamed at once: 16 MB
+TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
 BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
 
 
@@ -58,7 +58,7 @@ class EncodeSettings(NamedTuple):
     dtype: Any = "float32"
 
     def checked(self, width: int) -> EncodeSettings:
-        """The same settings, with a numpy dtype; InputError if one of them is not possible."""
+        """The same settings, with a numpy dtype; InputError if one of them is invalid."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
         if not isinstance(self.normalize, (bool, np.bool_)):
@@ -109,7 +109,7 @@ class Encoder:
         return self.without_special(self.all_ids(texts))
 
     def all_ids(self, texts: list[str]) -> Ragged:
-        """The ids of texts; a few short ones one by one, because waking the threads of a batch takes longer."""
+        """The ids of texts; a few short ones one by one, because starting the threads of a batch takes longer."""
         if len(texts) <= SMALL_BATCH and all(isinstance(text, str) and len(text) <= SHORT_TEXT for text in texts):
             with suppress(TextError):  # a batch names the text
                 return Ragged.from_lists([self.tokenizer.encode(text, add_special_tokens=False) for text in texts])
@@ -156,9 +156,9 @@ class Encoder:
             if settings.pool != "none":
                 yield self.pooled(ids, settings)
                 continue
-            start, most = 0, TOKEN_VALUES // self.pooler.width if batch_size is None else ids.flat.size
+            start, max_tokens = 0, TOKEN_VALUES // self.pooler.width if batch_size is None else ids.flat.size
             while start < len(ids):
-                fitting = int(np.searchsorted(ids.offsets, ids.offsets[start] + most, "right")) - 1
+                fitting = int(np.searchsorted(ids.offsets, ids.offsets[start] + max_tokens, "right")) - 1
                 stop = max(start + 1, fitting)
                 yield self.per_token(ids.part(start, stop), settings)
                 start = stop
@@ -172,7 +172,7 @@ class Encoder:
         return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
 
     def _short(self, text: str, settings: EncodeSettings) -> Array | None:
-        """The mean of one short text without the overhead of a batch; None if it is another case."""
+        """The mean of one short text without the overhead of a batch; None if text or settings do not qualify."""
         if settings.pool != "mean" or len(text) > SHORT_TEXT:
             return None
         ids = self.tokenizer.encode(text, add_special_tokens=False)
@@ -184,7 +184,7 @@ class Encoder:
         return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
 
     def _ids_at(self, start: int, texts: list[str]) -> Ragged:
-        """The ids of a batch; an error names a text by its place in the whole list."""
+        """The ids of a batch; an error names a text by its index in the whole list."""
         try:
             return self.ids(texts)
         except TextError:
@@ -220,7 +220,7 @@ class Encoder:
 
 
 def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
-    """Lists of texts: `batch_size` of them, or by default as many as are fast and bounded in memory."""
+    """Split texts into lists of `batch_size`; by default, of a size that is fast and limits memory."""
     if batch_size is not None:
         check_size(batch_size, "batch_size")
     source = iter(_each(texts))

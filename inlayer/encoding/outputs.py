@@ -2,7 +2,7 @@
 
 rows of texts, vectors -> parts -> [file]
 - a part is complete or absent; the output is one file that appears when all parts are there
-- the parts of a Parquet file are Arrow files: they are written and read as fast as memory is copied
+- the parts of a Parquet file are Arrow files: they are written and read at the speed of a memory copy
 - .safetensors and .parquet also store how the vectors were made, which `inlayer search` uses
 - `open_vectors` opens an output for an exact search, without reading it into memory
 Tested in tests/encoding/test_commands.py.
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from inlayer.encoding.sources import FIELD, FILE, VECTORS, TextRows, needs_pyarrow, unreadable_parquet
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown
-from inlayer.formats.row_file import FileRows, RowSource
+from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
 from inlayer.tables import StoredTable
 
@@ -57,20 +57,20 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> N
     elif kind == ".jsonl":
         values = vectors if vectors.dtype.kind == "f" else vectors.astype(np.float32)
         with path.open("w", encoding="utf-8") as file:
-            each = ((text, other) for one in rows for text, other in zip(one.texts, _dicts(one), strict=True))
-            for (text, other), vector in zip(each, values, strict=True):
+            records = ((text, other) for part in rows for text, other in zip(part.texts, _dicts(part), strict=True))
+            for (text, other), vector in zip(records, values, strict=True):
                 file.write(_json_line({FIELD: text} | other | {VECTORS: vector.tolist()}))
     else:
         import pyarrow as pa
 
         with storable_columns():
-            tables = [_arrow(one) for one in rows]
-            schema = pa.unify_schemas([one.schema for one in tables], promote_options="permissive")
-            table = pa.concat_tables([_as_schema(one, schema) for one in tables])
+            tables = [_arrow(part) for part in rows]
+            schema = pa.unify_schemas([part.schema for part in tables], promote_options="permissive")
+            table = pa.concat_tables([_as_schema(part, schema) for part in tables])
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
         table = table.append_column(VECTORS, column)
-        table = table.unify_dictionaries()  # a file of Arrow has one dictionary per column
-        with pa.ipc.new_file(path, table.schema) as file:  # a tenth of the time of Parquet, which is written once
+        table = table.unify_dictionaries()  # an Arrow file has one dictionary per column
+        with pa.ipc.new_file(path, table.schema) as file:  # ten times faster than Parquet, written once at the end
             file.write_table(table)
 
 
@@ -146,7 +146,7 @@ def join_parts(
             header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
         elif target.suffix == ".safetensors":
-            (name,) = [name for name, one in SAFETENSORS_DTYPES.items() if one == dtype]
+            (name,) = [name for name, stored in SAFETENSORS_DTYPES.items() if stored == dtype]
             tensor = {"dtype": name, "shape": shape, "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize]}
             header_bytes = json.dumps(
                 {"__metadata__": {METADATA: json.dumps(vector_settings)}, TENSOR: tensor}
@@ -262,8 +262,8 @@ class ParquetRows(RowSource):
                 if len(flat) != len(column) * self.width:
                     raise InputError(f"{shown(self.path)} has rows without a vector; write it with inlayer embed")
                 self._group = group, flat.reshape(-1, self.width).view(np.uint8)
-            here = groups == group
-            out[here] = self._group[1][ids[here] - self._starts[group]]
+            in_group = groups == group
+            out[in_group] = self._group[1][ids[in_group] - self._starts[group]]
 
     def origin(self, row: int) -> dict[str, str]:
         """Text and file of a row, if they are stored."""

@@ -35,7 +35,7 @@ Sums = Callable[[Vectors, IdArray, IdArray], Vectors]  # rows (V, D), ids (N,), 
 
 POOLS = ("mean", "first", "last", "max", "none")
 SEGMENT = 32  # tokens
-WHOLE_BYTES = 2**29  # of a table in float32
+WHOLE_BYTES = 2**29  # the largest table that is kept in float32
 FEW_IDS = 4096  # up to this many, numpy is faster than starting anything else
 BLOCK_VALUES = 2**22  # of rows gathered at once: 16 MB
 MIN_VALUES_PER_THREAD = 2**20
@@ -70,20 +70,20 @@ class RowPooler:
         # "clip" writes to `out` directly; the ids are checked
         map_in_threads(lambda part: rows.take(index[part], 0, out=out[part], mode="clip"), parts)
 
-    def pool(self, ids: Ragged, how: str, out: Vectors | None = None) -> Vectors:
+    def pool(self, ids: Ragged, mode: str, out: Vectors | None = None) -> Vectors:
         """One vector per text (B, D), written to `out` if given; zeros for a text without tokens."""
         check_id_array(ids.flat, self.table.num_embeddings)
         out = np.empty((len(ids), self.width), np.float32) if out is None else out
-        if how == "mean":
+        if mode == "mean":
             self._mean(ids, out)
             return out
         out[:] = 0
         filled = np.flatnonzero(ids.counts)
-        if how == "max":
+        if mode == "max":
             self._max(ids, filled, out)
         else:
-            places = ids.offsets[:-1][filled] if how == "first" else ids.offsets[1:][filled] - 1
-            out[filled] = self.rows(ids.flat[places])
+            indices = ids.offsets[:-1][filled] if mode == "first" else ids.offsets[1:][filled] - 1
+            out[filled] = self.rows(ids.flat[indices])
         return out
 
     def _mean(self, ids: Ragged, out: Vectors) -> None:

@@ -5,7 +5,7 @@ row groups -> [one actor per CPU, each with its own rows] -> parts -> one file
   parts, which all machines share. A slice that is embedded twice is still one file, and Ray runs the tasks of a killed
   worker again: no row is lost or repeated
 - the name of a part says which slice it is, how many rows it has, and the state of its input file
-- see also: locking, settings, joining (job.py); reading row groups (sources.py)
+- see also: locking, settings, joining (resumable_job.py); reading row groups (sources.py)
 Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
 """
 
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from inlayer.encoding.encode import EncodeSettings
-from inlayer.encoding.job import PART, PART_BYTES, EmbedJob
 from inlayer.encoding.outputs import write_part
+from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob
 from inlayer.encoding.sources import Reader, needs_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
@@ -43,14 +43,14 @@ class RowGroup(NamedTuple):
 
 
 class WorkerConfig(NamedTuple):
-    """What a worker needs to know."""
+    """The settings of a worker."""
 
     model: str
     weighting: Weighting | None
     settings: EncodeSettings
     field: str | None
-    keep: bool  # other columns
-    skip: bool  # bad rows
+    keep: bool  # whether to store the other columns
+    skip: bool  # whether to skip bad rows
     slice_rows: int
     folder: str  # of the parts
     suffix: str
@@ -83,12 +83,12 @@ class RayJob(EmbedJob):
             for group in groups
             if len(finished := [n for n in range(group.slices) if group.first + n in done]) < group.slices
         ]
-        for found in self._reports(items) if items else ():
-            for place, problem in found["bad"]:
-                self.reader.on_bad_row(place, problem)
-            if found["error"]:
-                raise InputError(found["error"])
-            done |= dict(found["written"])
+        for report in self._reports(items) if items else ():
+            for where, problem in report["bad"]:
+                self.reader.on_bad_row(where, problem)
+            if report["error"]:
+                raise InputError(report["error"])
+            done |= dict(report["written"])
             self.reader.meter.done = self.reader.meter.total * len(done) // len(states)
             progress(sum(done.values()))
         if not any(done.values()):
@@ -159,7 +159,7 @@ class GroupWorker:
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []
         reader = Reader(
-            [], field=config.field, per_file=False, on_bad_row=lambda *one: bad.append(one), keep=config.keep
+            [], field=config.field, per_file=False, on_bad_row=lambda *row: bad.append(row), keep=config.keep
         )  # fmt: skip
         error = ""
         try:

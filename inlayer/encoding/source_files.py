@@ -1,7 +1,7 @@
-"""Which files an argument of `inlayer embed` names: a file, a folder, a pattern, standard input, or none: a text.
+"""What the arguments of `inlayer embed` name: files, folders, patterns, standard input, or texts.
 
 [arguments] -> files -> rows of texts -> vectors
-- hidden files of a folder are left out; a file that a pattern reaches several ways, through links, is read once
+- hidden files of a folder are left out; a file that a pattern matches several times, through links, is read once
 - see also: reading them (encoding/sources.py)
 Tested in tests/encoding/test_commands.py.
 """
@@ -32,7 +32,7 @@ def kind_of(path: Path) -> str:
 
 def find_sources(arguments: list[str]) -> list[Path | str]:
     """What each argument is: a file, the files of a folder or pattern, "-" for standard input, or else a text."""
-    found: list[Path | str] = []
+    sources: list[Path | str] = []
     for argument in arguments:
         path = Path(argument)
         is_text = argument in ("", "-") or len(argument) > 4096 or "\0" in argument  # as a path, "" would be "."
@@ -42,22 +42,22 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
             files = [file for file in files if not any(part[0] == "." for part in file.relative_to(path).parts)]
             if not files:
                 raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, or these as .gz")
-            found += files
+            sources += files
         elif kind == "file":
             if not kind_of(path):
                 raise InputError(f"{shown(path)} has an unknown suffix; use one of {', '.join(SUFFIXES)}, .gz or .zst")
-            found.append(path)
+            sources.append(path)
         elif kind == "missing" and any(mark in argument for mark in "*?[") and (files := _matches(argument)):
-            found += files
+            sources += files
         elif kind == "special" or (kind == "missing" and kind_of(path)):
             raise not_a_file(path, kind)
         elif kind == "missing" and PATH_LIKE.fullmatch(argument):
             raise MissingFileError(f"{shown(path)}: not found; if it is a text, give it through standard input (-)")
         else:
-            found.append(argument)
-    if found.count("-") > 1:
+            sources.append(argument)
+    if sources.count("-") > 1:
         raise InputError('"-" is given more than once, but standard input can be read only once')
-    return found
+    return sources
 
 
 def _matches(pattern: str) -> list[Path]:

@@ -34,7 +34,7 @@ from inlayer.tokenizers.base import check_text
 __all__ = ["Meter", "Reader", "TextRows", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
 
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
-FIELD, VECTORS = "text", "embedding"  # columns: the default of an input, also of each output; the vectors
+FIELD, VECTORS = "text", "embedding"  # columns: the texts (the default of inputs, and in every output), and the vectors
 TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"
 FILE = "file"  # column: where a text comes from, if there are several .txt files
 
@@ -80,10 +80,10 @@ def unreadable_parquet(name: str, error: Exception) -> InputError:
     return InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}")
 
 
-def rows_at_once(metadata: Any, most: int = ROWS) -> int:
+def rows_at_once(metadata: Any, max_rows: int = ROWS) -> int:
     """How many rows of a Parquet file to read at once, given its metadata."""
     size = sum(int(metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups))
-    return max(1, min(most, ROWS_BYTES * int(metadata.num_rows) // max(size, 1)))
+    return max(1, min(max_rows, ROWS_BYTES * int(metadata.num_rows) // max(size, 1)))
 
 
 class Reader:
@@ -92,8 +92,8 @@ class Reader:
     Args:
         sources: What `find_sources` returned.
         field: The column of the texts; by default "text", or the only one.
-        per_file: Take a .txt file as one text instead of one text per line.
-        on_bad_row: Called with the place of a bad row and its problem; may raise.
+        per_file: Read a .txt file as one text instead of one text per line.
+        on_bad_row: Called with the location of a bad row and its problem; may raise.
         keep: Also read the other columns.
     """
 
@@ -129,16 +129,16 @@ class Reader:
             elif self.per_file and kind == ".txt":
                 rows = self._whole(stream, name)
             else:
-                found = blocks(stream, lambda line: self.on_bad_row(f"{name}, line {line}", TOO_LONG))
-                rows = (reader(name, number, block) for number, block in found)
-            for one in rows:
+                numbered = blocks(stream, lambda line: self.on_bad_row(f"{name}, line {line}", TOO_LONG))
+                rows = (reader(name, number, block) for number, block in numbered)
+            for batch in rows:
                 if raw is not None:
                     self.meter.done = before + raw.tell()
-                if one.texts:
-                    yield self._with_file(one, source) if kind == ".txt" else one
+                if batch.texts:
+                    yield self._with_file(batch, source) if kind == ".txt" else batch
 
     def _with_file(self, rows: TextRows, source: Path | str) -> TextRows:
-        """Rows of a .txt file with its name, which tells them from the rows of other files."""
+        """Rows of a .txt file with its name, which distinguishes them from the rows of other files."""
         if not self.keep or len(self.sources) == 1:
             return rows
         return TextRows(rows.texts, [{FILE: str(source)}] * len(rows.texts))
@@ -161,14 +161,14 @@ class Reader:
         """Texts of values, each checked; bad ones are reported by their number."""
         texts = []
         for index, value in enumerate(values):
-            place = where if number is None else f"{where} {number + index}"
+            location = where if number is None else f"{where} {number + index}"
             try:
                 text = value.decode("utf-8").removesuffix("\r") if isinstance(value, bytes) else value
                 texts.append(check_text(text))
             except UnicodeDecodeError as error:
-                self.on_bad_row(place, f"not valid UTF-8: byte 0x{value[error.start]:02x} at offset {error.start:,}")
+                self.on_bad_row(location, f"not valid UTF-8: byte 0x{value[error.start]:02x} at offset {error.start:,}")
             except TextError as error:
-                self.on_bad_row(place, str(error))
+                self.on_bad_row(location, str(error))
         return TextRows(texts)
 
     def _json(self, name: str, number: int, block: bytes) -> TextRows:
@@ -180,14 +180,14 @@ class Reader:
                 continue
             try:
                 value = json.loads(line, parse_constant=_not_json)
-                found = {field: value} if isinstance(value, str) else value
-                if not isinstance(found, dict) or field not in found:
-                    has = f"; it has {listing(found)}" if isinstance(found, dict) else ""
+                record = {field: value} if isinstance(value, str) else value
+                if not isinstance(record, dict) or field not in record:
+                    has = f"; it has {listing(record)}" if isinstance(record, dict) else ""
                     raise InputError(f"no field {quoted(field)}{has}; choose one with --field")
-                text = check_text(found.pop(field), f"field {quoted(field)}")
-                self._check_others(found, "the line")
+                text = check_text(record.pop(field), f"field {quoted(field)}")
+                self._check_others(record, "the line")
                 texts.append(text)
-                others.append(found)
+                others.append(record)
             except (InlayerError, ValueError, RecursionError) as error:
                 problem = str(error) if isinstance(error, InlayerError) else f"not valid JSON ({error})"
                 self.on_bad_row(f"{name}, line {number + index}", problem)
@@ -200,7 +200,7 @@ class Reader:
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
-            place = header.index(self._column(header, name))
+            text_column = header.index(self._column(header, name))
             size, texts, others = 0, list[str](), list[dict[str, Any]]()
             for first, row in self._csv_rows(reader, lines, name):
                 if len(row) != len(header):
@@ -212,9 +212,13 @@ class Reader:
                     bad = next(key for key, value in zip(header, row, strict=True) if not _is_text(value))
                     self.on_bad_row(_lines_of(name, first, lines.number), f"column {quoted(bad)} is not valid UTF-8")
                     continue
-                texts.append(row[place])
+                texts.append(row[text_column])
                 others.append(
-                    {key: value for index, (key, value) in enumerate(zip(header, row, strict=True)) if index != place}
+                    {
+                        key: value
+                        for index, (key, value) in enumerate(zip(header, row, strict=True))
+                        if index != text_column
+                    }
                 )
                 size += sum(map(len, row))
                 if len(texts) == ROWS or size > ROWS_BYTES:
@@ -245,7 +249,7 @@ class Reader:
             raise InputError(
                 f"{where} has no column {quoted(chosen)}; it has {listing(names)}; choose one with --field"
             )
-        for name, times in Counter(names if self.keep else [one for one in names if one == chosen]).items():
+        for name, times in Counter(names if self.keep else [name for name in names if name == chosen]).items():
             if times > 1:
                 raise InputError(f"{where} has more than one column {quoted(name)}; rename all but one")
         self._check_others(set(names) - {chosen}, where)
@@ -257,13 +261,13 @@ class Reader:
             if self.keep and name in names:
                 raise InputError(f"{where} has a column {quoted(name)}, a name that the output also uses; rename it")
 
-    def row_group(self, path: Path, name: str, group: int, most: int) -> Iterator[TextRows]:
-        """The rows of one row group of a Parquet file; a batch has `rows_at_once`, less the bad ones."""
+    def row_group(self, path: Path, name: str, group: int, max_rows: int) -> Iterator[TextRows]:
+        """The rows of one row group of a Parquet file; a batch has `rows_at_once`, or fewer if some are bad."""
         with _read_errors(name):
-            yield from self._parquet(path, name, 0, group, most)
+            yield from self._parquet(path, name, 0, group, max_rows)
 
     def _parquet(
-        self, path: Path, name: str, before: int, group: int | None = None, most: int = ROWS
+        self, path: Path, name: str, before: int, group: int | None = None, max_rows: int = ROWS
     ) -> Iterator[TextRows]:
         pa = needs_pyarrow(name)
         import pyarrow.parquet as pq
@@ -279,7 +283,7 @@ class Reader:
                 groups = range(file.num_row_groups) if group is None else [group]
                 number = sum(file.metadata.row_group(index).num_rows for index in range(group or 0))
                 size, columns = path.stat().st_size, None if self.keep else [column]
-                batch_rows = rows_at_once(file.metadata, most)
+                batch_rows = rows_at_once(file.metadata, max_rows)
                 for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns):
                     yield self._batch(pa.Table.from_batches([batch]), column, name, number)
                     number += len(batch)
@@ -293,18 +297,18 @@ class Reader:
             values = table[column].to_pylist()
             if None not in values:
                 return TextRows(values, others)
-        texts, kept = [], []
+        texts, valid = [], []
         for index, value in enumerate(table[column]):
             try:
                 text = value.as_py()
                 if text is None:
                     raise TextError("the text is null")
                 texts.append(text)
-                kept.append(index)
+                valid.append(index)
             except (TextError, UnicodeDecodeError) as error:  # noqa: PERF203
                 problem = str(error) if isinstance(error, TextError) else "not valid UTF-8"
                 self.on_bad_row(f"{name}, row {number + index}", problem)
-        return TextRows(texts, None if others is None else others.take(kept))
+        return TextRows(texts, None if others is None else others.take(valid))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Weighting: what to change about the mean of a text's rows, fitted on a sample of texts.
+"""Weighting: adjustments to the mean of a text's rows, fitted on a sample of texts.
 
 rows -> [token weights] -> mean -> [minus common components, whitened] -> vectors
 - smooth inverse frequency: a token's row counts a / (a + p), where p is its share of all tokens (Arora et al., 2017)
@@ -51,7 +51,7 @@ class Weighting:
         settings: How it was fitted.
 
     Raises:
-        InputError: From `fit`, if a setting is not possible.
+        InputError: From `fit`, if a setting is invalid.
 
     Example:
         >>> model = inlayer.load("default")
@@ -90,7 +90,7 @@ class Weighting:
             The weighting.
 
         Raises:
-            InputError: If a setting is not possible, or the texts have no tokens.
+            InputError: If a setting is invalid, or the texts have no tokens.
 
         Example:
             >>> inlayer.Weighting.fit(inlayer.load("default"), ["I love dogs", "I love cats"], components=0).width
@@ -122,12 +122,12 @@ class Weighting:
         if whiten:
             shift = mean
             values, vectors = np.linalg.eigh(matrix @ (moment - np.outer(mean, mean)) @ matrix)
-            kept = np.flatnonzero(values > MIN_VARIANCE * values[-1])[::-1][:dim]
-            if kept.size == 0:
+            selected = np.flatnonzero(values > MIN_VARIANCE * values[-1])[::-1][:dim]
+            if selected.size == 0:
                 raise InputError("the texts all have the same vector; whitening needs texts that differ")
-            matrix = matrix @ (vectors[:, kept] / np.sqrt(values[kept]))
+            matrix = matrix @ (vectors[:, selected] / np.sqrt(values[selected]))
         settings = {"sif": sif, "components": components, "whiten": whiten, "dim": dim, "texts": len(texts)}
-        stored = [np.ascontiguousarray(one, np.float32) for one in (weights, shift, matrix)]
+        stored = [np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)]
         return cls(stored[0], stored[1], stored[2], settings)
 
     @property
@@ -155,10 +155,10 @@ class Weighting:
             >>> weighting.transform(np.ones((3, 128))).shape
             (3, 128)
         """
-        changed: Vectors = ((vectors.astype(np.float64) - self.mean) @ self.matrix.astype(np.float64)).astype(
+        transformed: Vectors = ((vectors.astype(np.float64) - self.mean) @ self.matrix.astype(np.float64)).astype(
             np.float32
         )
-        return changed
+        return transformed
 
     def check(self, model: Model) -> None:
         """Check that it was fitted on a table of the model's size.
@@ -226,11 +226,11 @@ class Weighting:
         from safetensors import safe_open
 
         file = _file(path)
-        found = {name: (tensor.dtype, len(tensor.shape)) for name, tensor in read_header(file).items()}
-        if found != {"tokens": ("F32", 1), "mean": ("F32", 1), "matrix": ("F32", 2)}:
+        actual = {name: (tensor.dtype, len(tensor.shape)) for name, tensor in read_header(file).items()}
+        if actual != {"tokens": ("F32", 1), "mean": ("F32", 1), "matrix": ("F32", 2)}:
             raise CheckpointError(f"{shown(file)} is not a weighting: expected float32 tokens, mean and matrix")
         with safe_open(file, framework="numpy") as opened:
-            tensors = {name: opened.get_tensor(name) for name in found}
+            tensors = {name: opened.get_tensor(name) for name in actual}
             metadata = (opened.metadata() or {}).get("weighting", "{}")
         if len(tensors["mean"]) != len(tensors["matrix"]):
             raise CheckpointError(f"{shown(file)}: mean and matrix have different sizes; fit the weighting again")
@@ -246,8 +246,8 @@ class Weighting:
 
 
 def _file(path: str | os.PathLike[str]) -> Path:
-    given = check_path(path, "path")
-    return given / FILE if given.is_dir() else given
+    location = check_path(path, "path")
+    return location / FILE if location.is_dir() else location
 
 
 def _moments(pooler: RowPooler, encoder: Encoder, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -121,18 +121,18 @@ class ConfigReader:
             raise ConfigError(f"the config's {name} is {short(value)}; expected an integer or null")
         return value if value >= 0 else None
 
-    def number(self, *names: str, otherwise: float) -> float:
+    def number(self, *names: str, default: float) -> float:
         name, value = self.get(*names)
-        return otherwise if value is None else _number(name, value)
+        return default if value is None else _number(name, value)
 
     def optional_number(self, *names: str) -> float | None:
         name, value = self.get_or_none(*names)
         return None if value is None else _number(name, value)
 
-    def flag(self, *names: str, otherwise: bool) -> bool:
+    def flag(self, *names: str, default: bool) -> bool:
         name, value = self.get(*names)
         if value is None:
-            return otherwise
+            return default
         if not isinstance(value, bool):
             raise ConfigError(f"the config's {name} is {short(value)}; expected true or false")
         return value

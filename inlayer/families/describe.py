@@ -67,18 +67,18 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         return config
     raw = read_config(config)
     outer_type = raw.get("model_type")
-    named = outer_type if isinstance(outer_type, str) else ""
-    inner = raw.get(INNER.get(named, ""))
+    type_name = outer_type if isinstance(outer_type, str) else ""
+    inner = raw.get(INNER.get(type_name, ""))
     if isinstance(inner, Mapping):
-        raw = {**raw, **inner, "model_type": named}
+        raw = {**raw, **inner, "model_type": type_name}
     nested = raw.get("text_config")
-    if isinstance(nested, Mapping) and (named not in FAMILIES or raw.get("vocab_size") is None):
+    if isinstance(nested, Mapping) and (type_name not in FAMILIES or raw.get("vocab_size") is None):
         # The text part decides everything except what belongs to the whole model. It may lack a model_type.
         tie = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
         kind = nested.get("model_type")
-        raw = {**nested, "model_type": NESTED.get(named) if kind is None else kind, **tie}
-    elif named in NESTED:
-        raise ConfigError(f"a {named} config needs its text part in text_config, which is missing or not an object")
+        raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **tie}
+    elif type_name in NESTED:
+        raise ConfigError(f"a {type_name} config needs its text part in text_config, which is missing or not an object")
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
@@ -109,11 +109,11 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     positions = family.positions
     if family.positions_flag and fields.get(family.positions_flag)[1] not in (True, "rope"):
         positions = "none"
-    if family.alibi_flag and fields.flag(family.alibi_flag, otherwise=False):
+    if family.alibi_flag and fields.flag(family.alibi_flag, default=False):
         positions = "none"
     length = None if positions == "none" else fields.optional_size(*LENGTH)
     if length is None and positions in ("learned", "sinusoidal"):
-        length = fields.size(*LENGTH)  # an error
+        length = fields.size(*LENGTH)  # raises an error
     row_width = fields.optional_size(*ROW_WIDTH) if family.project else None
     if family.projects_equal_widths and row_width is None:
         row_width = n_embd
@@ -133,7 +133,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         position_id_rule=_position_id_rule(family, padding_idx),
         position_offset=family.position_offset,
         padding_idx=padding_idx,
-        init_std=fields.number("initializer_range", "init_std", "initializer_factor", otherwise=0.02),
+        init_std=fields.number("initializer_range", "init_std", "initializer_factor", default=0.02),
         scale=scale,
         round_scale=family.scaled == "rows",
         round_multiplier=family.scaled == "all, rounded",
@@ -142,7 +142,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         norm=family.norm or "layer",
         norm_at=family.norm_at,
         positions_first=family.positions_first,
-        norm_eps=fields.number(*EPSILON, otherwise=1e-5) if family.norm else None,
+        norm_eps=fields.number(*EPSILON, default=1e-5) if family.norm else None,
         mask_padding=family.mask_padding,
         streams=fields.size(family.streams) if family.streams else 1,
         dropout=_dropout(family, fields),
@@ -158,18 +158,18 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
 
 def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | BucketSpec | None:
     kind = family.relative
-    if kind == "mpnet":  # its buckets are those of T5, whatever the config says
+    if kind == "mpnet":  # its buckets are those of T5, regardless of the config
         return BucketSpec(kind="t5", buckets=32, max_distance=128)
     if kind == "t5":
         buckets = fields.optional_size("relative_attention_num_buckets") or 32
         longest = fields.optional_size("relative_attention_max_distance") or 128
         return BucketSpec(kind="t5", buckets=buckets, max_distance=longest)
     if kind == "deberta":
-        if not fields.flag("relative_attention", otherwise=False):
+        if not fields.flag("relative_attention", default=False):
             return None
         longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
         return BucketSpec(kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest)
-    if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, otherwise=False)):
+    if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
         return None
     bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
     return AlibiSpec(heads=fields.size(*N_HEAD_FIELDS), bias_max=bias_max, rounded=kind == "alibi in bfloat16")
@@ -182,7 +182,7 @@ def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: i
         rows=0 if family.per_layer == "projected" else fields.size("vocab_size_per_layer_input"),
         n_layers=fields.size("num_hidden_layers"),
         width=fields.size("hidden_size_per_layer_input"),
-        norm_eps=fields.number("rms_norm_eps", otherwise=1e-6),
+        norm_eps=fields.number("rms_norm_eps", default=1e-6),
         padding_idx=padding_idx,
         rounded=family.per_layer == "rounded",
     )
@@ -195,9 +195,9 @@ def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: i
 def _value(fields: ConfigReader, vocab_size: int) -> ValueSpec:
     """NeoMME: the first and the last block with full attention read the table."""
     count, (_, types) = min(fields.size("num_hidden_layers"), MAX_LAYERS), fields.get("layer_types")
-    full = [number for number in range(count) if (number + 1) % 6 == 0 or number == count - 1]
+    full = [layer for layer in range(count) if (layer + 1) % 6 == 0 or layer == count - 1]
     if isinstance(types, (list, tuple)):
-        full = [number for number, kind in enumerate(types[:MAX_LAYERS]) if kind == FULL]
+        full = [layer for layer, kind in enumerate(types[:MAX_LAYERS]) if kind == FULL]
     spec = ValueSpec(
         rows=vocab_size,
         width=fields.size("num_key_value_heads") * fields.size("head_dim"),
@@ -217,9 +217,9 @@ def _check_table_size(rows: int, width: int) -> None:
 
 def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, float]:
     """The factor on rows only, and the factor on rows and inputs_embeds alike; 1 for none."""
-    if family.scaled == "no" or (family.scale_flag and not fields.flag(family.scale_flag, otherwise=False)):
+    if family.scaled == "no" or (family.scale_flag and not fields.flag(family.scale_flag, default=False)):
         return 1.0, 1.0
-    factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, otherwise=1.0)
+    factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, default=1.0)
     if family.factor == "sqrt in bfloat16":
         factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
     return (1.0, factor) if family.scaled.startswith("all") else (factor, 1.0)
@@ -234,21 +234,21 @@ def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule
 
 
 def _dropout(family: Family, fields: ConfigReader) -> float:
-    rate = fields.number(family.dropout, otherwise=0.0) if family.dropout else 0.0
+    rate = fields.number(family.dropout, default=0.0) if family.dropout else 0.0
     if not 0 <= rate <= 1:
         raise ConfigError(f"the config's {family.dropout} is {rate}; a dropout rate is in 0..1")
     return rate
 
 
 def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
-    tied = fields.flag("tie_word_embeddings", otherwise=False)
+    tied = fields.flag("tie_word_embeddings", default=False)
     # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
-    scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", otherwise=tied)
+    scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
     return HeadSpec(
         tied=tied,
         bias=family.head_bias,
         input_scale=n_embd**-0.5 if scaled else 1.0,
-        scale=fields.number("logit_scale", "output_multiplier", otherwise=1.0),
-        divisor=fields.number("logits_scaling", otherwise=1.0),
+        scale=fields.number("logit_scale", "output_multiplier", default=1.0),
+        divisor=fields.number("logits_scaling", default=1.0),
         soft_cap=fields.optional_number("final_logit_softcapping"),
     )

@@ -25,7 +25,7 @@ class Family:
     # relative positions, which attention adds to its scores
     relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
     pads: bool = True  # the table has a padding row: pad_token_id
-    padding_idx: int | None = None  # this row, whatever the config has
+    padding_idx: int | None = None  # this row, regardless of the config
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id

@@ -64,7 +64,7 @@ def config_from_gguf(
     table = shapes.get(TABLE, ())
     if not isinstance(architecture, str) or not architecture or len(table) != 2:
         return None
-    if architecture not in ARCHITECTURES:  # only what every file says
+    if architecture not in ARCHITECTURES:  # only the fields that every file has
         sizes = {"vocab_size": table[0], "hidden_size": table[1], "tie_word_embeddings": HEAD not in shapes}
         return {"model_type": architecture, **sizes}
     arch = _Architecture(metadata, architecture)

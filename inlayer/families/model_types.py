@@ -41,7 +41,7 @@ def _like(
 
 
 # fmt: off
-TAKING_TURNS = (2**16, 2**16)  # of two position axes: more pairs than a head has
+ALTERNATING = (2**16, 2**16)  # sections of two position axes that alternate over a whole head: larger than any head
 TIED = {"tie_word_embeddings": True}
 PER_LAYER = {"vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "rms_norm_eps": 1e-6}
 ENCODER = {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, **TIED}
@@ -302,7 +302,7 @@ FAMILIES: dict[str, Family] = {
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
         embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _base(1e6, 0.25), SLIDING: _base(1e4, 1.0)}, **TIED,
         traits={"pads": False, "project": "rows", "projects_equal_widths": True, "value_embeddings": True,
-        "norm": "rms in float32 without weight", "sections": "interleaved", "default_sections": TAKING_TURNS}),
+        "norm": "rms in float32 without weight", "sections": "interleaved", "default_sections": ALTERNATING}),
     "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, tie_word_embeddings=None,
         rope_theta=1000.0),
     "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05,

@@ -5,7 +5,7 @@ config.json -> [NgramSpec] -> Embeddings.ngram_ids
 - DeepSeek-V4.1 (Engram): multipliers from numpy's generator, seeded by the layer, on compressed token ids
 - LongCat-Flash: powers of the vocabulary size, look-back up to end-of-text; BLT: powers of large primes
 - every count is checked before anything is derived from it
-Tested with hostile configs in tests/checkpoint/test_ngram_tables.py; the hashes in tests/tables/test_ngram.py.
+Tested with hostile configs in tests/checkpoint/test_ngram_tables.py; the hashes in tests/tables/test_ngram_hash.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from inlayer.errors import ConfigError
 from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, short
-from inlayer.tables.ngram import NgramSpec, primes_from
+from inlayer.tables.ngram_hash import NgramSpec, primes_from
 
 MAX_HEADS = 1024  # of all memories of a model; DeepSeek-V4.1 has 48
 MAX_ORDER = 64  # ids per n-gram; BLT has up to 8

@@ -48,9 +48,9 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
     if family.no_rope_interval and not flags:
         count = min(fields.size("num_hidden_layers"), MAX_LAYERS)
         if family.layer_thetas:  # Muse Spark: every fourth layer, counted from the last
-            flags = [(count - 1 - number) % 4 != 0 for number in range(count)]
+            flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
         else:
-            flags = [(number + 1) % fields.size("no_rope_layer_interval") != 0 for number in range(count)]
+            flags = [(layer + 1) % fields.size("no_rope_layer_interval") != 0 for layer in range(count)]
     for name, value in (("layer_types", types), (family.layer_thetas or "no_rope_layers", flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")
@@ -80,7 +80,7 @@ def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dic
             settings = by_layer.mapping(layer_type) or {"rope_type": "default"}
             # the old spelling overrides the new one, except for its key "type"
             settings |= scaling if layer_type in family.scaled_layers else {}
-            theta = fields.number(name, otherwise=10_000.0)
+            theta = fields.number(name, default=10_000.0)
             angles[layer_type] = _read_angles({"rope_theta": theta} | settings, family, fields, head_dim, layer_type)
         return angles
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
@@ -107,19 +107,19 @@ def _read_angles(
     theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
     base_name, partial_name = family.rope_fields
     if partial is None:
-        partial = fields.number(partial_name, otherwise=1.0)
+        partial = fields.number(partial_name, default=1.0)
         rotary_dim = None
         if family.has_partial_rotary and family.rotary_dim_field:
             rotary_dim = fields.optional_size(family.rotary_dim_field)
         partial = partial if rotary_dim is None else rotary_dim / head_dim
     if kind == "proportional":
-        scaling: Scaling | None = spec.Proportional(fraction=partial, factor=rope.number("factor", otherwise=1.0))
+        scaling: Scaling | None = spec.Proportional(fraction=partial, factor=rope.number("factor", default=1.0))
     else:
         scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
     # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
     uses_partial = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
     return Angles(
-        theta=fields.number(base_name, otherwise=10_000.0) if theta is None else theta,
+        theta=fields.number(base_name, default=10_000.0) if theta is None else theta,
         partial_rotary_factor=partial if uses_partial else 1.0,
         scaling=scaling,
         sections=_sections(family, rope),
@@ -146,7 +146,7 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
     value = family.default_sections if value is None else value
     axes = len(family.default_sections)
     is_list = isinstance(value, (list, tuple)) and len(value) == axes
-    if not is_list or not all(type(one) is int and one > 0 for one in value):
+    if not is_list or not all(type(size) is int and size > 0 for size in value):
         raise ConfigError(f"the config's mrope_section is {short(value)}; expected {axes} positive integers")
     return tuple(value)
 
@@ -173,7 +173,7 @@ def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling
             mscale=inner.optional_number("mscale"),
             mscale_all_dim=inner.optional_number("mscale_all_dim"),
             attention_factor=inner.optional_number("attention_factor"),
-            truncate=inner.flag("truncate", otherwise=True),
+            truncate=inner.flag("truncate", default=True),
         )
     if kind == "llama3":
         low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")

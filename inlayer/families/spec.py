@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, TypeAlias
 
 from inlayer.errors import ConfigError
-from inlayer.tables.ngram import NgramSpec
+from inlayer.tables.ngram_hash import NgramSpec
 
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
@@ -28,18 +28,18 @@ Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingRule:
-    """A method for longer texts than in training. Its settings must be in a range; optional ones are not checked."""
+    """A method for texts longer than those in training. Settings must be in a range; optional ones are not checked."""
 
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            for one in value if isinstance(value, tuple) else (value,):
-                unchecked = field.default is None or isinstance(one, bool)
-                if not unchecked and not MIN_SETTING <= one <= MAX_SETTING:
+            for item in value if isinstance(value, tuple) else (value,):
+                unchecked = field.default is None or isinstance(item, bool)
+                if not unchecked and not MIN_SETTING <= item <= MAX_SETTING:
                     raise ConfigError(
-                        f"rotary scaling {self.kind!r} has {field.name} {one}; it must be a number in "
+                        f"rotary scaling {self.kind!r} has {field.name} {item}; it must be a number in "
                         f"{MIN_SETTING:g}..{MAX_SETTING:g}"
                     )
 
@@ -151,7 +151,7 @@ class Proportional(ScalingRule):
 
 @dataclass(frozen=True, kw_only=True)
 class NTKAlpha(ScalingRule):
-    """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), whatever the length of the text."""
+    """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), for texts of any length."""
 
     kind = "dynamic"
     alpha: float
@@ -291,7 +291,7 @@ class LayerSpec:
     family: str
     vocab_size: int
     n_embd: int
-    block_size: int | None  # rows of learned positions, or the length a rotary model was made for; None: no limit
+    block_size: int | None  # rows of learned positions, or the maximum length of a rotary model; None: no limit
     positions: Literal["none", "learned", "sinusoidal", "rotary"]
     rotary: RotarySpec | None
     position_id_rule: PositionIdRule

@@ -130,22 +130,22 @@ def _ends_with(name: str, ends: Sequence[str]) -> bool:
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:
     """The name of a part in a checkpoint: the one with the longest common prefix with the table's name."""
     ends = PARTS[part]
-    found = [name for name in names if name.endswith(ends) and not OTHER_MODULES.search(name)]
+    candidates = [name for name in names if name.endswith(ends) and not OTHER_MODULES.search(name)]
 
     def preference(name: str) -> tuple[int, int, bool, str]:
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, beside, strict=False)))
         order = next(order for order, end in enumerate(ends) if name.endswith(end))
         return -shared, order, "decoder." in name, name  # a shared table: the encoder is used first
 
-    return min(found, key=preference, default=None)
+    return min(candidates, key=preference, default=None)
 
 
-def choose_head(names: Iterable[str], of_its_size: Callable[[str], bool]) -> str | None:
+def choose_head(names: Iterable[str], has_table_size: Callable[[str], bool]) -> str | None:
     """A head with an unusual name: `module.lm_head.weight` in a wrapped model, or any output with the table's size."""
     outer = [name for name in names if not OTHER_MODULES.search(name)]
-    found = [name for name in outer if name.endswith(HEAD_ENDS)]
-    found = found or [name for name in outer if looks_like_head(name) and of_its_size(name)]
-    return min(found, key=lambda name: (len(name), name), default=None)
+    candidates = [name for name in outer if name.endswith(HEAD_ENDS)]
+    candidates = candidates or [name for name in outer if looks_like_head(name) and has_table_size(name)]
+    return min(candidates, key=lambda name: (len(name), name), default=None)
 
 
 def looks_like_head(name: str) -> bool:

@@ -1,31 +1,25 @@
-"""A GGUF file: its header (metadata, and where the bytes of its tensors are), and how the bytes of a row are decoded.
+"""A GGUF file: its header (metadata, and where the bytes of its tensors are).
 
 [file] -> header -> tables, checkpoint
 - untrusted: the header is read piece by piece, and every count and length is compared with the remaining bytes before
-  anything is allocated or repeated
+  anything is allocated or looped over
 - arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
-- a row is a whole number of blocks of values with their own scales. F64, F32, F16 and BF16 keep their dtype, the others
-  are dequantized to float32 by the `gguf` package (an extra)
-Tested against the `gguf` package, and with damaged files, in test_gguf.py and test_ggml.py of tests/.
+- see also: decoding rows (formats/gguf_dequantization.py)
+Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from inlayer.errors import CheckpointError, DtypeError, MissingExtraError
+from inlayer.errors import CheckpointError
 from inlayer.files import check_is_file, file_errors, quoted, shown
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES
+from inlayer.formats.gguf_dequantization import GGML_TYPES, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
 
 ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
@@ -43,44 +37,12 @@ MAX_DEPTH = 4  # arrays within arrays
 MAX_AXES = 4
 MAX_ALIGNMENT = 1 << 16
 
-CHUNK_VALUES = 1 << 24  # values decoded per call: the package makes several temporary copies
-
-Bytes = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class GgmlType:
-    """A storage type: its number in a GGUF file, values per block, bytes per block."""
-
-    number: int
-    block: int
-    nbytes: int
-
-
-GGML_TYPES = {
-    "F32": GgmlType(0, 1, 4), "F16": GgmlType(1, 1, 2), "BF16": GgmlType(30, 1, 2), "F64": GgmlType(28, 1, 8),
-    "Q4_0": GgmlType(2, 32, 18), "Q4_1": GgmlType(3, 32, 20), "Q5_0": GgmlType(6, 32, 22),
-    "Q5_1": GgmlType(7, 32, 24), "Q8_0": GgmlType(8, 32, 34), "Q8_1": GgmlType(9, 32, 40),
-    "Q2_K": GgmlType(10, 256, 84), "Q3_K": GgmlType(11, 256, 110), "Q4_K": GgmlType(12, 256, 144),
-    "Q5_K": GgmlType(13, 256, 176), "Q6_K": GgmlType(14, 256, 210), "Q8_K": GgmlType(15, 256, 292),
-    "IQ2_XXS": GgmlType(16, 256, 66), "IQ2_XS": GgmlType(17, 256, 74), "IQ3_XXS": GgmlType(18, 256, 98),
-    "IQ1_S": GgmlType(19, 256, 50), "IQ4_NL": GgmlType(20, 32, 18), "IQ3_S": GgmlType(21, 256, 110),
-    "IQ2_S": GgmlType(22, 256, 82), "IQ4_XS": GgmlType(23, 256, 136), "IQ1_M": GgmlType(29, 256, 56),
-    "TQ1_0": GgmlType(34, 256, 54), "TQ2_0": GgmlType(35, 256, 66), "MXFP4": GgmlType(39, 32, 17),
-    "NVFP4": GgmlType(40, 64, 36), "Q1_0": GgmlType(41, 128, 18),
-    "I8": GgmlType(24, 1, 1), "I16": GgmlType(25, 1, 2), "I32": GgmlType(26, 1, 4), "I64": GgmlType(27, 1, 8),
-}  # fmt: skip
-
-PLAIN = {kind: SAFETENSORS_DTYPES[kind] for kind in ("F64", "F32", "F16", "BF16")}
-
-
 STRING, ARRAY, BOOLEAN = 8, 9, 7
 SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", BOOLEAN: "<B", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
-FORMS = {kind: struct.Struct(form) for kind, form in SCALARS.items()}
-TENSOR_FORMS = [struct.Struct(f"<{axes}QIQ") for axes in range(MAX_AXES + 1)]  # sizes, type, offset
+STRUCTS = {kind: struct.Struct(form) for kind, form in SCALARS.items()}
+TENSOR_STRUCTS = [struct.Struct(f"<{axes}QIQ") for axes in range(MAX_AXES + 1)]  # sizes, type, offset
 UINT32, UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 KIND_OF_NUMBER = {ggml_type.number: name for name, ggml_type in GGML_TYPES.items()}
 
@@ -114,40 +76,6 @@ def read_gguf_header(path: Path) -> GgufHeader:
         return HeaderReader(read, path.stat().st_size, path).header()
 
 
-def row_bytes(kind: str, width: int) -> int:
-    """The number of bytes of a row of `width` values, a whole number of blocks."""
-    ggml_type = GGML_TYPES[kind]
-    return width // ggml_type.block * ggml_type.nbytes
-
-
-def decoder(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
-    """A function from bytes (n, row_bytes) to float32 rows (n, width); None if the bytes are the values."""
-    if kind in PLAIN:
-        return None
-    if importlib.util.find_spec("gguf") is None:
-        raise MissingExtraError(f"rows of type {kind} need the gguf package: pip install 'inlayer[gguf]'")
-    try:
-        _dequantize(kind, width, np.zeros((1, row_bytes(kind, width)), np.uint8))
-    except (KeyError, NotImplementedError):
-        raise DtypeError(f"rows of type {kind} cannot be decoded to floating point by the gguf package") from None
-    return partial(_dequantize, kind, width)
-
-
-def _dequantize(kind: str, width: int, raw: Bytes) -> Rows:
-    """Decode rows. A module-level function with plain arguments, so tables can be pickled and copied."""
-    from gguf import GGMLQuantizationType, quants  # optional, and slow to import
-
-    ggml_type = GGMLQuantizationType[kind]
-    rows = np.empty((len(raw), width), np.float32)
-    chunk = max(1, CHUNK_VALUES // width)
-    # The bytes are untrusted: infinite and NaN scales are possible.
-    with np.errstate(all="ignore"):
-        for start in range(0, len(raw), chunk):
-            block = np.ascontiguousarray(raw[start : start + chunk])
-            rows[start : start + chunk] = quants.dequantize(block, ggml_type)
-    return rows
-
-
 class HeaderReader:
     """Reads the header of a GGUF file of `size` bytes piece by piece, as far as necessary.
 
@@ -167,13 +95,13 @@ class HeaderReader:
             if key in metadata:
                 raise self._unreadable(f"the key {quoted(key)} occurs twice")
             metadata[key] = self._value(self._number(UINT32, "the type of a value"), key)
-        found = [self._tensor() for _ in range(tensor_count)]
+        entries = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
             raise self._unreadable(
                 f"its alignment is {quoted(alignment)}; it must be a power of two up to {MAX_ALIGNMENT:,}"
             )
-        return GgufHeader(metadata=metadata, tensors=self._locate(found, alignment))
+        return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
     def _counts(self) -> tuple[int, int]:
         start = self._take(min(8, self._size), "the beginning")
@@ -202,7 +130,7 @@ class HeaderReader:
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in SCALARS:
-            (value,) = FORMS[kind].unpack(self._take(FORMS[kind].size, f"the value of {quoted(key)}"))
+            (value,) = STRUCTS[kind].unpack(self._take(STRUCTS[kind].size, f"the value of {quoted(key)}"))
             if kind == BOOLEAN and value > 1:
                 raise self._unreadable(f"{quoted(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
@@ -216,7 +144,7 @@ class HeaderReader:
         """Locate an array and skip its entries."""
         what = f"the array {quoted(key)}"
         kind, count = self._number(UINT32, what), self._number(UINT64, what)
-        min_bytes = {STRING: 8, ARRAY: 12}.get(kind) or (FORMS[kind].size if kind in SCALARS else 0)
+        min_bytes = {STRING: 8, ARRAY: 12}.get(kind) or (STRUCTS[kind].size if kind in SCALARS else 0)
         if not min_bytes:
             raise self._unreadable(f"{what} has entries of the unknown type {kind}")
         if count * min_bytes > self._remaining:
@@ -244,7 +172,7 @@ class HeaderReader:
         axes = self._number(UINT32, what)
         if axes > MAX_AXES:
             raise self._unreadable(f"{what} has {axes:,} axes; the maximum is {MAX_AXES}")
-        form = TENSOR_FORMS[axes]
+        form = TENSOR_STRUCTS[axes]
         *sizes, number, offset = form.unpack(self._take(form.size, what))
         shape = tuple(reversed(sizes))  # the file has the fastest axis first
         if 0 in shape:
@@ -253,11 +181,11 @@ class HeaderReader:
             raise self._unreadable(f"{what} has the unknown type {number:,}")
         return name, KIND_OF_NUMBER[number], shape, offset
 
-    def _locate(self, found: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
+    def _locate(self, entries: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
         """The tensors, checked to be inside the file and not to overlap."""
         start = -(-(self._position) // alignment) * alignment
         tensors: dict[str, TensorInfo] = {}
-        for name, kind, shape, offset in found:
+        for name, kind, shape, offset in entries:
             width = shape[-1] if shape else 1
             if width % GGML_TYPES[kind].block:
                 raise self._unreadable(

@@ -5,7 +5,7 @@
 - everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
   shape against the number of bytes, order and overlap of the tensors, duplicate names
 - dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other
-- see also: quantized rows (formats/quantized_safetensors.py)
+- see also: reading rows (formats/row_reader.py), quantized rows (formats/quantized_safetensors.py)
 Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 
@@ -93,8 +93,8 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
     end, last = start, "the header"
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
         if tensor.offset != end:
-            how = "overlap" if tensor.offset < end else "leave a gap"
-            raise _unreadable(where, f"tensors {quoted(last)} and {quoted(tensor.name)} {how} in it")
+            problem = "overlap" if tensor.offset < end else "leave a gap"
+            raise _unreadable(where, f"tensors {quoted(last)} and {quoted(tensor.name)} {problem} in it")
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
         raise _unreadable(
@@ -112,12 +112,12 @@ def _load(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in entries:
             raise ValueError(f"{quoted(name)} occurs twice")
-        found[name] = value
-    return found
+        entries[name] = value
+    return entries
 
 
 def _entry(name: str, entry: object, start: int, where: str, file: str) -> TensorInfo:

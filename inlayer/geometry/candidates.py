@@ -27,7 +27,7 @@ Vectors = npt.NDArray[np.float32]
 BLOCK_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
 ROUNDING = 2.0**-22  # per channel: what float32 sums can add, to rough and exact cosines together
-MIN_NORM = 2.0**-40  # squares of shorter rows may underflow: their rough cosines prove nothing
+MIN_NORM = 2.0**-40  # squares of shorter rows may underflow, so their rough cosines are unreliable
 
 
 class Scan:
@@ -53,15 +53,15 @@ class Scan:
         """
         products_QV, norms_V = self._rough(queries_QD, progress)
         sure_V = (norms_V > MIN_NORM) & np.isfinite(norms_V)
-        found_V = allowed & ~sure_V
+        candidate_V = allowed & ~sure_V
         for query_D, products_V in zip(queries_QD, products_QV, strict=True):
             with np.errstate(all="ignore"):
                 rough_V = np.where(sure_V, products_V / norms_V, 0)
             # The product changes by at most NOISE * the norm of the odd channels, the norm by at most NOISE of itself.
             error_V = NOISE * (np.linalg.norm(query_D[1::2]) + np.abs(rough_V) + 2 * NOISE) + ROUNDING * len(query_D)
-            least_V = np.where(sure_V & allowed, rough_V - error_V, -np.inf)
-            found_V |= allowed & (rough_V + error_V >= np.partition(least_V, -k)[-k])
-        return np.flatnonzero(found_V)
+            lower_V = np.where(sure_V & allowed, rough_V - error_V, -np.inf)
+            candidate_V |= allowed & (rough_V + error_V >= np.partition(lower_V, -k)[-k])
+        return np.flatnonzero(candidate_V)
 
     def _rough(self, queries_QD: Vectors, progress: Progress | None) -> tuple[Vectors, Vectors]:
         """Products (Q, V) and norms (V,), computed with the noise of neighboring bits in odd channels."""

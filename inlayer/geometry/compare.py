@@ -29,7 +29,7 @@ SAME_SPACE = 0.5
 BLOCK_VALUES = 2**21
 SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
-SPACE = "▁".encode()  # how SentencePiece spells a space
+SPACE = "▁".encode()  # SentencePiece's symbol for a space
 Ids = npt.NDArray[np.int64]
 NamedTable = tuple[StoredTable, Vocabulary]
 
@@ -123,22 +123,22 @@ def compare_tables(
 ) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
     (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
-    found = shared_rows(a, b) if shared is None else shared
-    order = found.moved_first()[:top]
+    matched = shared_rows(a, b) if shared is None else shared
+    order = matched.moved_first()[:top]
     moved = [
-        MovedRow(vocabulary_a.text(int(found.ids_a[i])), int(found.ids_a[i]), int(found.ids_b[i]),
-                 float(found.cosines[i]), float(found.norms_a[i]), float(found.norms_b[i]))
+        MovedRow(vocabulary_a.text(int(matched.ids_a[i])), int(matched.ids_a[i]), int(matched.ids_b[i]),
+                 float(matched.cosines[i]), float(matched.norms_a[i]), float(matched.norms_b[i]))
         for i in order.tolist()
     ]  # fmt: skip
     return ModelComparison(
-        shared=len(found.ids_a),
-        only_a=[vocabulary_a.text(token_id) for token_id in found.only_a],
-        only_b=[vocabulary_b.text(token_id) for token_id in found.only_b],
-        aligned=found.aligned,
-        median_cosine=float(np.nanmedian(found.cosines)) if not np.isnan(found.cosines).all() else float("nan"),
-        equal=int(found.equal.sum()),
+        shared=len(matched.ids_a),
+        only_a=[vocabulary_a.text(token_id) for token_id in matched.only_a],
+        only_b=[vocabulary_b.text(token_id) for token_id in matched.only_b],
+        aligned=matched.aligned,
+        median_cosine=float(np.nanmedian(matched.cosines)) if not np.isnan(matched.cosines).all() else float("nan"),
+        equal=int(matched.equal.sum()),
         moved=moved,
-        overlap=_overlap(table_a, table_b, found.ids_a, found.ids_b),
+        overlap=_overlap(table_a, table_b, matched.ids_a, matched.ids_b),
     )
 
 
@@ -164,15 +164,15 @@ def shared_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
 
 def _tokens(vocabulary: Vocabulary) -> dict[bytes, int]:
     """The id of every token, by its bytes; the first one if several tokens have the same."""
-    found: dict[bytes, int] = {}
+    ids_by_token: dict[bytes, int] = {}
     if vocabulary.tokenizer is None:
         raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
     for token_id in range(vocabulary.rows):
         try:
-            found.setdefault(vocabulary.tokenizer.token_bytes(token_id).replace(SPACE, b" "), token_id)
+            ids_by_token.setdefault(vocabulary.tokenizer.token_bytes(token_id).replace(SPACE, b" "), token_id)
         except InlayerError:  # noqa: PERF203  # a gap in the ids
             continue
-    return found
+    return ids_by_token
 
 
 def _pairs(
@@ -220,7 +220,7 @@ def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids)
     if len(ids_a) <= NEIGHBORS:
         return None
     sample = np.unique(np.linspace(0, len(ids_a) - 1, SAMPLE).astype(np.int64))
-    found = []
+    neighbors = []
     for table, ids in ((table_a, ids_a), (table_b, ids_b)):
         index = np.full(table.num_embeddings, -1, np.int64)
         index[ids] = np.arange(len(ids))
@@ -228,7 +228,7 @@ def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids)
         valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
         rows[~valid] = 1.0
         near, _ = nearest(table, rows, NEIGHBORS + 1, allowed=index >= 0)
-        found.append([set(index[row[row >= 0]].tolist()) - {int(i)} if ok else set() for row, i, ok in
+        neighbors.append([set(index[row[row >= 0]].tolist()) - {int(i)} if ok else set() for row, i, ok in
                       zip(near, sample, valid, strict=True)])  # fmt: skip
-    pairs = [(one, other) for one, other in zip(*found, strict=True) if one and other]
+    pairs = [(one, other) for one, other in zip(*neighbors, strict=True) if one and other]
     return float(np.mean([len(one & other) / NEIGHBORS for one, other in pairs])) if pairs else None

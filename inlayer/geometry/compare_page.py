@@ -2,7 +2,7 @@
 
 two projections, shared tokens -> [page]
 - both maps use one method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over shared
-  tokens), so a token is found at a similar place in both
+  tokens), so that a token has a similar position in both
 - shared tokens that moved most and tokens of one model only are colored; hovering and choosing affect both maps
 Tested in tests/geometry/test_compare.py, in Chromium in tests/browser/test_map.py.
 """
@@ -69,14 +69,16 @@ def compare_page(
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
-    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places in the first."""
-    both = np.isfinite(points_a[shared.ids_a]).all(axis=1) & np.isfinite(points_b[shared.ids_b]).all(axis=1)
-    one, other = (points.astype(np.float64) for points in (points_a[shared.ids_a[both]], points_b[shared.ids_b[both]]))
-    if len(one) < 2:
+    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to those of the first."""
+    finite = np.isfinite(points_a[shared.ids_a]).all(axis=1) & np.isfinite(points_b[shared.ids_b]).all(axis=1)
+    target, moved = (
+        points.astype(np.float64) for points in (points_a[shared.ids_a[finite]], points_b[shared.ids_b[finite]])
+    )
+    if len(target) < 2:
         return points_b
-    center_a, center_b = one.mean(axis=0), other.mean(axis=0)
-    one, other = one - center_a, other - center_b
-    left, _, right = np.linalg.svd(other.T @ one)
-    scale = np.sqrt(np.square(one).sum() / max(float(np.square(other).sum()), 1e-12))
+    center_a, center_b = target.mean(axis=0), moved.mean(axis=0)
+    target, moved = target - center_a, moved - center_b
+    left, _, right = np.linalg.svd(moved.T @ target)
+    scale = np.sqrt(np.square(target).sum() / max(float(np.square(moved).sum()), 1e-12))
     aligned: Points = ((points_b - center_b) @ (left @ right) * scale + center_a).astype(np.float32)
     return aligned

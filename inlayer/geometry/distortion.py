@@ -1,4 +1,4 @@
-"""How faithful a map of a table is: what two dimensions keep of the neighborhoods in all of them.
+"""How faithful a map of a table is: how much of the neighborhoods two dimensions preserve.
 
 table, points (V, 2) -> [distortion]
 - kept: the share of a row's K nearest rows (by cosine) that are also among its K nearest points on the map
@@ -49,7 +49,7 @@ def measure_distortion(
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     k = min(k, max(1, (len(known) - 1) // 2))
     ids = known[np.linspace(0, len(known) - 1, min(sample, len(known))).astype(np.int64)]
-    kept, penalties = np.zeros(len(ids), np.float32), 0.0
+    kept_shares, penalties = np.zeros(len(ids), np.float32), 0.0
     batch = max(32, BATCH_SCORES // table.num_embeddings)
     usable = np.zeros(table.num_embeddings, np.bool_)
     usable[known] = True
@@ -69,10 +69,10 @@ def measure_distortion(
             on_map = on_map[on_map != token_id][:k]
             # The nearest row has rank 1, because the row itself counts once.
             ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None], axis=1)
-            kept[start + index] = (ranks <= k).mean()
+            kept_shares[start + index] = (ranks <= k).mean()
             penalties += float(np.maximum(ranks - k, 0).sum())
         if progress is not None:
             progress(min(start + batch, len(ids)), len(ids))
     n = len(known)
     scale = 2.0 / (len(ids) * k * (2 * n - 3 * k - 1))
-    return Distortion(k, ids, kept, 1.0 - scale * penalties)
+    return Distortion(k, ids, kept_shares, 1.0 - scale * penalties)

@@ -1,11 +1,11 @@
-"""Scores of a table on public word lists: word similarity and analogies, next to chance and simpler methods.
+"""Scores of a table on public word lists: word similarity and analogies, next to random and simple baselines.
 
 word lists -> rows -> [scores]
 - word similarity: Spearman's rank correlation of cosines with human judgments, for pairs whose words are both single
   tokens (`coverage` is their share), and for all pairs, where a word of several tokens is the mean of their rows.
   `random` is the latter with random rows: what spelling alone explains, because words with common tokens are similar
 - analogies: a question counts if its four words are single tokens. `nearest` answers with the token nearest to the
-  third word alone, and `with_inputs` does not exclude the inputs: what is left above them is arithmetic
+  third word alone, and `with_inputs` does not exclude the inputs: only what exceeds both is due to arithmetic
 Tested against plain loops in tests/geometry/test_evaluation.py.
 """
 
@@ -62,16 +62,16 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     pairs = [_pair(path, number, line) for number, line in _lines(path)]
     if len(pairs) < 2:
         raise InputError(f"{shown(path)} has {len(pairs)} word pairs; at least 2 are needed")
-    words = sorted({word for one, other, _ in pairs for word in (one, other)})
+    words = sorted({word for word_a, word_b, _ in pairs for word in (word_a, word_b)})
     ids = {word: vocabulary.ids_of(word) for word in words}
-    used = np.unique(np.concatenate([np.array(found) for found in ids.values()]))
+    used = np.unique(np.concatenate([np.array(word_ids) for word_ids in ids.values()]))
     judged = np.array([score for _, _, score in pairs])
     random = np.random.default_rng(0).standard_normal((len(used), table.embedding_dim)).astype(np.float32)
     cosines = []
     for rows in (to_float32(table.rows(used)), random):
-        vectors = {word: rows[np.searchsorted(used, found)].mean(axis=0) for word, found in ids.items()}
-        cosines.append(np.array([_cosine(vectors[one], vectors[other]) for one, other, _ in pairs]))
-    single = np.array([len(ids[one]) == len(ids[other]) == 1 for one, other, _ in pairs])
+        vectors = {word: rows[np.searchsorted(used, word_ids)].mean(axis=0) for word, word_ids in ids.items()}
+        cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
+    single = np.array([len(ids[word_a]) == len(ids[word_b]) == 1 for word_a, word_b, _ in pairs])
     scores = spearman(cosines[0][single], judged[single]), spearman(cosines[0], judged), spearman(cosines[1], judged)
     return SimilarityScore(path.stem, len(pairs), float(single.mean()), *scores)
 
@@ -92,16 +92,16 @@ def score_analogies(
             raise InputError(f"{shown(path)}, line {number}: expected four words, found {len(words)}")
         totals[name] = totals.get(name, 0) + 1
         ids = [vocabulary.ids_of(word) for word in words]
-        if all(len(found) == 1 for found in ids):
-            categories.setdefault(name, []).append([found[0] for found in ids])
-    questions = np.array([one for all_ in categories.values() for one in all_], np.int64).reshape(-1, 4)
-    right = _answers(table, vocabulary, questions, progress)
+        if all(len(word_ids) == 1 for word_ids in ids):
+            categories.setdefault(name, []).append([word_ids[0] for word_ids in ids])
+    questions = np.array([ids for category in categories.values() for ids in category], np.int64).reshape(-1, 4)
+    correct = _answers(table, vocabulary, questions, progress)
     scores, start = [], 0
     for name, total in totals.items():
         end = start + len(categories.get(name, ()))
-        scores.append(AnalogyScore(name, total, end - start, *_means(right[start:end])))
+        scores.append(AnalogyScore(name, total, end - start, *_means(correct[start:end])))
         start = end
-    return [*scores, AnalogyScore("all", sum(totals.values()), len(questions), *_means(right))]
+    return [*scores, AnalogyScore("all", sum(totals.values()), len(questions), *_means(correct))]
 
 
 def _answers(
@@ -109,29 +109,29 @@ def _answers(
 ) -> npt.NDArray[np.bool_]:
     """(N, 3): whether each question is answered correctly by arithmetic, by the nearest token, and with inputs."""
     allowed = Filter(words=True).mask(vocabulary)
-    right = np.zeros((len(questions), 3), np.bool_)
+    correct = np.zeros((len(questions), 3), np.bool_)
     for start in range(0, len(questions), BATCH):
         batch = questions[start : start + BATCH]
         rows = to_float32(table.rows(batch))
         with np.errstate(all="ignore"):
             unit = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
         for column, queries in ((0, unit[:, 1] - unit[:, 0] + unit[:, 2]), (1, unit[:, 2])):
-            found, _ = nearest(table, queries, 4, allowed=allowed)
-            excluded = (found[:, :, None] == batch[:, None, :3]).any(axis=-1)
-            first = np.take_along_axis(found, excluded.argmin(axis=1)[:, None], 1)[:, 0]
-            right[start : start + BATCH, column] = first == batch[:, 3]
+            answers, _ = nearest(table, queries, 4, allowed=allowed)
+            excluded = (answers[:, :, None] == batch[:, None, :3]).any(axis=-1)
+            first = np.take_along_axis(answers, excluded.argmin(axis=1)[:, None], 1)[:, 0]
+            correct[start : start + BATCH, column] = first == batch[:, 3]
             if column == 0:
-                right[start : start + BATCH, 2] = found[:, 0] == batch[:, 3]
+                correct[start : start + BATCH, 2] = answers[:, 0] == batch[:, 3]
         if progress is not None:
             progress(min(start + BATCH, len(questions)), len(questions))
-    return right
+    return correct
 
 
-def spearman(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float | None:
+def spearman(scores_a: npt.NDArray[np.float64], scores_b: npt.NDArray[np.float64]) -> float | None:
     """Rank correlation with averaged ranks for ties; None if a side is constant or not finite."""
-    if len(one) < 2 or not (np.isfinite(one).all() and np.isfinite(other).all()):
+    if len(scores_a) < 2 or not (np.isfinite(scores_a).all() and np.isfinite(scores_b).all()):
         return None
-    first, second = (ranks - ranks.mean() for ranks in (_ranks(one), _ranks(other)))
+    first, second = (ranks - ranks.mean() for ranks in (_ranks(scores_a), _ranks(scores_b)))
     scale = float(np.sqrt((first @ first) * (second @ second)))
     return float(first @ second) / scale if scale else None
 
@@ -141,23 +141,23 @@ def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-def _means(right: npt.NDArray[np.bool_]) -> tuple[float | None, ...]:
-    return tuple(right.mean(axis=0).tolist()) if len(right) else (None, None, None)
+def _means(correct: npt.NDArray[np.bool_]) -> tuple[float | None, ...]:
+    return tuple(correct.mean(axis=0).tolist()) if len(correct) else (None, None, None)
 
 
-def _cosine(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
+def _cosine(vector_a: npt.NDArray[np.float32], vector_b: npt.NDArray[np.float32]) -> float:
     with np.errstate(all="ignore"):
-        return float(one @ other / np.float32(np.linalg.norm(one) * np.linalg.norm(other)))
+        return float(vector_a @ vector_b / np.float32(np.linalg.norm(vector_a) * np.linalg.norm(vector_b)))
 
 
 def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
     parts = line.replace(",", "\t").split()
     try:
-        one, other, score = parts
+        word_a, word_b, score = parts
         judged = float(score)
         if not math.isfinite(judged):
             raise ValueError(score)
-        return one, other, judged
+        return word_a, word_b, judged
     except ValueError:
         raise InputError(
             f"{shown(path)}, line {number}: expected two words and a number, found {quoted(line[:60])}"

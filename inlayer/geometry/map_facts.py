@@ -69,9 +69,9 @@ def map_facts(
 
 def kept_shares(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
     """The share of kept neighbors of every row; NaN for rows that were not measured."""
-    kept = np.full(rows, np.nan, np.float32)
-    kept[distortion.ids] = distortion.kept
-    return kept
+    shares = np.full(rows, np.nan, np.float32)
+    shares[distortion.ids] = distortion.kept
+    return shares
 
 
 def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:

@@ -75,8 +75,10 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
         "kept": encode(kept_shares(rows, distortion)),
     }
     holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
-    named = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
-    missing = f"{len(holes):,} rows are zero or not finite and are not drawn: {named}{', ...' * (len(holes) > HOLES)}. "
+    listed = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
+    missing = (
+        f"{len(holes):,} rows are zero or not finite and are not drawn: {listed}{', ...' * (len(holes) > HOLES)}. "
+    )
     about = (
         f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "
         + (_faithfulness(distortion) if len(distortion.ids) else "")
@@ -141,11 +143,11 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         axes.set_axis_off()
         axes.set_aspect("equal", "datalim")
         canvas.draw()
-        taken: list[Any] = []
+        placed: list[Any] = []
         renderer = canvas.get_renderer()
         for token_id, color in _candidates(vocabulary, drawn):
             text = LABEL_GLYPHS.fold(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
-            _label(axes, renderer, points[token_id], text, color, taken)
+            _label(axes, renderer, points[token_id], text, color, placed)
         output = io.BytesIO()
         figure.savefig(output, format="png")
     return output.getvalue()
@@ -170,7 +172,7 @@ def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tu
 
 
 def _label(
-    axes: Any, renderer: Any, point: npt.NDArray[np.float32], text: str, color: str | None, taken: list[Any]
+    axes: Any, renderer: Any, point: npt.NDArray[np.float32], text: str, color: str | None, placed: list[Any]
 ) -> None:
     """Draw a label if it overlaps no other: right or left of its point, then above or below."""
     from matplotlib.patheffects import withStroke
@@ -190,8 +192,8 @@ def _label(
         gap = (1.05, 1.15) if color else (1.5, 2.4)
         box = label.get_window_extent(renderer).expanded(*gap)
         inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
-        if inside and not any(box.overlaps(other) for other in taken):
-            taken.append(label.get_window_extent(renderer))
+        if inside and not any(box.overlaps(other) for other in placed):
+            placed.append(label.get_window_extent(renderer))
             axes.plot(
                 *point, "o", color=color or "#3c484c", markersize=5 if color else 2.5, zorder=3, markeredgewidth=0
             )
@@ -225,8 +227,8 @@ def all_neighbors(
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     for start in range(0, len(known), 1024):
         batch = known[start : start + 1024]
-        found, scores = nearest(table, to_float32(table.rows(batch)), NEIGHBORS + 1)
-        for token_id, near, score in zip(batch.tolist(), found, scores, strict=True):
+        near_ids, scores = nearest(table, to_float32(table.rows(batch)), NEIGHBORS + 1)
+        for token_id, near, score in zip(batch.tolist(), near_ids, scores, strict=True):
             others = np.flatnonzero((near != token_id) & (near >= 0))[:NEIGHBORS]
             ids[token_id, : len(others)], cosines[token_id, : len(others)] = near[others], score[others]
         if progress is not None:

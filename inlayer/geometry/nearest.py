@@ -61,7 +61,7 @@ def nearest(
         progress: Called with the number of rows searched and of all rows.
 
     Returns:
-        Ids (Q, k) and cosines (Q, k). Places without a row have id -1 and cosine -inf.
+        Ids (Q, k) and cosines (Q, k). Missing entries have id -1 and cosine -inf.
     """
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
@@ -71,8 +71,8 @@ def nearest(
     if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
         table.source.check()  # pages of a file that was truncated must not be read
         scan = SCANS.get(table) or SCANS.setdefault(table, Scan(table.stored_weight()))
-        may_V = np.ones(rows, bool) if allowed is None else allowed
-        parts = [scan.candidates(queries_QD, min(k, rows), may_V, progress)]
+        allowed_V = np.ones(rows, bool) if allowed is None else allowed
+        parts = [scan.candidates(queries_QD, min(k, rows), allowed_V, progress)]
         progress = None
     else:
         n_parts = core_count() if mapped else 1
@@ -81,7 +81,7 @@ def nearest(
     done = np.zeros(len(parts), np.int64)
 
     def search(part: int) -> tuple[Ids, Vectors]:
-        best = Best(count, min(k, rows))
+        best = TopRows(count, min(k, rows))
         for ids_N, scores_QN in _scores(table, queries_QD, parts[part]):
             if allowed is not None:
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
@@ -92,9 +92,9 @@ def nearest(
         return best.merge()
 
     with nullcontext() if few or len(parts) == 1 else one_blas_thread():
-        found = map_in_threads(search, range(len(parts)))
-    ids_QM = np.concatenate([ids for ids, _ in found], axis=1)
-    scores_QM = np.concatenate([scores for _, scores in found], axis=1)
+        results = map_in_threads(search, range(len(parts)))
+    ids_QM = np.concatenate([ids for ids, _ in results], axis=1)
+    scores_QM = np.concatenate([scores for _, scores in results], axis=1)
     order_QK = np.lexsort((ids_QM, -scores_QM), axis=1)[:, : min(k, rows)]
     ids_QK, scores_QK = np.take_along_axis(ids_QM, order_QK, 1), np.take_along_axis(scores_QM, order_QK, 1)
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
@@ -107,17 +107,17 @@ def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, floa
     if norm == 0 or not np.isfinite(norm):
         return []
     ids_1K, cosines_1K = nearest(table, query_1D, k + 1)
-    found = zip(ids_1K[0].tolist(), cosines_1K[0].tolist(), strict=True)
-    return [(other, min(cosine, 1.0)) for other, cosine in found if other not in (row, -1)][:k]
+    pairs = zip(ids_1K[0].tolist(), cosines_1K[0].tolist(), strict=True)
+    return [(other, min(cosine, 1.0)) for other, cosine in pairs if other not in (row, -1)][:k]
 
 
-class Best:
+class TopRows:
     """The best rows of each query so far. Rows that may be among them are collected and merged many at a time."""
 
     def __init__(self, queries: int, k: int) -> None:
         self._ids = np.full((queries, k), -1, np.int64)
         self._scores = np.full((queries, k), NO_DIRECTION, np.float32)
-        self._found: list[tuple[Ids, Ids, Vectors]] = []  # queries, ids, scores
+        self._pending: list[tuple[Ids, Ids, Vectors]] = []  # queries, ids, scores
 
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
@@ -125,19 +125,21 @@ class Best:
         worst_Q = self._scores[:, -1]
         if len(ids_N) > k and np.isneginf(worst_Q).any():  # the first block: only its own best count
             worst_Q = np.maximum(worst_Q, np.nextafter(np.partition(scores_QN, -k, 1)[:, -k], np.float32(-np.inf)))
-        rows, places = np.divmod(np.flatnonzero(scores_QN > worst_Q[:, None]), len(ids_N))  # faster than nonzero in 2-D
-        self._found.append((rows, ids_N[places], scores_QN[rows, places]))
-        if sum(len(rows) for rows, _, _ in self._found) > 4 * queries * k:
+        rows, columns = np.divmod(
+            np.flatnonzero(scores_QN > worst_Q[:, None]), len(ids_N)
+        )  # faster than nonzero in 2-D
+        self._pending.append((rows, ids_N[columns], scores_QN[rows, columns]))
+        if sum(len(rows) for rows, _, _ in self._pending) > 4 * queries * k:
             self.merge()
 
     def merge(self) -> tuple[Ids, Vectors]:
         """The ids and scores (Q, k) of the best rows, in order."""
         queries, k = self._ids.shape
-        kept = np.repeat(np.arange(queries), k), self._ids.reshape(-1), self._scores.reshape(-1)
-        rows, ids, scores = (np.concatenate(parts) for parts in zip(kept, *self._found, strict=True))
+        current = np.repeat(np.arange(queries), k), self._ids.reshape(-1), self._scores.reshape(-1)
+        rows, ids, scores = (np.concatenate(parts) for parts in zip(current, *self._pending, strict=True))
         order = np.lexsort((ids, -scores, rows))
         first = np.searchsorted(rows[order], np.arange(queries))[:, None] + np.arange(k)
-        self._ids, self._scores, self._found = ids[order][first], scores[order][first], []
+        self._ids, self._scores, self._pending = ids[order][first], scores[order][first], []
         return self._ids, self._scores
 
 
@@ -214,7 +216,7 @@ def _is_mapped(table: StoredTable) -> bool:
 
 
 def _blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Rows of ascending ids in float32, in blocks, each with the place of its first id."""
+    """Rows of ascending ids in float32, in blocks, each with the index of its first id."""
     wide = np.empty((size, table.embedding_dim), np.float32)
     whole = table.stored_weight() if _is_mapped(table) else None
     for start in range(0, len(ids), size):

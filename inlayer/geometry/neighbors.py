@@ -1,7 +1,7 @@
 """Neighbors and analogies: which tokens have rows in the same direction as a word, a text, an id or a vector.
 
 query -> vector -> [nearest rows] -> tokens
-- the query's own tokens are left out, and so are special tokens, unless they are asked for
+- the query's own tokens are left out, and so are special tokens, unless requested
 - an analogy is shown with its baselines: the nearest tokens to the first word alone, with and without its inputs.
   Where a baseline gives the same answer, the arithmetic added nothing
 - see also: the search (geometry/nearest.py), filters on tokens (geometry/vocabulary.py)
@@ -69,8 +69,8 @@ class Analogy(NamedTuple):
     """The answers to "a - b + c", and what the words alone would have answered.
 
     answers: Nearest tokens to the vector a - b + c, inputs excluded.
-    nearest_to_first: Nearest tokens to `a` alone, inputs excluded. The same answer here means that the analogy is no
-        more than similarity.
+    nearest_to_first: Nearest tokens to `a` alone, inputs excluded. The same answer here means that the arithmetic
+        added nothing to similarity.
     with_inputs: Nearest tokens to a - b + c, inputs included: often `a` itself.
     """
 
@@ -148,14 +148,14 @@ def _search(
 ) -> list[list[Neighbor]]:
     """The k neighbors of each query, without the ids excluded for it."""
     check_size(k, "k")
-    most = max(map(len, excluded))
-    ids_QK, scores_QK = nearest(table, queries_QD, k + most, allowed=only.mask(vocabulary), progress=progress)
+    max_excluded = max(map(len, excluded))
+    ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=only.mask(vocabulary), progress=progress)
     results = []
     for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
-        found = [
+        neighbors = [
             Neighbor(token_id, vocabulary.text(token_id), min(score, 1.0))
             for token_id, score in zip(ids, scores, strict=True)
             if token_id >= 0 and token_id not in skipped
         ]
-        results.append(found[:k])
+        results.append(neighbors[:k])
     return results

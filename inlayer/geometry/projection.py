@@ -4,10 +4,10 @@ table -> [coordinates (V, 2)] -> map
 - PCA needs only numpy and takes seconds; t-SNE (extra `map`) starts from it, takes minutes, and can be interrupted
 - rows are centered; rows of zeros and rows with NaN or infinity get NaN coordinates
 - up to EXACT_WIDTH channels the covariance is computed exactly. Wider tables use subspace iteration, which reads the
-  table once per iteration and stops when the plane no longer turns
+  table once per iteration and stops when the plane no longer changes
 - the largest loading of an axis is positive, so the same table always gives the same picture
-- results are kept by the content of the table; the t-SNE of the bundled sample is part of the package
-- see also: how faithful a map is (geometry/distortion.py)
+- results are cached by the content of the table; the t-SNE of the bundled sample is part of the package
+- see also: t-SNE itself (geometry/tsne.py), how faithful a map is (geometry/distortion.py)
 Tested against numpy's SVD in tests/geometry/test_projection.py.
 """
 
@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.errors import InputError, MissingExtraError
+from inlayer.errors import InputError
 from inlayer.files import quoted, write_output
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import to_float32
+from inlayer.geometry.tsne import tsne
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
@@ -36,8 +36,6 @@ METHODS = ("best", "pca", "tsne")
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"
 EXACT_WIDTH = 1024
 TSNE_WIDTH = 50  # principal components that t-SNE starts from
-TSNE_STEPS, EVERY = 750, 10  # openTSNE's steps, and how often the progress is reported
-PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
 SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # of subspace iteration: extra directions, passes, change of the plane
 Floats = npt.NDArray[np.float64]
@@ -67,28 +65,28 @@ class TableProjection(NamedTuple):
 def project(
     table: StoredTable, method: str = "pca", *, cache: Path | None = None, progress: Progress | None = None
 ) -> TableProjection:
-    """Map every row of a table; `cache` is a folder where results are kept, by the content of the table.
+    """Map every row of a table; `cache` is a folder for results, named by the content of the table.
 
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
     if method not in METHODS:
         raise InputError(f"method {quoted(method)} is unknown; choose one of {', '.join(METHODS)}")
     content = fingerprint(table)
-    found = saved(content, "tsne" if method == "best" else method, cache)
-    if found is None and method == "best":
+    projection = saved(content, "tsne" if method == "best" else method, cache)
+    if projection is None and method == "best":
         method = "pca"
-        found = saved(content, method, cache)
-    if found is not None:
-        return found
-    found = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
-    if cache is not None and found.complete:
-        explained, axes = (np.nan if one is None else one for one in (found.explained, found.axes))
+        projection = saved(content, method, cache)
+    if projection is not None:
+        return projection
+    projection = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
+    if cache is not None and projection.complete:
+        explained, axes = (np.nan if value is None else value for value in (projection.explained, projection.axes))
         output = io.BytesIO()
-        np.savez(output, points=found.points, explained=explained, axes=axes)
-        with suppress(InputError, OSError):  # a cache that cannot be written does not lose the map
+        np.savez(output, points=projection.points, explained=explained, axes=axes)
+        with suppress(InputError, OSError):  # the map is returned even if the cache cannot be written
             cache.mkdir(parents=True, exist_ok=True)
             write_output(cache / f"{content}-{method}.npz", output.getvalue())  # never a partial file under this name
-    return found
+    return projection
 
 
 def saved(content: str, method: str, cache: Path | None) -> TableProjection | None:
@@ -144,56 +142,12 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
 
 
 def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
-    """t-SNE of the leading principal components, by openTSNE. Ctrl-C returns the points so far, at any moment."""
-    try:
-        from openTSNE import TSNE
-    except ImportError as error:
-        raise missing_tsne() from error
+    """t-SNE of the leading principal components."""
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
-    rows = start[valid_V]
-    latest, calls, interrupted = rows[:, :2], 0, False
-    failures: list[BaseException] = []
-
-    def report(step: int, error: float, embedding: Any) -> bool:  # noqa: ARG001
-        nonlocal latest, calls, interrupted
-        latest, calls = np.array(embedding), calls + 1
-        try:
-            if progress is not None and not interrupted:
-                progress(min(calls * EVERY, TSNE_STEPS), TSNE_STEPS)
-        except KeyboardInterrupt:
-            interrupted = True
-        return interrupted  # true ends the computation
-
-    def fit() -> None:
-        nonlocal latest
-        try:
-            latest = np.array(model.fit(rows))
-        except BaseException as error:
-            failures.append(error)
-
-    perplexity = min(PERPLEXITY, max(1.0, (len(rows) - 1) / 3))
-    model = TSNE(
-        perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1, callbacks=report, callbacks_every_iters=EVERY
-    )
-    # Finding the neighbors of a large table takes minutes of compiled code that does not react to Ctrl-C.
-    worker = threading.Thread(target=fit, name="inlayer-tsne", daemon=True)
-    try:
-        worker.start()
-        worker.join()
-    except KeyboardInterrupt:
-        interrupted = True
-    if failures:
-        raise failures[0]
-    complete = not interrupted
     points = np.full((table.num_embeddings, 2), np.nan, np.float32)
-    points[valid_V] = latest
+    points[valid_V], complete = tsne(start[valid_V], progress)
     return TableProjection("tsne", points, complete=complete)
-
-
-def missing_tsne() -> MissingExtraError:
-    """The error if openTSNE is not installed."""
-    return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs nothing")
 
 
 def cache_folder() -> Path:

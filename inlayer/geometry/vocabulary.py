@@ -99,7 +99,7 @@ class Vocabulary:
         if not text.strip():
             raise InputError("the query is empty; give a word, a text, or a token id")
         forms = [(form, tokenizer.encode(form, add_special_tokens=False)) for form in (f" {text.strip()}", text)]
-        return min((one for one in forms if one[1]), key=lambda one: len(one[1]), default=forms[1])
+        return min((form for form in forms if form[1]), key=lambda form: len(form[1]), default=forms[1])
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

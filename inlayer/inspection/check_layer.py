@@ -200,13 +200,13 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
     return tuple(
         RotarySummary(
             layer_type=_string(layer_type),
-            rope_type="default" if one.scaling is None else one.scaling.kind,
-            rope_theta=one.theta,
-            factor=getattr(one.scaling, "factor", None),
-            original_max_position_embeddings=getattr(one.scaling, "original_max_position_embeddings", None),
-            partial_rotary_factor=one.partial_rotary_factor,
+            rope_type="default" if settings.scaling is None else settings.scaling.kind,
+            rope_theta=settings.theta,
+            factor=getattr(settings.scaling, "factor", None),
+            original_max_position_embeddings=getattr(settings.scaling, "original_max_position_embeddings", None),
+            partial_rotary_factor=settings.partial_rotary_factor,
         )
-        for layer_type, one in by_type.items()
+        for layer_type, settings in by_type.items()
     )
 
 

@@ -73,8 +73,8 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
 
 
 def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:
-    found, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
-    count, unseen = int(found.rows.sum()), 0 if training is None else training.unseen_tokens
+    undertrained, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
+    count, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
     expected, advice = count <= MAX_UNSEEN_RATIO * unseen, ""
     if expected:
         advice = (
@@ -91,8 +91,8 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
         "warning" if contradicted else "note",
         "undertrained-tokens",
         f"{count:,} of {ordinary:,} ordinary tokens look undertrained: their embeddings resemble those of "
-        f"{found.references:,} reference tokens that text never produces",
-        found.rows,
+        f"{undertrained.references:,} reference tokens that text never produces",
+        undertrained.rows,
         rows.statistics.norms,
         advice,
     )

@@ -52,23 +52,24 @@ def check_tables(
     facts, findings, not_checked = list[OtherTableFacts](), list[Finding](), list[str]()
     if model.store.remote and quick:
         return facts, findings, ["other tables (quick; remote)"]
-    listed = [one for one in table_names(model) if one[0] not in (model.table_info.name, model.head_name)]
-    for wanted, words in (("per_layer", "per-layer embeddings"), ("value", "value embeddings")):
-        expected = getattr(model.spec, wanted, None)
-        if expected is not None and expected.rows and not any(role == wanted for _, role in listed):
+    known = (model.table_info.name, model.head_name)
+    listed = [(name, role) for name, role in table_names(model) if name not in known]
+    for required, words in (("per_layer", "per-layer embeddings"), ("value", "value embeddings")):
+        expected = getattr(model.spec, required, None)
+        if expected is not None and expected.rows and not any(role == required for _, role in listed):
             findings.append(Finding("error", "tensor-missing", f"the files contain no table of {words}"))
     for name, role in listed[:MAX_LISTED]:
         try:
             info = describe_table(model, name, role, total)
             rows = info.shape[0]
             ids = sample(rows) if quick or model.store.remote or rows > MAX_SCANNED else None
-            fact, found = _check(model, info, tokens, total, ids, progress)
+            fact, table_findings = _check(model, info, tokens, total, ids, progress)
         except InlayerError as error:
             message = f"{quoted(name)} cannot be read: {shorten(str(error), 300)}"
             findings.append(Finding("warning", "table-unreadable", message))
             continue
         facts.append(fact)
-        findings += found
+        findings += table_findings
         if fact.rows_read < rows and not quick:
             not_checked.append(f"{rows - fact.rows_read:,} of {rows:,} rows of {fact.tensor}")
     if len(listed) > MAX_LISTED:

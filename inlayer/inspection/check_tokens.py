@@ -26,7 +26,7 @@ MAX_TRAILING_ROWS = 0.2  # of the table; published models stay below 2%
 OTHER_MODALITY = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)
 MAX_IDS, MAX_ROLES = 32, 8
 MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
-SPECIAL_SPELLING = re.compile(r"[<\[].*[>\]]", re.DOTALL)  # <|im_end|>: special whatever its file says
+SPECIAL_SPELLING = re.compile(r"[<\[].*[>\]]", re.DOTALL)  # <|im_end|>: special, even if its file does not say so
 
 
 def vocabulary_facts(
@@ -98,15 +98,15 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
 
 def special_token_roles(config: Mapping[str, Any]) -> dict[int, list[str]]:
     """The special ids in a config, each with its roles: {2: ["eos", "pad"]}."""
-    found: dict[int, list[str]] = {}
+    roles: dict[int, list[str]] = {}
     for key, value in config.items():
         role = re.fullmatch(r"(\w{1,40})_token_ids?", key)
-        for one in value if isinstance(value, list) else [value]:
-            if role and type(one) is int and 0 <= one < MAX_NUMBER and (one in found or len(found) < MAX_IDS):
-                roles = found.setdefault(one, [])
-                if role.group(1) not in roles and len(roles) < MAX_ROLES:
-                    roles.append(role.group(1))
-    return found
+        for item in value if isinstance(value, list) else [value]:
+            if role and type(item) is int and 0 <= item < MAX_NUMBER and (item in roles or len(roles) < MAX_IDS):
+                names = roles.setdefault(item, [])
+                if role.group(1) not in names and len(names) < MAX_ROLES:
+                    names.append(role.group(1))
+    return roles
 
 
 def special_token_findings(
@@ -119,16 +119,16 @@ def special_token_findings(
         if group := _classify(tokens, token_id, roles[token_id]):
             groups.setdefault(group, []).append(token_id)
     for (severity, code), ids in groups.items():
-        one = len(ids) == 1
+        is_single = len(ids) == 1
         what = {
             "special-id-out-of-range": f"outside the table of {tokens.rows:,} rows",
-            "special-id-without-token": f"without a token, although {'it has a row' if one else 'they have rows'}",
-            "special-id-not-special": "an ordinary token" if one else "ordinary tokens",
+            "special-id-without-token": f"without a token, but {'it has a row' if is_single else 'they have rows'}",
+            "special-id-not-special": "an ordinary token" if is_single else "ordinary tokens",
         }[code]
         ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
         advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
         message = f"the config's {_subject(roles, ids)} {what}"
-        examples = tokens.examples(ids) if not one or code == "special-id-not-special" else ()
+        examples = tokens.examples(ids) if not is_single or code == "special-id-not-special" else ()
         yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
 
 
@@ -138,8 +138,8 @@ def _invalid_id_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
         for key in (f"{role}_token_id" for role in sorted(MAIN_ROLES))
         for value in (config.get(key),)
         if not all(
-            one is None or (type(one) is int and -1 <= one < MAX_NUMBER)
-            for one in (value if isinstance(value, list) else [value])
+            item is None or (type(item) is int and -1 <= item < MAX_NUMBER)
+            for item in (value if isinstance(value, list) else [value])
         )
     ]
     if invalid:
@@ -167,5 +167,5 @@ def _subject(roles: Mapping[int, list[str]], ids: list[int]) -> str:
     """Special ids as the subject of a sentence: "eos id 7 is", or the roles and the number of ids."""
     if len(ids) == 1:
         return f"{' and '.join(roles[ids[0]])} id {ids[0]:,} is"
-    names = list(dict.fromkeys(role for one in ids for role in roles[one]))[:MAX_ROLES]
+    names = list(dict.fromkeys(role for token_id in ids for role in roles[token_id]))[:MAX_ROLES]
     return f"{' and '.join(names)} ids ({len(ids):,} in total) are"

@@ -34,8 +34,8 @@ def inspect_page(report: Report | None = None, model: Model | None = None) -> st
     """The whole document, with the data of a report and the map of its model, or without for a served page."""
     data = None
     if report is not None and model is not None:
-        _, found = embedded_map(model.table, lambda: model.vocabulary, remote=model.store.remote)
-        data = {"report": inspect_facts(report), "map": found}
+        _, map_data = embedded_map(model.table, lambda: model.vocabulary, remote=model.store.remote)
+        data = {"report": inspect_facts(report), "map": map_data}
     return _page().document("Inspect" if report is None else f"Inspect {report.source}", data)
 
 

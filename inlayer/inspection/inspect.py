@@ -101,7 +101,7 @@ def inspect(
         quick=quick,
         strict=strict,
         **facts._asdict(),
-        findings=tuple(sorted(findings, key=lambda one: SEVERITIES.index(one.severity))),
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
         not_checked=(*not_checked, *tables_not_checked),
     )
 
@@ -140,8 +140,8 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     config = text_config(model.config)
     roles = check_tokens.special_token_roles(config)
     ids = _sample(rows, roles) if quick else None
-    wanted = rows if ids is None else len(ids)
-    total = wanted * (1 if model.head_name is None else 2)
+    n_rows = rows if ids is None else len(ids)
+    total = n_rows * (1 if model.head_name is None else 2)
     if progress is not None:
         progress(0, total)
     tokenizer, tokenizer_findings = _open_tokenizer(model)
@@ -154,9 +154,9 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
         tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
     scan = _scan_table(model.table, tokens, ids, _offset(progress, 0, total))
     tokens = tokens.first(len(scan.ids))
-    was_stopped = len(scan.ids) < wanted
-    head = check_head.scan_head(model, ids, _offset(progress, wanted, total), skip=was_stopped)
-    was_stopped |= head.statistics is not None and len(head.statistics.ids) < wanted
+    was_stopped = len(scan.ids) < n_rows
+    head = check_head.scan_head(model, ids, _offset(progress, n_rows, total), skip=was_stopped)
+    was_stopped |= head.statistics is not None and len(head.statistics.ids) < n_rows
     return ScannedModel(
         model,
         config,
@@ -215,7 +215,7 @@ def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
 
 
 def _not_checked(model: Model, rows: ScannedRows, facts: ReportFacts, was_stopped: bool) -> Iterator[str]:
-    """What nothing is known about, so it is not taken for healthy."""
+    """What could not be checked, and so must not be reported as healthy."""
     tokens, head = rows.tokens, facts.head
     if model.spec is None and not model.is_static:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"

@@ -68,8 +68,8 @@ def describe_tensor(info: TensorInfo, total: int | None, scale: float | None) ->
     """The arguments of `TensorFacts`, for a tensor of a model with `total` parameters."""
     rows, width = info.shape
     name, file, share = shorten(info.name, 200), shorten(info.file, 200), rows * width / total if total else None
-    place = {"tensor": name, "file": file, "offset": info.offset, "bytes": info.nbytes, "dtype": info.dtype}
-    return place | {"rows": rows, "width": width, "parameter_share": share, "scale": scale}
+    location = {"tensor": name, "file": file, "offset": info.offset, "bytes": info.nbytes, "dtype": info.dtype}
+    return location | {"rows": rows, "width": width, "parameter_share": share, "scale": scale}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,9 +270,11 @@ class Report:
             (130, 133, 135)
         """
         if code not in ADVICE:
-            found = ", ".join(dict.fromkeys(finding.code for finding in self.findings)) or "none"
-            raise InputError(f"{quoted(code)} is not the code of a finding; found here: {found}")
-        return tuple(sorted({one for finding in self.findings if finding.code == code for one in finding.ids}))
+            codes = ", ".join(dict.fromkeys(finding.code for finding in self.findings)) or "none"
+            raise InputError(f"{quoted(code)} is not the code of a finding; found here: {codes}")
+        return tuple(
+            sorted({token_id for finding in self.findings if finding.code == code for token_id in finding.ids})
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain JSON values.

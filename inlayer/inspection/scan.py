@@ -82,34 +82,34 @@ def scan_rows(
     `direction` is a unit vector (D,) to compare every row with, `other` a table with rows for the same ids. If
     `progress` stops the scan, the result covers the rows read so far.
     """
-    wanted = np.arange(table.num_embeddings) if ids is None else ids
-    count = len(wanted)
+    row_ids = np.arange(table.num_embeddings) if ids is None else ids
+    count = len(row_ids)
     norms, cosines = np.zeros(count), np.zeros(count)
     flags = np.zeros((4, count), np.bool_)  # NaN, infinity, zero, constant
     hashes = np.zeros(count, np.uint64)
     channels, differing = np.zeros((2, table.embedding_dim)), list[int]()
-    for block, rows in _blocks(table, wanted):
+    for block, rows in _blocks(table, row_ids):
         if other is not None:
-            theirs = other.rows(wanted[block])
+            theirs = other.rows(row_ids[block])
             same_type = rows.dtype == theirs.dtype  # compared bit for bit, or by value if dtypes differ
-            ours, theirs = (one.view(np.uint8) if same_type else one.astype(np.float64) for one in (rows, theirs))
-            differing += wanted[block][(ours != theirs).any(1)].tolist()
+            ours, theirs = (x.view(np.uint8) if same_type else x.astype(np.float64) for x in (rows, theirs))
+            differing += row_ids[block][(ours != theirs).any(1)].tolist()
         hashes[block] = hash_rows(rows)
-        with np.errstate(all="ignore"):  # overflow and NaN are what is being looked for
+        with np.errstate(all="ignore"):  # overflow and NaN are expected
             norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)
         if progress is not None and progress(block.stop, count) is False:
             count = block.stop
             break
-    wanted, flags = wanted[:count], flags[:, :count]
+    row_ids, flags = row_ids[:count], flags[:, :count]
     channels /= max(1, int((~(flags[0] | flags[1])).sum()))
     return RowStatistics(
-        ids=wanted,
+        ids=row_ids,
         norms=norms[:count],
         has_nan=flags[0],
         has_inf=flags[1],
         is_zero=flags[2],
         is_constant=flags[3],
-        first_equal=_first_equal(table, wanted, hashes[:count], flags[2]),
+        first_equal=_first_equal(table, row_ids, hashes[:count], flags[2]),
         cosines=None if direction is None else cosines[:count],
         differing=tuple(differing),
         channel_means=channels[0],

@@ -51,9 +51,9 @@ def print_report(report: Report, console: Console) -> None:
 def print_labeled(console: Console, label: Text, text: Text) -> None:
     """Print a label and, to its right, text wrapped to the remaining columns."""
     label.pad_right(LABEL_WIDTH - len(label))
-    for number, line in enumerate(text.wrap(console, max(16, console.width - LABEL_WIDTH))):
+    for index, line in enumerate(text.wrap(console, max(16, console.width - LABEL_WIDTH))):
         line.rstrip()
-        console.print(Text.assemble(label if number == 0 else " " * LABEL_WIDTH, line), no_wrap=True, overflow="crop")
+        console.print(Text.assemble(label if index == 0 else " " * LABEL_WIDTH, line), no_wrap=True, overflow="crop")
 
 
 def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
@@ -147,10 +147,10 @@ def _ngrams(memory: NgramSummary) -> str:
 
 
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
-    for number, table in enumerate(tables[:MAX_TABLES]):
+    for index, table in enumerate(tables[:MAX_TABLES]):
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
         size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}{share}"
-        yield "" if number else "tables", f"{table.role}: {table.tensor}, {size}"
+        yield "" if index else "tables", f"{table.role}: {table.tensor}, {size}"
         parts = [f"in {table.file} at byte {table.offset:,}", f"{table.zero_rows:,} rows of zeros"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
         parts += [f"norm {table.norm_median:.3g}"] if table.norm_median is not None else []

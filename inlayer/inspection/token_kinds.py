@@ -106,14 +106,14 @@ def classify_ids(
 
     Reserved tokens in `used` and ordinary tokens in `padding_ids` count as special: their rows may be unusual.
     """
-    wanted = np.arange(rows) if ids is None else ids
+    row_ids = np.arange(rows) if ids is None else ids
     if tokenizer is None:
-        kinds = np.full(len(wanted), TokenKind.UNKNOWN, np.uint8)
-        return TokenKinds(tokenizer=None, rows=rows, ids=wanted, kinds=kinds)
+        kinds = np.full(len(row_ids), TokenKind.UNKNOWN, np.uint8)
+        return TokenKinds(tokenizer=None, rows=rows, ids=row_ids, kinds=kinds)
     special = tokenizer.special_ids
-    kinds = np.full(len(wanted), TokenKind.ORDINARY, np.uint8)
+    kinds = np.full(len(row_ids), TokenKind.ORDINARY, np.uint8)
     single_bytes: dict[bytes, list[int]] = defaultdict(list)
-    for index, token_id in enumerate(wanted.tolist()):
+    for index, token_id in enumerate(row_ids.tolist()):
         token = token_bytes(tokenizer, token_id)
         if token is None:
             kinds[index] = TokenKind.MISSING
@@ -125,14 +125,14 @@ def classify_ids(
             single_bytes[token].append(index)
     for token, indices in single_bytes.items():
         for index in indices:
-            alternatives = len(indices) > 1 and not _is_produced(tokenizer, token, int(wanted[index]))
+            alternatives = len(indices) > 1 and not _is_produced(tokenizer, token, int(row_ids[index]))
             if token in IMPOSSIBLE_IN_UTF8 or alternatives:
                 kinds[index] = TokenKind.UNREACHABLE
-    kinds[np.isin(wanted, list(padding_ids)) & (kinds == TokenKind.ORDINARY)] = TokenKind.SPECIAL
+    kinds[np.isin(row_ids, list(padding_ids)) & (kinds == TokenKind.ORDINARY)] = TokenKind.SPECIAL
     in_range = int((kinds != TokenKind.MISSING).sum()) if ids is None else rows
     outside, count = _out_of_range(tokenizer, rows, in_range)
     return TokenKinds(
-        tokenizer=tokenizer, rows=rows, ids=wanted, kinds=kinds, out_of_range_ids=outside, tokens_out_of_range=count
+        tokenizer=tokenizer, rows=rows, ids=row_ids, kinds=kinds, out_of_range_ids=outside, tokens_out_of_range=count
     )
 
 
@@ -150,13 +150,13 @@ def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:
 
 def _out_of_range(tokenizer: Tokenizer, rows: int, in_range: int) -> tuple[tuple[int, ...], int]:
     """The token ids beyond the table, and how many there are; `in_range` tokens have a row."""
-    found = {token_id for token_id in tokenizer.special_ids if token_id >= rows}
+    outside = {token_id for token_id in tokenizer.special_ids if token_id >= rows}
     expected = max(0, tokenizer.get_vocab_size() - in_range)
-    if not expected and not found:
+    if not expected and not outside:
         return (), 0
     for token_id in range(rows, rows + MAX_IDS_TRIED):
-        if len(found) >= expected:
+        if len(outside) >= expected:
             break
         if token_bytes(tokenizer, token_id) is not None:
-            found.add(token_id)
-    return tuple(sorted(found)), max(len(found), expected) if found else 0
+            outside.add(token_id)
+    return tuple(sorted(outside)), max(len(outside), expected) if outside else 0

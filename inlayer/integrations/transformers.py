@@ -6,7 +6,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own block
   working, and save_pretrained writes the same files
 - tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
 - a padding row that is zero stays zero, even when tied. One that is not zero was trained (often it ends texts): the
-  head keeps training it, and lookups do not, like in the model itself
+  head keeps training it, and lookups do not, as in the model itself
 - resizing an untied model works only before attaching: transformers resizes nn.Linear heads only
 Tested step by step against the same models without it in tests/integrations/test_transformers.py.
 """

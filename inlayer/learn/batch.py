@@ -122,38 +122,40 @@ def grade_folder(
     from inlayer.shapes import check_seed
 
     course = open_course()
-    wanted = None if tasks is None else [course.task(name) for name in tasks]
+    chosen = None if tasks is None else [course.task(name) for name in tasks]
     seed = check_seed(secrets.randbelow(2**31) if seed is None else seed)
-    found = find_submissions(folder, course, wanted)
-    if not found:
+    submissions = find_submissions(folder, course, chosen)
+    if not submissions:
         raise InputError(f"{folder} contains no submissions; docs/learn.md describes the layout")
     rows: list[BatchRow] = []
     try:
-        for one in found:
-            rows.append(_row(one, seed, limits))
+        for submission in submissions:
+            rows.append(_row(submission, seed, limits))
             if progress is not None:
-                progress(len(rows), len(found))
+                progress(len(rows), len(submissions))
     except KeyboardInterrupt:
         pass
-    waiting = found[len(rows) :]
-    rows += [_row(one, seed, limits, stopped=True) for one in waiting]
-    return BatchReport(rows=tuple(rows), seed=seed, not_graded=sum(one.source is not None for one in waiting))
+    remaining = submissions[len(rows) :]
+    rows += [_row(submission, seed, limits, stopped=True) for submission in remaining]
+    return BatchReport(
+        rows=tuple(rows), seed=seed, not_graded=sum(submission.source is not None for submission in remaining)
+    )
 
 
-def _row(one: Submission, seed: int, limits: GradingLimits | None, *, stopped: bool = False) -> BatchRow:
+def _row(submission: Submission, seed: int, limits: GradingLimits | None, *, stopped: bool = False) -> BatchRow:
     """Grade a submission. An unreadable file counts as failed; any other row without a verdict, as not graded."""
     from inlayer.learn.grader import count_checks, grade
 
-    row = partial(BatchRow, learner=one.learner, seed=seed, file=one.file)
-    if one.task is None:
-        return row(rule=one.rule, message=_one_line(one.message))
-    row = partial(row, task=one.task.id, checks_total=count_checks(one.task))
-    if one.source is None:
-        return row(passed=False, rule=one.rule, message=_one_line(one.message))
+    row = partial(BatchRow, learner=submission.learner, seed=seed, file=submission.file)
+    if submission.task is None:
+        return row(rule=submission.rule, message=_one_line(submission.message))
+    row = partial(row, task=submission.task.id, checks_total=count_checks(submission.task))
+    if submission.source is None:
+        return row(passed=False, rule=submission.rule, message=_one_line(submission.message))
     if stopped:
         return row(rule="not-graded", message="grading was stopped before this file")
     try:
-        verdict = grade(one.task, one.source, seed=seed, limits=limits, examples=False)
+        verdict = grade(submission.task, submission.source, seed=seed, limits=limits, examples=False)
     except Exception as error:  # a bug in the grader must not stop the batch
         return row(rule="not-graded", message=_one_line(f"the grader itself failed: {type(error).__name__}: {error}"))
     rule, message = ("", "") if verdict.failure is None else (verdict.failure.rule, verdict.failure.message)
@@ -163,8 +165,8 @@ def _row(one: Submission, seed: int, limits: GradingLimits | None, *, stopped: b
 def _one_line(message: str) -> str:
     """A message on one line, without the markers under a drawing."""
     lines = [" ".join(printable(part) for part in line.split()) for line in message.splitlines()]
-    whole = " / ".join(line for line in lines if line.strip("^ "))
-    return whole if len(whole) <= MAX_CELL_CHARACTERS else whole[:MAX_CELL_CHARACTERS] + "..."
+    joined = " / ".join(line for line in lines if line.strip("^ "))
+    return joined if len(joined) <= MAX_CELL_CHARACTERS else joined[:MAX_CELL_CHARACTERS] + "..."
 
 
 def escape_formula(cell: str) -> str:
@@ -172,7 +174,7 @@ def escape_formula(cell: str) -> str:
     return f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
 
 
-# ---- what was submitted
+# ---- finding submissions
 
 
 def task_cells(text: str) -> list[tuple[str, str]]:
@@ -182,54 +184,65 @@ def task_cells(text: str) -> list[tuple[str, str]]:
         joined = [source if isinstance(source, str) else "".join(source) for source in sources]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SubmissionError("no-notebook", f"it is not a notebook: {error}") from None
-    found = [(source, TASK_MAGIC.match(source)) for source in joined]
-    return [(magic[1], source[magic.end() :]) for source, magic in found if magic is not None]
+    matches = [(source, TASK_MAGIC.match(source)) for source in joined]
+    return [(magic[1], source[magic.end() :]) for source, magic in matches if magic is not None]
 
 
-def find_submissions(folder: Path, course: Course, wanted: list[Task] | None) -> list[Submission]:
-    """List every submission in a folder by learner, task and file; wanted tasks without a file are listed too."""
+def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) -> list[Submission]:
+    """List every submission in a folder by learner, task and file; chosen tasks without a file are listed too."""
     by_learner: dict[str, list[Submission]] = {}
     for entry in _entries(str(folder)):
         if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:
             name = printable(entry.name)
-            found = _in_folder(name, entry, course)
+            submissions = _in_folder(name, entry, course)
         else:
             name, task = _owner(entry.name, course, printable(folder.resolve().name))
-            found = _from_entry(name, entry, printable(entry.name), task, course)
-        by_learner.setdefault(name, []).extend(found)
-    everything = [one for name, found in by_learner.items() for one in _counted(name, found, wanted)]
+            submissions = _from_entry(name, entry, printable(entry.name), task, course)
+        by_learner.setdefault(name, []).extend(submissions)
+    everything = [
+        submission for name, submissions in by_learner.items() for submission in _counted(name, submissions, chosen)
+    ]
     order = list(course.tasks)
     return sorted(
-        everything, key=lambda one: (one.learner, order.index(one.task.id) if one.task else len(order), one.file)
+        everything,
+        key=lambda submission: (
+            submission.learner,
+            order.index(submission.task.id) if submission.task else len(order),
+            submission.file,
+        ),
     )
 
 
-def _counted(name: str, found: list[Submission], wanted: list[Task] | None) -> Iterator[Submission]:
+def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:
     """The submissions of a learner that count, and the tasks that are missing."""
-    kept = [one for one in found if wanted is None or one.task is None or one.task in wanted]
+    counted = [
+        submission
+        for submission in submissions
+        if chosen is None or submission.task is None or submission.task in chosen
+    ]
     seen: Counter[str] = Counter()
-    for one in kept:
-        seen[one.task.id if one.task else one.rule] += 1
-        if one.task and one.source is not None and seen[one.task.id] > MAX_COPIES:
+    for submission in counted:
+        seen[submission.task.id if submission.task else submission.rule] += 1
+        if submission.task and submission.source is not None and seen[submission.task.id] > MAX_COPIES:
             message = f"there are more than {MAX_COPIES} files for this task; this one was not graded"
-            yield replace(one, source=None, rule="too-many-files", message=message)
-        elif one.task or one.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
-            yield one
+            yield replace(submission, source=None, rule="too-many-files", message=message)
+        elif submission.task or submission.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
+            yield submission
     note = partial(Submission, learner=name, file="")
-    missing = [task for task in wanted or () if task not in [one.task for one in kept]]
+    missing = [task for task in chosen or () if task not in [submission.task for submission in counted]]
     for task in missing:
         yield note(task=task, rule="not-submitted", message=f"there is no {task.id}.py")
     if (more := seen["unknown-file"] - MAX_UNKNOWN) > 0:
         yield note(rule="unknown-file", message=f"{more:,} more files with names that match no task")
-    if not kept and not missing:
+    if not counted and not missing:
         yield note(rule="nothing-submitted", message="the folder contains no files")
 
 
 def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Submission]:
     """Everything in a learner's folder, at any depth."""
-    waiting, seen = [(top.path, printable(top.name))], 0
-    while waiting:
-        path, label = waiting.pop(0)
+    pending, seen = [(top.path, printable(top.name))], 0
+    while pending:
+        path, label = pending.pop(0)
         try:
             entries = _entries(path)
         except OSError as error:
@@ -244,7 +257,7 @@ def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Sub
         for entry in entries:
             file, task = f"{label}/{printable(entry.name)}", _task_named(entry.name, course)
             if entry.is_dir(follow_symlinks=False) and task is None:
-                waiting.append((entry.path, file))
+                pending.append((entry.path, file))
             else:
                 yield from _from_entry(name, entry, file, task, course)
 
@@ -253,10 +266,10 @@ def _from_entry(
     name: str, entry: os.DirEntry[str], file: str, task: Task | None, course: Course
 ) -> Iterator[Submission]:
     """The submissions in one directory entry: a Python file, the cells of a notebook, or neither."""
-    found = partial(Submission, learner=name, file=file)
+    submission = partial(Submission, learner=name, file=file)
     try:
         if task is not None:
-            yield found(task=task, source=read_source_file(entry.path, follow_links=False).text)
+            yield submission(task=task, source=read_source_file(entry.path, follow_links=False).text)
             return
         if not entry.name.endswith(".ipynb"):
             if entry.is_symlink():
@@ -268,18 +281,18 @@ def _from_entry(
             raise SubmissionError("no-tasks", "the notebook has no cell that starts with %%task")
         for word, source in cells:
             if word in course.tasks:
-                yield found(task=course.tasks[word], source=source)
+                yield submission(task=course.tasks[word], source=source)
             else:
-                yield found(rule="unknown-task", message=f"%%task {word[:80]}: there is no such task")
+                yield submission(rule="unknown-task", message=f"%%task {word[:80]}: there is no such task")
     except SubmissionError as error:
-        yield found(task=task, rule=error.rule, message=str(error))
+        yield submission(task=task, rule=error.rule, message=str(error))
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
     """The sorted entries of a folder, without ignored ones."""
     with os.scandir(path) as entries:
-        kept = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
-    return sorted(kept, key=lambda entry: entry.name)
+        visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
+    return sorted(visible, key=lambda entry: entry.name)
 
 
 def _task_named(name: str, course: Course) -> Task | None:
@@ -293,9 +306,9 @@ def _owner(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
     stem, _, ending = name.rpartition(".")
     if ending == "py":
         for known in sorted(course.tasks, key=len, reverse=True):  # ann_mean_pool before a task called pool
-            if found := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
-                return printable(found[1]), course.tasks[known]
+            if match := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
+                return printable(match[1]), course.tasks[known]
     if ending == "ipynb":
-        named = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
-        return printable(stem if named is None else named[1] or folder), None
+        lesson_file = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
+        return printable(stem if lesson_file is None else lesson_file[1] or folder), None
     return folder, None

@@ -64,20 +64,20 @@ def check_shape(
 ) -> None:
     """Check a shape. `letters` names the axes ("B T D"); `mistakes` maps a rule to a wrong shape and its message."""
     expected = f"a tensor of shape {want}"
-    found = tuple(_require_tensor(got, expected).shape)
-    if found == want:
+    actual = tuple(_require_tensor(got, expected).shape)
+    if actual == want:
         return
-    drawing = draw_shapes(want, found, letters)
+    drawing = draw_shapes(want, actual, letters)
     for name, (shape, message) in (mistakes or {}).items():
-        if found == shape:
+        if actual == shape:
             raise CheckFailed(name, f"{message}\n{drawing}", expected)
     raise CheckFailed(rule, f"the result has the wrong shape\n{drawing}", expected)
 
 
-def draw_shapes(want: tuple[int, ...], found: tuple[int, ...], letters: str) -> str:
+def draw_shapes(want: tuple[int, ...], actual: tuple[int, ...], letters: str) -> str:
     """The expected and the actual shape in two rows under the names of the axes."""
-    names, axes = letters.split(), list(zip_longest(want, found, fillvalue="-"))
-    width = max(len(str(cell)) for cell in (*want, *found, *names, 0))
+    names, axes = letters.split(), list(zip_longest(want, actual, fillvalue="-"))
+    width = max(len(str(cell)) for cell in (*want, *actual, *names, 0))
     marks = ["" if one == other else "^" for one, other in axes]
     rows = (("", names), ("expected", [one for one, _ in axes]), ("yours", [other for _, other in axes]), ("", marks))
     aligned = ((label, "  ".join(f"{cell:>{width}}" for cell in cells)) for label, cells in rows)
@@ -208,7 +208,7 @@ def format_value(value: Any) -> str:
 
 
 def _format_row(row: Tensor) -> str:
-    numbers = [f"{float(one):.4g}" if row.is_floating_point() else str(one.item()) for one in row[:MAX_COLUMNS]]
+    numbers = [f"{float(value):.4g}" if row.is_floating_point() else str(value.item()) for value in row[:MAX_COLUMNS]]
     return "  ".join([*(f"{number:>8}" for number in numbers), *(["..."] if len(row) > MAX_COLUMNS else [])])
 
 
@@ -217,7 +217,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, (Tensor, RemoteHandle, Unsendable)):
         return f"<{describe_value(value)}>"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {_plain(one)}" for key, one in list(value.items())[:MAX_ITEMS]) + "}"
+        return "{" + ", ".join(f"{key!r}: {_plain(item)}" for key, item in list(value.items())[:MAX_ITEMS]) + "}"
     if isinstance(value, (list, tuple)):
         brackets = "[]" if isinstance(value, list) else "()"
         return brackets[0] + ", ".join(map(_plain, value[:MAX_ITEMS])) + brackets[1]
@@ -250,5 +250,5 @@ class RecordedCall:
         listed = ", ".join([*names, *(f"{key}={key}" for key in self.kwargs)])
         inputs = [*zip(names, self.args, strict=True), *self.kwargs.items()]
         output = f"raised {self.output}" if isinstance(self.output, LearnerException) else format_value(self.output)
-        texts = [*((key, format_value(one)) for key, one in inputs), (label, output)]
+        texts = [*((key, format_value(value)) for key, value in inputs), (label, output)]
         return [f"{self.name}({listed})", *(line for key, text in texts for line in labeled(key, text))]

@@ -42,9 +42,9 @@ def _pipeline() -> Pipeline:
 def compare(tensor: Tensor, step: int) -> Comparison:
     """Compare a tensor with those of the walk; `step` is the step to show."""
     pipeline = _pipeline()
-    whole = pipeline.walk([TEXT], dims=pipeline.facts().shape[1])
+    trace = pipeline.walk([TEXT], dims=pipeline.facts().shape[1])
     message, matches = "The walk has no tensor of this shape to compare with.", None
-    candidates = sorted(_tensors(whole), key=lambda one: one[0] != step)
+    candidates = sorted(_tensors(trace), key=lambda candidate: candidate[0] != step)
     for (of_step, name, theirs), (ours, subject) in itertools.product(candidates, _parts(tensor)):
         if ours.shape != theirs.shape:
             continue
@@ -60,17 +60,17 @@ def compare(tensor: Tensor, step: int) -> Comparison:
 def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:
     """The tensors of the walk with their step and name, in float64, which represents them exactly."""
     cells = trace.texts[0].tokens
-    found: list[tuple[int, str, list[Any]]] = [
+    tensors: list[tuple[int, str, list[Any]]] = [
         (3, "the ids", [cell.id for cell in cells]),
         (5, "the rows", [cell.row for cell in cells]),
         (7, "the hidden states", [cell.hidden for cell in cells]),
     ]
-    for number, rotary in enumerate(trace.positions.rotary):
+    for index, rotary in enumerate(trace.positions.rotary):
         of = f" of {rotary.layer_type}" if rotary.layer_type else ""
-        rotations = [cell.rotations[number] for cell in cells]
-        found += [(6, f"the angles{of}", [one.angles for one in rotations]),
-                  (6, f"the cosines{of}", [one.cos for one in rotations]),
-                  (6, f"the sines{of}", [one.sin for one in rotations])]  # fmt: skip
+        rotations = [cell.rotations[index] for cell in cells]
+        tensors += [(6, f"the angles{of}", [rotation.angles for rotation in rotations]),
+                  (6, f"the cosines{of}", [rotation.cos for rotation in rotations]),
+                  (6, f"the sines{of}", [rotation.sin for rotation in rotations])]  # fmt: skip
     rows = trace.backward.rows if trace.backward is not None else ()
     for name, values in (
         ("the gradients", [row.total for row in rows]),
@@ -78,8 +78,8 @@ def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:
         ("the gradients through the head", [row.head for row in rows]),
     ):
         if rows and values[0] is not None:
-            found.append((8, name, values))
-    yield from ((step, name, torch.tensor(values, dtype=torch.float64)) for step, name, values in found)
+            tensors.append((8, name, values))
+    yield from ((step, name, torch.tensor(values, dtype=torch.float64)) for step, name, values in tensors)
 
 
 def _parts(tensor: Tensor) -> list[tuple[Tensor, str]]:
@@ -87,6 +87,6 @@ def _parts(tensor: Tensor) -> list[tuple[Tensor, str]]:
     whole = tensor.detach().to("cpu", torch.float64)
     alike = "It has the same numbers as"
     kind = "row" if whole.dim() == 2 else "batch entry"
-    slices = [(part, alike if len(whole) == 1 else f"Its {kind} {number} has the same numbers as")
-              for number, part in enumerate(whole if whole.dim() > 1 else ())]  # fmt: skip
+    slices = [(part, alike if len(whole) == 1 else f"Its {kind} {index} has the same numbers as")
+              for index, part in enumerate(whole if whole.dim() > 1 else ())]  # fmt: skip
     return [(whole, alike), *slices]

@@ -127,10 +127,10 @@ class Lesson(CoursePart):
 
     @cached_property
     def exercises(self) -> tuple[Exercise, ...]:
-        drawn = import_module(f"inlayer.learn.content.{self.id}.exercises").EXERCISES
+        functions = import_module(f"inlayer.learn.content.{self.id}.exercises").EXERCISES
         return tuple(
-            Exercise(id=f"{self.id}/{one.__name__}", lesson=self.id, title=one.__doc__.splitlines()[0], draw=one)
-            for one in drawn
+            Exercise(id=f"{self.id}/{draw.__name__}", lesson=self.id, title=draw.__doc__.splitlines()[0], draw=draw)
+            for draw in functions
         )
 
     @cached_property
@@ -163,27 +163,27 @@ class Course:
         for lesson in self.lessons:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
-        named = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
-        raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {named}")
+        listed = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
+        raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {listed}")
 
     def task(self, name: str) -> Task:
         """Find a task by id or by the name of its file."""
-        wanted = name.strip().removesuffix(".py")
-        if wanted in self.tasks:
-            return self.tasks[wanted]
-        raise not_found("task", wanted, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
+        task_id = name.strip().removesuffix(".py")
+        if task_id in self.tasks:
+            return self.tasks[task_id]
+        raise not_found("task", task_id, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """A "did you mean" question for the closest known name; "" if none is close."""
     cutoff = 0.8 if "/" in name else 0.6
-    found = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
-    return f"did you mean {found[0]}?" if found else ""
+    matches = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
+    return f"did you mean {matches[0]}?" if matches else ""
 
 
-def not_found(kind: str, name: str, known: Iterable[str], otherwise: str) -> InputError:
-    """The error for an unknown name: suggests a close one, or says `otherwise`."""
-    return InputError(f"there is no {kind} {quoted(name)}; {suggest(name, known) or otherwise}")
+def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
+    """The error for an unknown name: suggests a close one, or ends in `fallback`."""
+    return InputError(f"there is no {kind} {quoted(name)}; {suggest(name, known) or fallback}")
 
 
 @cache
@@ -212,13 +212,13 @@ def _read_question(name: str, body: str, lesson: str) -> Question:
     text: list[str] = []
     options: list[tuple[bool, str, list[str]]] = []  # correct, text, lines of the reason
     for line in body.splitlines():
-        if found := re.fullmatch(r"- \[([ x])\] (.*)", line):
-            options.append((found[1] == "x", found[2], []))
+        if match := re.fullmatch(r"- \[([ x])\] (.*)", line):
+            options.append((match[1] == "x", match[2], []))
         elif options and line.startswith("  "):
             options[-1][2].append(line.strip())
         elif options and line.strip():
             raise InputError(f"question {name}: {quoted(line)} is neither an option nor an indented reason")
         elif not options:
             text.append(line)
-    made = tuple(Option(text=option, correct=correct, reason=" ".join(reason)) for correct, option, reason in options)
-    return Question(id=name, lesson=lesson, text="\n".join(text).strip(), options=made)
+    built = tuple(Option(text=option, correct=correct, reason=" ".join(reason)) for correct, option, reason in options)
+    return Question(id=name, lesson=lesson, text="\n".join(text).strip(), options=built)

@@ -42,7 +42,7 @@ class CourseStep:
         """The step in words: "the task gather, Gather the rows yourself"."""
         if self.kind in {"task", "exercise"}:
             parts: tuple[Task | Exercise, ...] = (*self.lesson.tasks, *self.lesson.exercises)
-            return f"the {self.kind} {self.id}, {next(one.title for one in parts if one.id == self.id)}"
+            return f"the {self.kind} {self.id}, {next(part.title for part in parts if part.id == self.id)}"
         return f"{'read' if self.kind == 'read' else 'the quiz of'} lesson {self.lesson.number}, {self.lesson.title}"
 
     def to_dict(self) -> dict[str, str]:
@@ -51,7 +51,7 @@ class CourseStep:
 
     def is_done(self, state: ProgressState) -> bool:
         if self.kind == "quiz":
-            return all(state.record("question", one.id).done for one in self.lesson.questions)
+            return all(state.record("question", question.id).done for question in self.lesson.questions)
         return bool(state.record(self.kind, self.id).done)
 
     def is_skipped(self, state: ProgressState) -> bool:
@@ -81,15 +81,15 @@ class LessonStatus:
 
     @property
     def tasks(self) -> list[tuple[Task, ProgressRecord]]:
-        return [(one, self.state.record("task", one.id)) for one in self.lesson.tasks]
+        return [(task, self.state.record("task", task.id)) for task in self.lesson.tasks]
 
     @property
     def exercises(self) -> list[tuple[Exercise, ProgressRecord]]:
-        return [(one, self.state.record("exercise", one.id)) for one in self.lesson.exercises]
+        return [(exercise, self.state.record("exercise", exercise.id)) for exercise in self.lesson.exercises]
 
     @property
     def questions(self) -> list[tuple[Question, ProgressRecord]]:
-        return [(one, self.state.record("question", one.id)) for one in self.lesson.questions]
+        return [(question, self.state.record("question", question.id)) for question in self.lesson.questions]
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -100,7 +100,10 @@ class LessonStatus:
             "exercise": [record for _, record in self.exercises],
             "quiz": [record for _, record in self.questions],
         }
-        return {kind: (sum(bool(one.done) and not one.due for one in of), len(of)) for kind, of in records.items()}
+        return {
+            kind: (sum(bool(record.done) and not record.due for record in same_kind), len(same_kind))
+            for kind, same_kind in records.items()
+        }
 
     @property
     def n_due(self) -> int:
@@ -113,14 +116,14 @@ class LessonStatus:
             **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
             "read": self.is_read,
             "tasks": [
-                {"id": one.id, "title": one.title, "state": _task_state(record), **vars(record)}
-                for one, record in self.tasks
+                {"id": task.id, "title": task.title, "state": _task_state(record), **vars(record)}
+                for task, record in self.tasks
             ],
             "exercises": [
-                {"id": one.id, "title": one.title, "graded": one.ask(0).grading == "graded", **vars(record)}
-                for one, record in self.exercises
+                {"id": part.id, "title": part.title, "graded": part.ask(0).grading == "graded", **vars(record)}
+                for part, record in self.exercises
             ],
-            "questions": [{"id": one.id, **vars(record)} for one, record in self.questions],
+            "questions": [{"id": question.id, **vars(record)} for question, record in self.questions],
             "counts": {kind: {"done": done, "total": total} for kind, (done, total) in self.counts.items()},
             "due": self.n_due,
         }
@@ -146,8 +149,10 @@ class CourseOverview:
     def next_step(self) -> CourseStep | None:
         """The first step that is neither done nor skipped; then the first skipped one; None at the end."""
         steps = (step for lesson in self.course.lessons for step in lesson_steps(lesson))
-        left = [step for step in steps if not step.is_done(self.state)]
-        return next((step for step in left if not step.is_skipped(self.state)), left[0] if left else None)
+        remaining = [step for step in steps if not step.is_done(self.state)]
+        return next(
+            (step for step in remaining if not step.is_skipped(self.state)), remaining[0] if remaining else None
+        )
 
     @property
     def current_task(self) -> Task | None:
@@ -159,7 +164,7 @@ class CourseOverview:
     @property
     def due(self) -> list[Question]:
         """Questions that were missed in an earlier quiz and return."""
-        return [one for one in self.course.questions.values() if self.state.record("question", one.id).due]
+        return [item for item in self.course.questions.values() if self.state.record("question", item.id).due]
 
     def quiz(self, lesson: Lesson | None) -> list[Question]:
         """The questions of a quiz in order: due ones, then the lesson's own, new ones first."""
@@ -177,7 +182,10 @@ class CourseOverview:
     def counts(self) -> dict[str, tuple[int, int]]:
         """Done and total of all lessons by kind of step."""
         counts = [lesson.counts for lesson in self.lessons]
-        return {kind: (sum(one[kind][0] for one in counts), sum(one[kind][1] for one in counts)) for kind in counts[0]}
+        return {
+            kind: (sum(lesson[kind][0] for lesson in counts), sum(lesson[kind][1] for lesson in counts))
+            for kind in counts[0]
+        }
 
 
 class QuizRun:
@@ -187,26 +195,26 @@ class QuizRun:
         self.seed = seed
         self.missed: list[str] = []  # ids, in the order they were first missed
         self.n_asked = 0
-        self._left = deque(questions)
-        self.n_questions = len(self._left)
+        self._remaining = deque(questions)
+        self.n_questions = len(self._remaining)
 
     @property
     def question(self) -> Question | None:
         """The current question with its options shuffled."""
-        return self._left[0].ask(self.seed + self.n_asked) if self._left else None
+        return self._remaining[0].ask(self.seed + self.n_asked) if self._remaining else None
 
     @property
     def repeated(self) -> bool:
         """Whether the current question was missed earlier in this quiz."""
-        return bool(self._left) and self._left[0].id in self.missed
+        return bool(self._remaining) and self._remaining[0].id in self.missed
 
     def answer(self, letter: str) -> AnswerResult:
         """Grade an answer and advance; an InputError for an invalid letter changes nothing."""
-        result = self._left[0].ask(self.seed + self.n_asked).grade(letter)
-        question = self._left.popleft()
+        result = self._remaining[0].ask(self.seed + self.n_asked).grade(letter)
+        question = self._remaining.popleft()
         self.n_asked += 1
         if not result.correct:
             if question.id not in self.missed:
                 self.missed.append(question.id)
-            self._left.insert(min(GAP, len(self._left)), question)
+            self._remaining.insert(min(GAP, len(self._remaining)), question)
         return result

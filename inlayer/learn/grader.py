@@ -4,7 +4,7 @@ source -> session -> [grader] -> Verdict
 - code runs in a separate process (session.py); expected values exist only here
 - the checks after a failure are not run and are reported as not run
 - an exception inside a check counts as a failure, so one file cannot break the grading of a class
-Tested with every solution, start and wrong solution of the course by `inlayer learn dev-check`.
+Tested with every solution, starter file and wrong solution of the course by `inlayer learn dev-check`.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Verdict:
         counted = f"{self.n_passed} of {len(self.results)} checks"
         if self.failure is None:
             return f"{counted} passed"
-        left = len(self.results) - self.n_passed - 1
-        not_run = {0: "", 1: ", 1 was not run"}.get(left, f", {left} were not run")
+        remaining = len(self.results) - self.n_passed - 1
+        not_run = {0: "", 1: ", 1 was not run"}.get(remaining, f", {remaining} were not run")
         return f"{counted} passed; {self.failure.name} failed{not_run}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,13 +174,13 @@ class GradingRun:
 
     def signature(self, session: GradingSession) -> None:
         """it defines what the task asks for"""
-        name, wanted = self.module.NAME, tuple(self.module.PARAMETERS)
+        name, expected = self.module.NAME, tuple(self.module.PARAMETERS)
         kind, parameters = session.signature()
         if kind not in {"function", "class"}:
-            found = "it is not defined" if kind == "nothing" else f"it is of type {kind}"
-            raise CheckFailed("missing", f"the file must define {name}({', '.join(wanted)}); {found}")
-        if parameters != wanted:
-            message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
+            actual = "it is not defined" if kind == "nothing" else f"it is of type {kind}"
+            raise CheckFailed("missing", f"the file must define {name}({', '.join(expected)}); {actual}")
+        if parameters != expected:
+            message = f"{name} must take the parameters ({', '.join(expected)}); yours takes ({', '.join(parameters)})"
             raise CheckFailed("parameters", message)
 
     def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> tuple[str, ...]:
@@ -199,14 +199,14 @@ class GradingRun:
             lines += ["", "Another input, with the output it should give:", *example.lines("output")]
         return tuple(lines)
 
-    def solve(self, check: Check, number: int, random_state: Tensor | None = None) -> RecordedCall | None:
-        """A call of a check, by its number, with the task's solution; its random values are new unless given."""
+    def solve(self, check: Check, index: int, random_state: Tensor | None = None) -> RecordedCall | None:
+        """The call of a check at an index (from 1) with the task's solution; its random values are new unless given."""
         with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
             if random_state is not None:
                 solved.generator.set_state(random_state)
             solved.load(self.task.solution, f"{self.task.id}.py")
             self.run_check(check, solved)
-        return solved.calls[min(number, len(solved.calls)) - 1] if solved.calls else None
+        return solved.calls[min(index, len(solved.calls)) - 1] if solved.calls else None
 
 
 # ---- for authors

@@ -49,12 +49,12 @@ class CourseLink:
 def parse_link(address: str) -> CourseLink | None:
     """Parse an address; None if the course has no such kind of link."""
     scheme, _, rest = address.partition(":")
-    if scheme == "walk" and (found := re.fullmatch(r"(\d)(?:\?(.*))?", rest)) and int(found[1]) in WALK_STEPS:
-        return CourseLink(kind="walk", target=found[1], texts=tuple(parse_qs(found[2] or "").get("text", [])))
+    if scheme == "walk" and (match := re.fullmatch(r"(\d)(?:\?(.*))?", rest)) and int(match[1]) in WALK_STEPS:
+        return CourseLink(kind="walk", target=match[1], texts=tuple(parse_qs(match[2] or "").get("text", [])))
     if scheme in {"task", "lesson"} and re.fullmatch(r"[a-z0-9_]+", rest):
         return CourseLink(kind=scheme, target=rest)
-    if found := re.fullmatch(r"misconceptions\.md#([a-z0-9_-]+)", address):
-        return CourseLink(kind="misconception", target=found[1])
+    if match := re.fullmatch(r"misconceptions\.md#([a-z0-9_-]+)", address):
+        return CourseLink(kind="misconception", target=match[1])
     if scheme == "https" and urlsplit(address).netloc:
         return CourseLink(kind="web", target=address)
     return None
@@ -71,8 +71,8 @@ def link_command(address: str, words: str = "") -> str | None:
 @cache
 def picture_data(address: str) -> str | None:
     """A picture of the course as a data: address; None if there is no such picture."""
-    found = re.fullmatch(r"pictures/([a-z0-9_]+\.svg)", address)
-    path = CONTENT / "pictures" / found[1] if found else None
+    match = re.fullmatch(r"pictures/([a-z0-9_]+\.svg)", address)
+    path = CONTENT / "pictures" / match[1] if match else None
     if path is None or not path.is_file():
         return None
     return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode("ascii")

@@ -68,8 +68,8 @@ def file_name(lesson: Lesson) -> str:
 def make_notebook(lesson: Lesson, seed: int) -> dict[str, Any]:
     """A lesson in notebook format 4.5."""
     cells = list(_cells(lesson, seed))
-    for number, cell in enumerate(cells):
-        cell["id"] = f"{lesson.id}-{number}"
+    for index, cell in enumerate(cells):
+        cell["id"] = f"{lesson.id}-{index}"
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     metadata = {"kernelspec": spec, "language_info": {"name": "python"}}
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": cells}
@@ -96,9 +96,9 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
         yield from _question_cells(question, seed)
 
 
-def _question_cells(one: Exercise | Question, seed: int) -> Iterator[Cell]:
-    yield _code(f'ask("{one.id}", seed={seed})', _printed(lambda out: out.question(one.ask(seed))))
-    yield _code(f'answer("{one.id}", "")')
+def _question_cells(question: Exercise | Question, seed: int) -> Iterator[Cell]:
+    yield _code(f'ask("{question.id}", seed={seed})', _printed(lambda out: out.question(question.ask(seed))))
+    yield _code(f'answer("{question.id}", "")')
 
 
 def _text_cells(text: str, lesson: Lesson, *, split: bool = True) -> Iterator[Cell]:
@@ -159,8 +159,8 @@ def _grade_cell(shell: Any, line: str, cell: str) -> None:
     """Grade the cell as a task's file, and define its names here."""
     service = _open_service()
     try:
-        found = service.course.task(line)
-        verdict = service.check(found, cell)  # first: endless code is stopped there and never runs here
+        task = service.course.task(line)
+        verdict = service.check(task, cell)  # first: endless code is stopped there and never runs here
     except InlayerError as error:
         return _write(str(error) + "\n")
     if any(result.name == "runs" and result.state == "passed" for result in verdict.results):
@@ -170,9 +170,9 @@ def _grade_cell(shell: Any, line: str, cell: str) -> None:
             _write(printed.getvalue())
     _write(_printed(lambda out: out.checks(verdict)))
     if verdict.passed:
-        _write(_printed(lambda out: out.passed(found, verdict, service.compare_with_walk(verdict))))
-        following = service.overview().next_step
-        _write(f"Next: {following.title}\n" if following else "You have finished the course.\n")
+        _write(_printed(lambda out: out.passed(task, verdict, service.compare_with_walk(verdict))))
+        step = service.overview().next_step
+        _write(f"Next: {step.title}\n" if step else "You have finished the course.\n")
     return None
 
 

@@ -2,8 +2,8 @@
 
 front ends -> service -> [progress] -> progress.json
 - the folder is the system's folder for user data; the environment variable INLAYER_DATA overrides it
-- changes are read, made and written under a lock, so two processes never lose each other's changes
-- a damaged file is renamed and kept; a file written by a newer inlayer is refused and left alone
+- the file is read, changed and written under a lock, so two processes never lose each other's changes
+- a damaged file is renamed and kept; a file written by a newer inlayer is rejected and not changed
 - if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) and must say so
 - times are UTC in ISO 8601; "" means never
 - see also: the order of quiz questions (course_steps.py), the learner's own files (task_files.py)
@@ -34,7 +34,7 @@ REPEATS = 2  # quizzes in which a missed question returns
 
 @dataclass(kw_only=True)
 class ProgressRecord:
-    """Progress on a lesson, task, exercise or quiz question; what does not apply to it keeps its default."""
+    """Progress on a lesson, task, exercise or quiz question; fields that do not apply keep their defaults."""
 
     tries: int = 0  # checks or answers
     done: str = ""  # time it was first read, passed or answered correctly; of free text, the learner's confirmation
@@ -52,7 +52,7 @@ class ProgressRecord:
         return bool(self.done) and " failed" in self.summary
 
     def finish(self) -> None:
-        """Record that it is done, which it stays."""
+        """Record that it is done; it stays done."""
         self.done, self.skipped = self.done or now(), ""
 
     def note_check(self, *, passed: bool, summary: str) -> None:
@@ -115,8 +115,8 @@ def keep_old_file(path: Path, pattern: str) -> Path | None:
 
 def data_folder() -> Path:
     """The folder of inlayer's user data."""
-    if given := os.environ.get("INLAYER_DATA"):
-        return Path(given)
+    if override := os.environ.get("INLAYER_DATA"):
+        return Path(override)
     from platformdirs import user_data_path
 
     return user_data_path("inlayer", appauthor=False)
@@ -156,9 +156,9 @@ class ProgressFile:
                 stack.enter_context(self._locked())
                 state = self._load()
             except DamagedProgressError as error:
-                kept = keep_old_file(self.path, "progress.damaged-{}.json")
+                backup = keep_old_file(self.path, "progress.damaged-{}.json")
                 self.on_notice(
-                    f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(kept or '')}"
+                    f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(backup or '')}"
                 )
                 state = ProgressState()
             except ProgressAccessError as error:
@@ -285,14 +285,14 @@ def _read_record(key: str, raw: object) -> ProgressRecord:
 
 
 def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
-    """Combine two states: what is done in either is done. The folder and the current task stay mine."""
+    """Combine two states: what is done in either is done. The folder and the current task are those of the first."""
     keys, empty = {**mine.records, **other.records}, ProgressRecord()
     pairs = {key: (mine.records.get(key, empty), other.records.get(key, empty)) for key in keys}
     return replace(mine, records={key: _merge_records(*pair) for key, pair in pairs.items()})
 
 
 def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
-    """The record with more tries, except that times are the earliest and hints the most of both."""
+    """The record with more tries, except that it has the earlier times and the larger number of hints of both."""
     merged = replace(mine if mine.tries >= other.tries else other, hints=max(mine.hints, other.hints))
     for name in ("done", "skipped", "solution_seen"):
         times = filter(None, (getattr(mine, name), getattr(other, name)))

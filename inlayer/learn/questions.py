@@ -65,7 +65,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class TheoryQuestion:
-    """A question of an exercise or quiz. Whoever asks it fills in where it belongs and the seed of its numbers."""
+    """A question of an exercise or quiz. `ask` sets its id, lesson, title and the seed of its numbers."""
 
     text: str
     id: str = ""
@@ -130,7 +130,7 @@ class ChoiceQuestion(TheoryQuestion):
     kind = "choice"
 
     def to_dict(self) -> dict[str, Any]:
-        letters = {chr(ord("a") + number): option.text for number, option in enumerate(self.options)}
+        letters = {chr(ord("a") + index): option.text for index, option in enumerate(self.options)}
         return super().to_dict() | {"options": letters}
 
     @property
@@ -192,7 +192,7 @@ def shuffled(question: C, seed: str) -> C:
 def parse_letter(answer: str, options: int) -> int:
     """The index of the option that a letter names."""
     letter = answer.strip().strip("().").lower()
-    letters = [chr(ord("a") + number) for number in range(options)]
+    letters = [chr(ord("a") + index) for index in range(options)]
     if letter not in letters:
         raise InputError(f"{quoted(answer)} is not one of the options {', '.join(letters)}")
     return letters.index(letter)
@@ -217,17 +217,17 @@ def parse_number(answer: str, unit: str = "") -> int | float:
     if SHAPE.fullmatch(text) and re.search(r"[(\[]|,\s", text):
         raise InputError(f"{quoted(answer)} is a shape; the answer is a number")
     text = re.sub(r"(?<=[\d\s])x(?=[\d\s])", "*", text.replace("**", "^"))
-    found = re.fullmatch(r"(.*[\d.])\s*([a-z%]*)", text)
-    if found is None:
+    match = re.fullmatch(r"(.*[\d.])\s*([a-z%]*)", text)
+    if match is None:
         raise InputError(f"{quoted(answer)} is not a number")
-    first, *others = re.split(r"([*/])", found[1])
+    first, *others = re.split(r"([*/])", match[1])
     value = parse_factor(first, answer)
     for sign, other in zip(others[::2], others[1::2], strict=True):
         factor = parse_factor(other, answer)
         if sign == "/" and not factor:
             raise InputError(f"{quoted(answer)} divides by 0")
         value = value * factor if sign == "*" else value / factor
-    value *= _unit_factor(answer, found[2], unit)
+    value *= _unit_factor(answer, match[2], unit)
     if abs(value) > MAX_NUMBER:
         raise InputError(f"{quoted(answer)} is too large")
     if value and abs(value) * MAX_NUMBER < 1:

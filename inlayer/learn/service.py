@@ -93,12 +93,12 @@ class CourseService:
                 if near is None and "/" in name:
                     raise not_found("exercise", name, [*self.course.exercises, *steps], "see inlayer learn list LESSON")
                 step = steps[near or f"task/{self.course.task(name).id}"]
-            elif (found := CourseOverview(self.course, state).next_step) is None:
+            elif (next_step := CourseOverview(self.course, state).next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
-            elif found.is_skipped(state):
-                raise InputError(f"only skipped steps are left; the first is {found.title}")
+            elif next_step.is_skipped(state):
+                raise InputError(f"only skipped steps are left; the first is {next_step.title}")
             else:
-                step = found
+                step = next_step
             state.record(step.kind, step.id).skipped = now()
             if step.key == f"task/{state.current}":
                 state.current = ""
@@ -110,10 +110,10 @@ class CourseService:
         """The named task; otherwise the one in progress, or the next one that is open."""
         if name is not None:
             return self.course.task(name)
-        left = [task for task in self.course.tasks.values() if not state.record("task", task.id).done]
-        current = [task for task in left if task.id == state.current]
-        unskipped = [task for task in left if not state.record("task", task.id).skipped]
-        for task in (*current, *unskipped, *left):
+        remaining = [task for task in self.course.tasks.values() if not state.record("task", task.id).done]
+        current = [task for task in remaining if task.id == state.current]
+        unskipped = [task for task in remaining if not state.record("task", task.id).skipped]
+        for task in (*current, *unskipped, *remaining):
             return task
         raise InputError("you have passed every task; name one to open it again")
 
@@ -147,20 +147,20 @@ class CourseService:
         """The task and file to check; `name` is a task, or a file named after one unless `task` names it."""
         with self.edit() as state:
             if name is None or (task is None and name in self.course.tasks):
-                found = self.choose_task(task if name is None else name, state)
-                file = task_files.create_file(found, choose_folder(state))
+                chosen = self.choose_task(task if name is None else name, state)
+                file = task_files.create_file(chosen, choose_folder(state))
                 if file.is_new:
-                    state.current = found.id
+                    state.current = chosen.id
                 return file
             path = check_path(name, "FILE").expanduser()
             if (kind := path_kind(path)) == "folder":
                 raise not_a_file(path, kind)
             if kind == "file" and task is None and path.stem not in self.course.tasks:
                 raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
-            found = self.course.task(path.stem if task is None else task)
+            chosen = self.course.task(path.stem if task is None else task)
             if kind == "missing" and task is None and path.parent == Path():
-                path = choose_folder(state) / f"{found.id}.py"  # `check gather.py` works anywhere
-            return TaskFile(task=found, path=path)
+                path = choose_folder(state) / f"{chosen.id}.py"  # `check gather.py` works anywhere
+            return TaskFile(task=chosen, path=path)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
         """Grade code and record the result."""
@@ -208,9 +208,9 @@ class CourseService:
     def save_file(self, task: Task, source: str, loaded: str | None) -> str:
         """Write the learner's file if it still has the digest `loaded`; returns the new digest."""
         with self.edit(must_save=True) as state:  # its lock also protects the file
-            path, found = task_files.load_file(task, state)
-            if found is None or found.text != source:
-                require_unchanged(path, found, loaded)
+            path, current = task_files.load_file(task, state)
+            if current is None or current.text != source:
+                require_unchanged(path, current, loaded)
                 choose_folder(state)
                 task_files.write_file(path, source)
             return task_files.read_file(path).digest
@@ -219,15 +219,15 @@ class CourseService:
         """Restore a task's starter file; returns where the old file was kept. `loaded` is checked unless False."""
         with self.edit(must_save=True) as state:
             choose_folder(state)
-            path, found = task_files.load_file(task, state)
+            path, current = task_files.load_file(task, state)
             if not isinstance(loaded, bool):
-                require_unchanged(path, found, loaded)
+                require_unchanged(path, current, loaded)
             state.current = task.id
-            if found is not None and found.text == task.start:
+            if current is not None and current.text == task.start:
                 return None
-            kept = keep_old_file(path, f"{path.name}.bak{{}}")
+            backup = keep_old_file(path, f"{path.name}.bak{{}}")
             task_files.write_file(path, task.start)
-        return kept
+        return backup
 
     # ---- exercises
 
@@ -235,21 +235,27 @@ class CourseService:
         """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
         if name is None:
-            left = [one for one in everything if not state.record("exercise", one.id).done]
-            if not left:
+            remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
+            if not remaining:
                 raise InputError("every exercise is done; name one to repeat it")
-            return ([one for one in left if not state.record("exercise", one.id).skipped] or left)[:1]
-        wanted = name.strip()
-        if named := [one for one in everything if wanted in (one.id, one.id.partition("/")[2])]:
-            if len(named) > 1:
-                raise InputError(f"{quoted(name)} is in several lessons: {', '.join(one.id for one in named)}")
-            return named
+            return (
+                [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped] or remaining
+            )[:1]
+        query = name.strip()
+        if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
+            if len(matches) > 1:
+                raise InputError(
+                    f"{quoted(name)} is in several lessons: {', '.join(exercise.id for exercise in matches)}"
+                )
+            return matches
         for lesson in self.course.lessons:
-            if wanted in (lesson.id, str(lesson.number)):
-                open_ones = [one for one in lesson.exercises if not state.record("exercise", one.id).done]
+            if query in (lesson.id, str(lesson.number)):
+                open_ones = [
+                    exercise for exercise in lesson.exercises if not state.record("exercise", exercise.id).done
+                ]
                 return open_ones or list(lesson.exercises)
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
-        known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
+        known = ids if "/" in query else [name.rpartition("/")[2] for name in ids]
         raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:

@@ -51,7 +51,7 @@ class CallResult:
 
     @property
     def tensor_arguments(self) -> tuple[Tensor, ...]:
-        return tuple(one for one in self.arguments if isinstance(one, Tensor))
+        return tuple(argument for argument in self.arguments if isinstance(argument, Tensor))
 
 
 class CallTarget:
@@ -137,8 +137,8 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
 
     def signature(self) -> tuple[str, tuple[str, ...]]:
         """What `name` is in the file ("function", "class", "nothing" or a type name), and its parameters."""
-        found = self._request(do="signature", name=self.handle)
-        return str(found.get("kind")), tuple(str(one) for one in found.get("parameters", ()))
+        reply = self._request(do="signature", name=self.handle)
+        return str(reply.get("kind")), tuple(str(name) for name in reply.get("parameters", ()))
 
     def call_other(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call another function of the file; the check fails if it does not exist."""
@@ -233,7 +233,7 @@ def cpu_seconds(pid: int) -> float | None:
 
 @dataclass(frozen=True)
 class RemoteObject(CallTarget):
-    """An object of the learner's class that lives in the runner."""
+    """An object of the learner's class that stays in the runner."""
 
     session: GradingSession
     handle: RemoteHandle
@@ -244,10 +244,10 @@ class RemoteObject(CallTarget):
 
     def attribute(self, path: str) -> Any:
         """An attribute of the object or of a part of it; the check fails if it does not exist."""
-        found = self.session._request(do="attribute", target=self.handle, path=path)
-        if "raised" in found or "missing" in found:
+        reply = self.session._request(do="attribute", target=self.handle, path=path)
+        if "raised" in reply or "missing" in reply:
             raise CheckFailed("missing", f"the object has no {path}")
-        return self._local(found.get("value"))
+        return self._local(reply.get("value"))
 
     def _local(self, value: Any) -> Any:
         return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value

@@ -119,9 +119,9 @@ def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None
     return path, read_file(path) if path_kind(path) != "missing" else None
 
 
-def require_unchanged(path: Path, found: SourceFile | None, loaded: str | None) -> None:
+def require_unchanged(path: Path, current: SourceFile | None, loaded: str | None) -> None:
     """Raise unless the file still has the digest that was loaded (None: it did not exist)."""
-    if (found.digest if found else None) != loaded:
+    if (current.digest if current else None) != loaded:
         raise FileConflictError(f"{path.name} was changed elsewhere since it was loaded")
 
 

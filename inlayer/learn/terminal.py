@@ -83,10 +83,10 @@ class CoursePrinter:
         self.line(text, style="bold")
 
     def untrusted(self, text: str, *, indent: int = 4, max_lines: int = MAX_LINES, style: str = "dim") -> None:
-        """Print the first lines of text that somebody else wrote, with control characters escaped."""
+        """Print the first lines of untrusted text, with control characters escaped."""
         lines = text.splitlines()
-        for one in lines[:max_lines]:
-            self.line(self.glyphs.safe(one.expandtabs(4)), style=style, indent=indent)
+        for line in lines[:max_lines]:
+            self.line(self.glyphs.safe(line.expandtabs(4)), style=style, indent=indent)
         if len(lines) > max_lines:
             self.line(f"{self.glyphs.more} and {len(lines) - max_lines:,} more lines", style=style, indent=indent)
 
@@ -182,8 +182,8 @@ class CoursePrinter:
             self.line()
             self.untrusted(verdict.failure.message, max_lines=60, style="", indent=2)
             self.line(f"rule: {verdict.failure.rule}", style="dim", indent=2)
-            for one in ("", *verdict.failure.feedback) if verdict.failure.feedback else ():
-                self.line(f"  {self.glyphs.safe(one)}".rstrip(), wrap=False)
+            for line in ("", *verdict.failure.feedback) if verdict.failure.feedback else ():
+                self.line(f"  {self.glyphs.safe(line)}".rstrip(), wrap=False)
         if verdict.printed.strip():
             self.line()
             self.line("your code printed:", style="dim", indent=2)
@@ -230,26 +230,26 @@ class CoursePrinter:
         """Print a question with its options, or with the form of its answer."""
         self.markdown(question.text)
         if isinstance(question, ChoiceQuestion):
-            for number, option in enumerate(question.options):
-                self.option(number, option.text)
+            for index, option in enumerate(question.options):
+                self.option(index, option.text)
         elif isinstance(question, NumberQuestion):
             self.line(f"Your answer is {question.form}; it is graded.", style="dim")
         else:
             self.line("This answer is not graded: you compare it with a sample answer.", style="dim")
 
-    def option(self, number: int, text: str, mark: str = "") -> None:
+    def option(self, index: int, text: str, mark: str = "") -> None:
         from rich.table import Table
         from rich.text import Text
 
         table = Table.grid(padding=(0, 1))
-        letter = Text(f"  {chr(ord('a') + number)}{f' {mark}' if mark else ''}", style="bold")
+        letter = Text(f"  {chr(ord('a') + index)}{f' {mark}' if mark else ''}", style="bold")
         table.add_row(letter, *(inline_text(node.children) for node in parse(text)[:1]))
         self.console.print(table)
 
     def reasons(self, choice: ChoiceQuestion) -> None:
         """Print every option with its reason, once the question is answered."""
-        for number, option in enumerate(choice.options):
-            self.option(number, option.text, "✓" if option.correct else "✗")
+        for index, option in enumerate(choice.options):
+            self.option(index, option.text, "✓" if option.correct else "✗")
             self.markdown_line(option.reason, 6, "dim")
 
     def revealed(self, question: GradedQuestion) -> None:
@@ -275,8 +275,8 @@ class CoursePrinter:
     def question_list(self, questions: Iterable[Question]) -> None:
         """Print the first of some questions, one line each."""
         listed = list(questions)
-        for one in listed[:MAX_QUESTIONS]:
-            self.line(f"{shorten(one.text, MAX_QUESTION_TEXT, placeholder='…')} ({one.lesson})", indent=2)
+        for question in listed[:MAX_QUESTIONS]:
+            self.line(f"{shorten(question.text, MAX_QUESTION_TEXT, placeholder='…')} ({question.lesson})", indent=2)
         if len(listed) > MAX_QUESTIONS:
             self.line(f"and {len(listed) - MAX_QUESTIONS} more", indent=2)
 

@@ -106,9 +106,9 @@ def build_positions(
     if isinstance(positions, RotaryPositions):
         return positions
     if not isinstance(positions, str):
-        given = positions.embedding_dim if isinstance(positions, LearnedPositions) else positions.n_embd
-        if given != width:
-            raise ConfigError(f"positions of width {given} cannot be added to rows of width {width}")
+        actual = positions.embedding_dim if isinstance(positions, LearnedPositions) else positions.n_embd
+        if actual != width:
+            raise ConfigError(f"positions of width {actual} cannot be added to rows of width {width}")
         return positions
     if positions == "learned":
         if block_size is None:

@@ -79,8 +79,8 @@ def sinusoidal_encoding(
     if layout == "half in float32":  # CTRL's arithmetic: the same operations on the same shapes give the same bits
         channels = torch.arange(n_embd, dtype=torch.float32, device=position_ids.device)
         rates = 1 / torch.pow(theta, 2 * (channels // 2) / n_embd)
-        turns = position_ids[..., None].float() * rates
-        return torch.cat((turns[..., 0::2].sin(), turns[..., 1::2].cos()), dim=-1)
+        angles = position_ids[..., None].float() * rates
+        return torch.cat((angles[..., 0::2].sin(), angles[..., 1::2].cos()), dim=-1)
     # Float64 inside: at position 100,000 a float32 angle is already wrong in the third decimal.
     exponent = torch.arange(0, n_embd, 2, dtype=torch.float64, device=position_ids.device) / n_embd
     angles = position_ids[..., None].double() / theta**exponent

@@ -64,7 +64,7 @@ def alibi_of(
     Args:
         spec: `Embeddings.relative` of the model.
         position_ids: The positions of the keys; for MPT, minus the position of the last token.
-        dtype: Of the hidden states. MPT's bias is float32 whatever it is.
+        dtype: Dtype of the hidden states. MPT's bias is always float32.
 
     Example:
         >>> slopes, bias = alibi_of(AlibiSpec(heads=2), torch.arange(3)[None], torch.float32)
@@ -88,10 +88,10 @@ def relative_rows(spec: BucketSpec, distances: Tensor) -> Int[Tensor, "..."]:
     """
     if spec.kind == "t5":
         return t5_buckets(distances, buckets=spec.rows, max_distance=spec.max_distance)
-    found = -check_ids(distances, "distances").long()
+    rows = -check_ids(distances, "distances").long()
     if spec.buckets is not None:
-        found = deberta_buckets(found, buckets=spec.buckets, max_position=spec.max_distance)
-    return (found + spec.rows // 2).clamp(0, spec.rows - 1)
+        rows = deberta_buckets(rows, buckets=spec.buckets, max_position=spec.max_distance)
+    return (rows + spec.rows // 2).clamp(0, spec.rows - 1)
 
 
 def t5_buckets(

@@ -4,13 +4,12 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
 - pairing, which channels form a pair: "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
 - layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row), "single" (each
-  once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). Usually as the pairing, but GLM pairs
-  interleaved channels and lays out its tables in halves
+  once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). Usually the same as the pairing, but
+  GLM pairs interleaved channels and lays out its tables in halves
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
-- angles are float32 whatever the model's dtype and are cast at the end; no table is cached, so none can be stale
-- scaling rules, for longer texts than in training, follow transformers' order of operations: a step that looks clumsy
-  is usually there for its rounding. (For "dynamic", transformers remembers the longest length seen; here nothing is.)
-Tested against a plain loop and against transformers in test_rotary.py and test_scaling.py of tests/positions/.
+- angles are always float32 and are cast to the model's dtype at the end; no table is cached, so none can be stale
+- see also: scaling rules for longer texts, such as YaRN (positions/rotary_scaling.py)
+Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, InputError, ShapeError
-from inlayer.families import spec
-from inlayer.families.spec import Angles, Layout, Pairing, Scaling
+from inlayer.families.spec import Angles, Layout, Pairing
+from inlayer.positions.rotary_scaling import scaled_frequencies
 from inlayer.tensors import check_ids
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
@@ -35,7 +34,7 @@ class RotaryPositions(nn.Module):
     """cos and sin for given positions. Computed in float32 at every call, so `.to(bfloat16)` cannot round the angles.
 
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
-    tables stay float32 whatever the model's dtype (OLMo). `layer_types` has the type of every layer, or None for a
+    tables stay float32 regardless of the model's dtype (OLMo). `layer_types` has the type of every layer, or None for a
     layer without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
     (Mistral-Large-4); it stays float32 as in the original.
     """
@@ -63,23 +62,27 @@ class RotaryPositions(nn.Module):
         self.layout: Layout = layout or pairing
         if self.angles == {}:
             raise ConfigError("rotary positions that differ by layer need the angles of at least one layer type")
-        for layer_type, one in self.angles.items() if isinstance(self.angles, dict) else [(None, self.angles)]:
-            rotated = self.rotated_dim(one)
+        for layer_type, layer_angles in self.angles.items() if isinstance(self.angles, dict) else [(None, self.angles)]:
+            rotated = self.rotated_dim(layer_angles)
             if rotated < 2 or rotated % 2:
                 raise ConfigError(
-                    f"a head of {head_dim} channels with a rotated fraction of {one.partial_rotary_factor:g} has "
-                    f"{rotated} rotated channels; channels are rotated in pairs, so it must be an even number of at "
-                    "least 2"
+                    f"a head of {head_dim} channels with a rotated fraction of "
+                    f"{layer_angles.partial_rotary_factor:g} has {rotated} rotated channels; channels are rotated in "
+                    "pairs, so it must be an even number of at least 2"
                 )
-            if one.sections and not one.sections_interleaved and sum(one.sections) != rotated // 2:
+            if (
+                layer_angles.sections
+                and not layer_angles.sections_interleaved
+                and sum(layer_angles.sections) != rotated // 2
+            ):
                 raise ConfigError(
-                    f"mrope_section {list(one.sections)} has {sum(one.sections)} channel pairs, "
+                    f"mrope_section {list(layer_angles.sections)} has {sum(layer_angles.sections)} channel pairs, "
                     f"but {rotated // 2} are rotated"
                 )
             # Computed once here, so settings that do not fit together fail now and not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
-                raise ConfigError(f"{one} gives rotary frequencies or a cos/sin factor that are not finite")
+                raise ConfigError(f"{layer_angles} gives rotary frequencies or a cos/sin factor that are not finite")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositions:
         before = self.alpha
@@ -177,9 +180,9 @@ def axis_of_pairs(sections: tuple[int, ...], pairs: int, interleaved: bool) -> l
     """
     if not interleaved:
         return [axis for axis, count in enumerate(sections) for _ in range(count)]
-    # pairs take turns until an axis has used up its section; the rest follow the first axis
-    turns = [pair % len(sections) for pair in range(pairs)]
-    return [axis if axis and pair < len(sections) * sections[axis] else 0 for pair, axis in enumerate(turns)]
+    # pairs cycle through the axes until an axis has used up its section; the rest follow the first axis
+    axes = [pair % len(sections) for pair in range(pairs)]
+    return [axis if axis and pair < len(sections) * sections[axis] else 0 for pair, axis in enumerate(axes)]
 
 
 def apply_rotary(
@@ -232,7 +235,7 @@ def _check_names(pairing: str, layout: str) -> None:
 
 
 def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
-    """The cos or sin table with each angle once, whatever its layout."""
+    """The cos or sin table with each angle once, for any layout."""
     if layout in ("single", "complex"):
         return table
     return table[..., : table.shape[-1] // 2] if layout == "half" else table[..., 0::2]
@@ -256,103 +259,3 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Ten
         rotated = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
     rotated = rotated.to(x.dtype)
     return torch.cat((rotated, unchanged), dim=-1) if unchanged.shape[-1] else rotated
-
-
-# -- scaling --
-
-
-def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
-    """1 / theta^(2i / dim) for every pair i: one radian per token for the first pair, hardly any for the last."""
-    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
-    return 1.0 / (theta**exponent)
-
-
-def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
-    """Inverse frequencies of `dim // 2` channel pairs and the factor on cos and sin, for `length` tokens."""
-    if scaling is None:
-        return plain_frequencies(dim, theta), 1.0
-    if isinstance(scaling, spec.Linear):
-        return plain_frequencies(dim, theta) / scaling.factor, 1.0
-    if isinstance(scaling, spec.DynamicNTK):
-        return _dynamic_ntk(scaling, dim, theta, length), 1.0
-    if isinstance(scaling, spec.Yarn):
-        return _yarn(scaling, dim, theta), scaling.cos_sin_factor
-    if isinstance(scaling, spec.Llama3):
-        return _llama3(scaling, dim, theta), 1.0
-    if isinstance(scaling, spec.Proportional):
-        return _proportional(scaling, dim, theta), 1.0
-    if isinstance(scaling, spec.NTKAlpha):
-        _check_ntk(dim)
-        return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
-    return _long_rope(scaling, dim, theta, length), scaling.cos_sin_factor
-
-
-def _check_ntk(dim: int) -> None:
-    if dim <= 2:
-        raise ConfigError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
-
-
-def _proportional(rule: spec.Proportional, dim: int, theta: float) -> Tensor:
-    rotated = int(rule.fraction * dim // 2)
-    # Only these powers are computed, as in the reference: the last bits of a power depend on the length of the tensor.
-    powers = theta ** (torch.arange(0, 2 * rotated, 2, dtype=torch.int64).float() / dim)
-    return torch.cat((1.0 / powers, torch.zeros(dim // 2 - rotated))) / rule.factor
-
-
-def _dynamic_ntk(rule: spec.DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:
-    _check_ntk(dim)
-    # `length` stays a tensor, so the power is computed in float32, as in the reference.
-    original = rule.original_max_position_embeddings
-    stretched = torch.clamp(length, min=original)
-    stretch = (rule.factor * stretched / original) - (rule.factor - 1)
-    longer = plain_frequencies(dim, theta * stretch ** (dim / (dim - 2)))
-    return torch.where(length > original, longer, plain_frequencies(dim, theta))
-
-
-def _yarn(rule: spec.Yarn, dim: int, theta: float) -> Tensor:
-    if not theta > 1:
-        raise ConfigError(
-            f"rotary scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}"
-        )
-    powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
-    kept, divided = 1.0 / powers, 1.0 / (rule.factor * powers)
-    # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length
-    low, high = (
-        (dim * math.log(rule.original_max_position_embeddings / (count * 2 * math.pi))) / (2 * math.log(theta))
-        for count in (rule.beta_fast, rule.beta_slow)
-    )
-    if rule.truncate:
-        low, high = float(math.floor(low)), float(math.ceil(high))
-    low, high = max(low, 0.0), min(high, float(dim - 1))
-    if low == high:
-        high += 0.001  # avoids a division by zero
-    ramp = torch.clamp((torch.arange(dim // 2, dtype=torch.float32, device="cpu") - low) / (high - low), 0, 1)
-    keep = 1 - ramp
-    return divided * (1 - keep) + kept * keep
-
-
-def _llama3(rule: spec.Llama3, dim: int, theta: float) -> Tensor:
-    kept = plain_frequencies(dim, theta)
-    wavelength = 2 * math.pi / kept
-    original, low, high = rule.original_max_position_embeddings, rule.low_freq_factor, rule.high_freq_factor
-    longest, shortest = original / low, original / high
-    scaled = torch.where(wavelength > longest, kept / rule.factor, kept)
-    smooth = (original / wavelength - low) / (high - low)
-    blended = (1 - smooth) * scaled / rule.factor + smooth * scaled
-    between = ~(wavelength < shortest) & ~(wavelength > longest)
-    return torch.where(between, blended, scaled)
-
-
-def _long_rope(rule: spec.LongRope, dim: int, theta: float, length: Tensor) -> Tensor:
-    for name in ("short_factor", "long_factor"):
-        if len(getattr(rule, name)) != dim // 2:
-            raise ConfigError(
-                f"rotary scaling 'longrope' has {len(getattr(rule, name))} values in {name}; "
-                f"a rotated width of {dim} needs {dim // 2}"
-            )
-    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
-    long, short = (
-        1.0 / (torch.tensor(factors, dtype=torch.float32, device="cpu") * theta**exponent)
-        for factors in (rule.long_factor, rule.short_factor)
-    )
-    return torch.where(length > rule.original_max_position_embeddings, long, short)

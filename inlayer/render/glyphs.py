@@ -157,8 +157,8 @@ def _share(value: float, scale: float) -> float:
 
 
 def _color(share: float) -> str:
-    end, much = RED if share > 0 else BLUE, abs(share) ** 0.7
-    red, green, blue = (round(gray + (full - gray) * much) for gray, full in zip(GRAY, end, strict=True))
+    end, intensity = RED if share > 0 else BLUE, abs(share) ** 0.7
+    red, green, blue = (round(gray + (full - gray) * intensity) for gray, full in zip(GRAY, end, strict=True))
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 

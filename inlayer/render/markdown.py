@@ -80,19 +80,19 @@ def parse(text: str) -> tuple[MarkdownNode, ...]:
 
 
 def _convert_children(node: SyntaxTreeNode) -> tuple[MarkdownNode, ...]:
-    made: list[MarkdownNode] = []
+    nodes: list[MarkdownNode] = []
     for child in node.children:
         if child.type == "text" and not child.content:
             continue
         if child.type == "inline" or (child.type == "paragraph" and child.hidden):  # a tight list hides paragraphs
-            made += _convert_children(child)
+            nodes += _convert_children(child)
             continue
-        one = _convert(child)
-        after_python = made and (made[-1].kind, made[-1].info) == ("fence", "python")
-        if (one.kind, one.info) == ("fence", "output") and not after_python:
-            one = replace(one, info="plain")  # a text fence that no code printed
-        made.append(one)
-    return tuple(made)
+        converted = _convert(child)
+        after_python = nodes and (nodes[-1].kind, nodes[-1].info) == ("fence", "python")
+        if (converted.kind, converted.info) == ("fence", "output") and not after_python:
+            converted = replace(converted, info="plain")  # a text fence that no code printed
+        nodes.append(converted)
+    return tuple(nodes)
 
 
 def _convert(node: SyntaxTreeNode) -> MarkdownNode:
@@ -100,11 +100,11 @@ def _convert(node: SyntaxTreeNode) -> MarkdownNode:
     lines = (node.map[0], node.map[1]) if node.map else (0, 0)
     if kind == "blockquote" and children and children[0].kind == "paragraph" and children[0].children:
         first, *rest = children[0].children
-        if first.kind == "strong" and (found := CALLOUT.fullmatch(first.plain)):
+        if first.kind == "strong" and (title := CALLOUT.fullmatch(first.plain)):
             while rest and rest[0].kind == "softbreak":
                 del rest[0]
             intro = (replace(children[0], children=tuple(rest)),) if rest else ()
-            return MarkdownNode(kind="callout", text=found[1], children=(*intro, *children[1:]), lines=lines)
+            return MarkdownNode(kind="callout", text=title[1], children=(*intro, *children[1:]), lines=lines)
     if kind in {"fence", "code_block"}:
         info = FENCES.get(node.info.strip(), "plain") if kind == "fence" else "plain"
         return MarkdownNode(kind="fence", info=info, text=node.content, lines=lines)
@@ -187,17 +187,17 @@ def _with_commands(
     nodes: tuple[MarkdownNode, ...], command: LinkCommand
 ) -> Iterator[tuple[MarkdownNode, dict[str, str]]]:
     """Yield each node with the commands to show after it; after a colon, they wait for the next block."""
-    waiting: dict[str, str] = {}  # with the words of their links
+    pending: dict[str, str] = {}  # with the words of their links
     for node, after in zip(nodes, (*nodes[1:], None), strict=True):
         for address, words in node.links:
             if typed := command(address, words):
-                waiting.setdefault(typed, words)
+                pending.setdefault(typed, words)
         introduces = node.kind != "fence" and node.plain.rstrip().endswith(":")
         if after is not None and (introduces or after.info == "output"):
             yield node, {}
         else:
-            yield node, waiting
-            waiting = {}
+            yield node, pending
+            pending = {}
 
 
 def print_fence(console: Console, node: MarkdownNode) -> None:
@@ -220,15 +220,15 @@ def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
 def inline_text(nodes: tuple[MarkdownNode, ...], style: str = "") -> Text:
     """The inline content of a paragraph as one styled text."""
     styles = {"strong": "bold", "em": "italic", "code_inline": "bold cyan", "link": "underline"}
-    made = Text(style=style)
+    result = Text(style=style)
     for node in nodes:
         if node.kind in {"softbreak", "hardbreak"}:
-            made.append(" " if node.kind == "softbreak" else "\n")
+            result.append(" " if node.kind == "softbreak" else "\n")
         elif node.children:
-            made.append_text(inline_text(node.children, styles.get(node.kind, "")))
+            result.append_text(inline_text(node.children, styles.get(node.kind, "")))
         else:
-            made.append(node.text, style=styles.get(node.kind, ""))
-    return made
+            result.append(node.text, style=styles.get(node.kind, ""))
+    return result
 
 
 def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
@@ -292,23 +292,23 @@ def to_notebook(
 
     `rewrite(is_picture, text, address)` replaces each link and picture; `command(address)` is printed below the text.
     """
-    source, held = text.splitlines(), list[str]()
+    source, pending = text.splitlines(), list[str]()
     nodes = parse(text)
     end = 0
-    for number, (node, commands) in enumerate(_with_commands(nodes, lambda address, _: command(address))):
+    for index, (node, commands) in enumerate(_with_commands(nodes, lambda address, _: command(address))):
         if split and node.kind == "fence" and node.info == "python":
-            if held:
-                yield NotebookPart(kind="text", text="\n\n".join(held))
-            output = next((one.text for one in nodes[number + 1 : number + 2] if one.info == "output"), None)
+            if pending:
+                yield NotebookPart(kind="text", text="\n\n".join(pending))
+            output = next((after.text for after in nodes[index + 1 : index + 2] if after.info == "output"), None)
             yield NotebookPart(kind="python", text=node.text.rstrip("\n"), output=output)
-            held = []
+            pending = []
         elif not (split and node.info == "output"):
             lines = "\n".join(source[max(end, node.lines[0]) : node.lines[1]]).rstrip("\n")
             if node.kind == "fence":
-                held.append(lines.replace("```formula", "```text", 1))
+                pending.append(lines.replace("```formula", "```text", 1))
             else:
-                held.append(INLINE_LINK.sub(lambda found: rewrite(found[1] == "!", found[2], found[3]), lines))
-        held += [f"`{typed}`" for typed in commands]
+                pending.append(INLINE_LINK.sub(lambda match: rewrite(match[1] == "!", match[2], match[3]), lines))
+        pending += [f"`{typed}`" for typed in commands]
         end = node.lines[1]
-    if held:
-        yield NotebookPart(kind="text", text="\n\n".join(held))
+    if pending:
+        yield NotebookPart(kind="text", text="\n\n".join(pending))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from inlayer.formats.row_file import RowSource
+from inlayer.formats.row_reader import RowSource
 from inlayer.tables.stored import StoredTable
 
 if TYPE_CHECKING:

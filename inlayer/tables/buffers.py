@@ -38,8 +38,8 @@ class BufferPool:
     """Creates tensors in pooled memory: `lease(shape, dtype)`.
 
     A finalizer can run at any time: in any thread, and even in this class, if garbage collection happens there.
-    Therefore there is no lock: idle buffers are in a dict that is changed by single atomic operations only, and a
-    buffer belongs to the thread that pops it.
+    So no lock is used: idle buffers are in a dict that is changed by single atomic operations only, and a buffer
+    belongs to the thread that pops it.
     """
 
     def __init__(self, idle_bytes: int = IDLE_BYTES) -> None:

@@ -102,7 +102,7 @@ class Table(nn.Embedding):
         padding_idx: A row that is zero and gets no gradient; a negative one counts from the end.
         init: "normal" (N(0, init_std)), "embedding" (N(0, 1)) or "scaled" (N(0, 1 / sqrt(n_embd))).
         init_std: Standard deviation for "normal".
-        seed: Always gives the same initial rows; without it, torch's global generator is used.
+        seed: Makes the initial rows reproducible; without it, torch's global generator is used.
         device: As in torch.nn.Embedding.
         dtype: As in torch.nn.Embedding.
 

@@ -41,16 +41,16 @@ class RowIndex:
 
     def find(self, rows: RowBytes) -> Ids:
         """The first id of each row (n, B); -1 for a row that is not in the table."""
-        hashes, found = hash_rows(rows), np.full(len(rows), -1, np.int64)
-        at = np.searchsorted(self._hashes, hashes)
-        left = np.arange(len(rows))
+        hashes, ids = hash_rows(rows), np.full(len(rows), -1, np.int64)
+        position = np.searchsorted(self._hashes, hashes)
+        remaining = np.arange(len(rows))
         while True:
-            left = left[at[left] < len(self._hashes)]
-            left = left[self._hashes[at[left]] == hashes[left]]
-            if not len(left):
-                return found
-            candidates = self._order[at[left]]
-            equal = (self._read(candidates) == rows[left]).all(1)
-            found[left[equal]] = candidates[equal]
-            left = left[~equal]  # another row with the same hash
-            at[left] += 1
+            remaining = remaining[position[remaining] < len(self._hashes)]
+            remaining = remaining[self._hashes[position[remaining]] == hashes[remaining]]
+            if not len(remaining):
+                return ids
+            candidates = self._order[position[remaining]]
+            equal = (self._read(candidates) == rows[remaining]).all(1)
+            ids[remaining[equal]] = candidates[equal]
+            remaining = remaining[~equal]  # another row with the same hash
+            position[remaining] += 1

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import quoted, shown
-from inlayer.formats.row_file import Bytes, RowSource
+from inlayer.formats.row_reader import Bytes, RowSource
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.shapes import check_id_array, check_padding
@@ -53,7 +53,7 @@ class ClusteredRows(RowSource):
 
 
 class RepeatedRows(RowSource):
-    """Each row of a source `times` times, `rows` in all: scales that a block of rows shares."""
+    """Repeats each row of a source `times` times, `rows` in all: scales that a block of rows shares."""
 
     def __init__(self, source: RowSource, times: int, rows: int) -> None:
         self.source, self.times, self.rows, self.row_bytes = source, times, rows, source.row_bytes
@@ -71,9 +71,9 @@ class JoinedRows(RowSource):
         self.rows = int(self._ends[-1])
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        found = np.searchsorted(self._ends, ids, side="right")
-        for index in np.unique(found):
-            chosen = np.flatnonzero(found == index)
+        part_indices = np.searchsorted(self._ends, ids, side="right")
+        for index in np.unique(part_indices):
+            chosen = np.flatnonzero(part_indices == index)
             part, first = self.parts[index], self._ends[index] - self.parts[index].rows
             raw = np.empty((len(chosen), self.row_bytes), np.uint8)
             part.read(ids[chosen] - first, raw)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, listing, path_kind, quoted, shown
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.memory import Table, check_id_range, lease, look_up
@@ -168,8 +168,8 @@ def choose_tensor(path: Path, name: str | None, tensors: Mapping[str, TensorInfo
     if name is None:
         if len(tables) == 1:
             return tensors[tables[0]]
-        found = f"{len(tables)} tensors with two axes" if tables else "no tensor with two axes"
-        raise InputError(f"{path.name} has {found}; give the name of the table: {listing(tables or tensors)}")
+        problem = f"{len(tables)} tensors with two axes" if tables else "no tensor with two axes"
+        raise InputError(f"{path.name} has {problem}; give the name of the table: {listing(tables or tensors)}")
     if name not in tensors:
         raise InputError(f"{path.name} has no tensor {quoted(name)}; it has {listing(tensors)}")
     return tensors[name]

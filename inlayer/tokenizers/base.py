@@ -290,10 +290,10 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.pad_id
             6142
         """
-        found = [
+        ids = [
             token_id for token, token_id in self.special_tokens.items() if re.sub(r"[\W_]", "", token).lower() == "pad"
         ]
-        return found[0] if len(found) == 1 else None
+        return ids[0] if len(ids) == 1 else None
 
 
 def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:

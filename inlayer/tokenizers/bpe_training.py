@@ -5,7 +5,7 @@
 - text is pre-tokenized like GPT-2's before merges are counted
 - the vocabulary has exactly the requested size; a text too small for it is an error with the number of merges found,
   unless `exact` is False
-- the same files give the same tokenizer.json, whatever the number of threads
+- the same files give the same tokenizer.json, regardless of the number of threads
 - all arguments, including `save_to`, are checked before training starts
 - not included: choosing a good size, other models' split patterns
 Tested against a short, slow trainer in tests/tokenizers/test_bpe_training.py.
@@ -86,14 +86,14 @@ def train_bpe(
     )
     with library_errors("training failed"):
         engine.train_from_iterator(read_lines(paths), trainer)
-    found = engine.get_vocab_size()
-    if exact and found != vocab_size - len(specials):
+    learned = engine.get_vocab_size()
+    if exact and learned != vocab_size - len(specials):
         raise InputError(
-            f"the text yields only {found - 256} merges, which makes {found + len(specials)} ids; for vocab_size "
+            f"the text yields only {learned - 256} merges, which makes {learned + len(specials)} ids; for vocab_size "
             f"{vocab_size} use more text" + (" or a lower min_frequency" if min_frequency > 1 else "")
         )
     engine.add_special_tokens(specials)
-    if engine.get_vocab_size() != found + len(specials):
+    if engine.get_vocab_size() != learned + len(specials):
         raise InputError(f"one of the special tokens {specials} is also a learned token; choose another name")
     data = engine.to_str(pretty=True).encode()
     if target is not None:

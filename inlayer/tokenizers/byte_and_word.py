@@ -128,8 +128,10 @@ class WordTokenizer(Tokenizer):
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        named = [(check_text(text, f"text {index}"), f"text {index}") for index, text in enumerate(check_texts(texts))]
-        return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in named)
+        labeled = [
+            (check_text(text, f"text {index}"), f"text {index}") for index, text in enumerate(check_texts(texts))
+        ]
+        return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in labeled)
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         skipped = self.special_ids if skip_special_tokens else frozenset[int]()

@@ -225,10 +225,10 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     types = list(fields.types)
     if UNKNOWN not in types:
         types[fields.id("unknown", 2 if unigram else 0) or 0] = UNKNOWN
-    for token_id, wanted, name in zip((bos, eos), add_bos_eos, ("begin", "end"), strict=True):
+    for token_id, is_added, name in zip((bos, eos), add_bos_eos, ("begin", "end"), strict=True):
         if token_id is not None and types[token_id] == NORMAL:
             types[token_id] = CONTROL
-        if wanted and (token_id is None or types[token_id] != CONTROL):
+        if is_added and (token_id is None or types[token_id] != CONTROL):
             raise fields.error(f"adds a token at the {name} of every text but does not name a control token for it")
     # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for them.
     spelled = (
@@ -250,13 +250,13 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     return SentencePieceTokenizer(data, where=fields.where, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
 
 
-def proto(number: int, value: bytes | int | float) -> bytes:
+def proto(field: int, value: bytes | int | float) -> bytes:
     """A field of a protobuf message: number x 8 + wire type, then the value. See sentencepiece_model.proto."""
     if isinstance(value, bytes):
-        return varint(number << 3 | 2) + varint(len(value)) + value
+        return varint(field << 3 | 2) + varint(len(value)) + value
     if isinstance(value, float):
-        return varint(number << 3 | 5) + struct.pack("<f", value)
-    return varint(number << 3) + varint(int(value))
+        return varint(field << 3 | 5) + struct.pack("<f", value)
+    return varint(field << 3) + varint(int(value))
 
 
 def varint(value: int) -> bytes:
@@ -317,7 +317,7 @@ class PreTokenizer:
     ) -> None:
         self.steps = [split_at(step) if isinstance(step, str) else step for step in (*steps, last)]
         self.normalizer = normalizer
-        self.ignore_merges = ignore_merges  # a pre-token in the vocabulary is one token, whatever its merges
+        self.ignore_merges = ignore_merges  # a pre-token in the vocabulary is one token, regardless of its merges
         self.add_bos = add_bos  # unless the file sets add_bos_token
 
 

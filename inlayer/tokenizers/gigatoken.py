@@ -29,7 +29,7 @@ from inlayer.tokenizers.untrusted_files import library_errors, steps_of
 
 EncodeBatch = Callable[[list[str]], Ragged]
 
-SHARE_CHARACTERS = 1 << 18  # that are worth a thread
+SHARE_CHARACTERS = 1 << 18  # minimum number of characters per thread
 BLOCK_CHARACTERS = 1 << 20  # checked at once: limits the array of code points to a few megabytes
 SPLIT_BEHAVIORS = ({"behavior": "Isolated", "invert": False}, {"behavior": "Removed", "invert": True})
 REPLACE_SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
@@ -106,7 +106,7 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
 
 
 def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> bool:
-    """Does a tokenizer.json only use features that are proven to be equal?
+    """Whether a tokenizer.json only uses features that are proven to be equal.
 
     `id_of` returns the id that `tokenizers` gives an added token: it renumbers those that would leave a gap.
     """
@@ -131,7 +131,7 @@ def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> 
 
 
 def keeps_all_bytes(pre_tokenizers: list[dict[str, Any]]) -> bool:
-    """Is it ByteLevel with its own pattern, or ByteLevel after splits that keep all of the text?"""
+    """Whether they are ByteLevel with its own pattern, or ByteLevel after splits that keep all of the text."""
     if not pre_tokenizers or pre_tokenizers[-1].get("type") != "ByteLevel":
         return False
     *splits, byte_level = pre_tokenizers
@@ -150,7 +150,7 @@ def keeps_all_bytes(pre_tokenizers: list[dict[str, Any]]) -> bool:
 
 
 def can_overlap(some: list[str], others: list[str]) -> bool:
-    """Can an occurrence of a token in `some` share characters with one in `others`?"""
+    """Whether an occurrence of a token in `some` can share characters with one in `others`."""
     for left, right in ((some, others), (others, some)):
         joined = "\0".join(right)
         if right and any(token in joined for token in left):
@@ -176,16 +176,16 @@ def stable_characters() -> npt.NDArray[np.bool_]:
 
 def texts_with_unstable_characters(texts: list[str]) -> npt.NDArray[np.int64]:
     """Return the sorted indices of texts with an unstable character; raise TextError for a lone surrogate."""
-    found: list[int] = []
+    indices: list[int] = []
     block: list[int] = []
     size = 0
     for index in [index for index, text in enumerate(texts) if not text.isascii()]:  # most texts are ASCII
         block.append(index)
         size += len(texts[index])
         if size >= BLOCK_CHARACTERS:
-            found += check_block(texts, block)
+            indices += check_block(texts, block)
             block, size = [], 0
-    return np.array(found + check_block(texts, block), np.int64)
+    return np.array(indices + check_block(texts, block), np.int64)
 
 
 def check_block(texts: list[str], block: list[int]) -> list[int]:

@@ -7,7 +7,7 @@
 - `compressed_ids` gives tokens with the same normalized text one id, for n-gram memories
 - see also: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
 Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/;
-compressed ids against sglang in tests/tables/test_ngram.py.
+compressed ids against sglang in tests/tables/test_ngram_hash.py.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:
-        """The library's tokenizer with these settings, which are fields of it: threads need different objects."""
+        """The library's tokenizer with these settings. They are fields of the object, so threads cannot share one."""
         key = (parse_special, post_process)
         with self._lock:
             if key not in self._variants:
@@ -134,7 +134,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     @cached_property
     def _added_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
         """The ids a post-processor adds before and after any text; None if they depend on the text."""
-        found: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+        added: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
             try:
                 with library_errors(f"{self._where} cannot encode"):
@@ -143,11 +143,11 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             except TokenizerError:  # a vocabulary without these letters and without an unknown token
                 return None
             ids, mask = encoding.ids, encoding.special_tokens_mask
-            start = next((position for position, added in enumerate(mask) if not added), len(ids))
+            start = next((position for position, is_added in enumerate(mask) if not is_added), len(ids))
             if not bare or ids[start : start + len(bare)] != bare:
                 return None
-            found.add((tuple(ids[:start]), tuple(ids[start + len(bare) :])))
-        return found.pop() if len(found) == 1 else None
+            added.add((tuple(ids[:start]), tuple(ids[start + len(bare) :])))
+        return added.pop() if len(added) == 1 else None
 
     # -- decoding and vocabulary --
 
@@ -253,7 +253,7 @@ def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
     has no text to normalize: it keeps an id of its own.
 
     Args:
-        tokenizer: That of the model; its tokenizer.json has the spelling that distinguishes incomplete characters.
+        tokenizer: The model's tokenizer; its tokenizer.json has the spelling that distinguishes incomplete characters.
 
     Raises:
         TokenizerError: If the model has no tokenizer.json.

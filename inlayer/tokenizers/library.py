@@ -2,7 +2,7 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - the exact library defines the ids; gigatoken does the work where it is proven equal (gigatoken.py)
-- the fast path opens on the first batch or long text: it parses the file again, which one short text is not worth
+- the fast path opens on the first batch or long text: opening it parses the file again, too slow for one short text
 - library objects may not support pickle, so the constructor's arguments are pickled instead
 Tested in tests/tokenizers/test_contract.py.
 """
@@ -34,7 +34,7 @@ class LibraryTokenizer(Tokenizer):
     _where: str  # the file, as error messages show it
     _id_limit: int  # one more than the largest id
     _pad_id: int | None = None
-    _byte_level = False  # do the bytes of the tokens add up to the text?
+    _byte_level = False  # whether the bytes of the tokens add up to the text
     _around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
@@ -60,7 +60,7 @@ class LibraryTokenizer(Tokenizer):
         """Return the bytes of a token that exists."""
 
     def _has_token(self, token_id: int) -> bool:
-        """Does an id below the limit name a token? Some vocabularies have gaps in their ids."""
+        """Whether an id below the limit is a token. Some vocabularies have gaps in their ids."""
         return True
 
     @cached_property
@@ -68,7 +68,7 @@ class LibraryTokenizer(Tokenizer):
         return None
 
     @cached_property
-    def _merge_table(self) -> MergeTable | None:  # the same
+    def _merge_table(self) -> MergeTable | None:  # likewise
         return None
 
     @property
@@ -148,8 +148,8 @@ class LibraryTokenizer(Tokenizer):
     def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
         """Put the ids added around a text before and after its tokens, with empty spans."""
         before, after = (
-            [Token(token_id, b"", (place, place), True) for token_id in ids]
-            for ids, place in zip(self._around, (0, end), strict=True)
+            [Token(token_id, b"", (position, position), True) for token_id in ids]
+            for ids, position in zip(self._around, (0, end), strict=True)
         )
         return [*before, *tokens, *after]
 

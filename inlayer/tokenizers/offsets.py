@@ -58,10 +58,10 @@ def tokens_from_offsets(
     ]
 
 
-def pre_tokens_from_tokens(tokens: Sequence[Token], numbers: Sequence[int | None]) -> list[tuple[int, int]]:
-    """Return the span of each pre-token that covers text, given the pre-token's number of each token."""
+def pre_tokens_from_tokens(tokens: Sequence[Token], indices: Sequence[int | None]) -> list[tuple[int, int]]:
+    """Return the span of each pre-token that covers text, given the index of each token's pre-token."""
     spans = []
-    for _, run in itertools.groupby(zip(numbers, tokens, strict=True), key=lambda item: item[0]):
+    for _, run in itertools.groupby(zip(indices, tokens, strict=True), key=lambda item: item[0]):
         covered = [token.span for _, token in run]
         spans.append((covered[0][0], covered[-1][1]))
     return [(start, end) for start, end in spans if start < end]
@@ -69,14 +69,14 @@ def pre_tokens_from_tokens(tokens: Sequence[Token], numbers: Sequence[int | None
 
 def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
     """Return runs of tokens that share bytes. An empty span joins the next one, as in sentencepiece's byte tokens."""
-    found: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
     first, reach = 0, 0
     for index, (start, end) in enumerate(offsets):
         if index > first and start >= reach > offsets[first][0]:
-            found.append((first, index))
+            groups.append((first, index))
             first = index
         reach = max(reach, end)
-    return [*found, (first, len(offsets))] if offsets else []
+    return [*groups, (first, len(offsets))] if offsets else []
 
 
 def matching_lengths(own: list[bytes], shared: bytes) -> list[int] | None:
@@ -98,7 +98,7 @@ def claimed_lengths(begin: int, offsets: Offsets) -> list[int]:
 
 
 def is_composed(gap: bytes) -> bool:
-    """Does it contain only characters that combine with the one before: marks, and Hangul vowels and finals?"""
+    """Whether it contains only characters that combine with the one before: marks, and Hangul vowels and finals."""
     return all(
         unicodedata.category(character).startswith("M") or "\u1161" <= character <= "\u11ff"
         for character in gap.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""open_tokenizer: open the tokenizer of a folder or file, in whatever format it is.
+"""open_tokenizer: open the tokenizer of a folder or file, in any supported format.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - in a folder: tokenizer.json, else tiktoken.model, tokenizer.model, or a single *.tiktoken or *.model file
@@ -91,12 +91,12 @@ def find_file(path: Path) -> Path:
         if kinds[name] == "file":
             return path / name
     for pattern in FILE_PATTERNS:
-        found = sorted(file for file in path.glob(pattern) if file.name not in kinds and path_kind(file) == "file")
-        if len(found) > 1:
-            names = f"{shown(found[0].name)}, {shown(found[1].name)}"
+        files = sorted(file for file in path.glob(pattern) if file.name not in kinds and path_kind(file) == "file")
+        if len(files) > 1:
+            names = f"{shown(files[0].name)}, {shown(files[1].name)}"
             raise TokenizerError(f"{shown(path)} has several {pattern} files; give the path of one of them: {names}")
-        if found:
-            return found[0]
+        if files:
+            return files[0]
     for name in FILE_NAMES:
         if kinds[name] != "missing":
             raise not_a_file(path / name, kinds[name])
@@ -173,7 +173,7 @@ def open_tiktoken(
     if special_tokens is None:
         known = {} if encoding is None else encoding.special_tokens(max(ranks.values()) + 1)
         special_tokens = rename_special_tokens(known, config, where)
-    # gigatoken knows patterns only by name
+    # gigatoken accepts patterns only by name
     scheme = encoding.scheme if encoding is not None and encoding.pat_str == pat_str else None
     bos, eos = (added_id(config, name, special_tokens, where) for name in ("bos_token", "eos_token"))
     return TiktokenTokenizer(

@@ -5,7 +5,7 @@
   add_bos_token or add_eos_token
 - the library never parses control tokens (`<s>`) in a text and always finds user-defined symbols, so parse_special has
   no effect
-- the fast path is not used: gigatoken's reading of these files is not proven to be equal
+- the fast path is not used: gigatoken is not proven to give the same ids for these files
 Tested against the library in tests/tokenizers/test_sentencepiece.py.
 """
 
@@ -61,11 +61,11 @@ class SentencePieceTokenizer(LibraryTokenizer):
             }
         )
         ids = int(self._exact.bos_id()), int(self._exact.eos_id())
-        if any(wanted and token_id < 0 for wanted, token_id in zip(add_bos_eos, ids, strict=True)):
+        if any(is_added and token_id < 0 for is_added, token_id in zip(add_bos_eos, ids, strict=True)):
             raise TokenizerError(
                 f"{where} has no begin- or end-of-text token, although tokenizer_config.json says to add one"
             )
-        before, after = ([token_id] if wanted else [] for wanted, token_id in zip(add_bos_eos, ids, strict=True))
+        before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
         self._around = (before, after)
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -79,7 +79,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         return batch.wrapped(*self._around) if add_special_tokens else batch
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        """Decode as the library does: control tokens have no text, whatever `skip_special_tokens` is."""
+        """Decode as the library does: control tokens have no text, regardless of `skip_special_tokens`."""
         valid = self._valid_ids(ids)
         if skip_special_tokens:
             valid = [token_id for token_id in valid if token_id not in self.special_ids]
@@ -110,6 +110,6 @@ class SentencePieceTokenizer(LibraryTokenizer):
         with library_errors(f"{self._where} cannot encode this text"):
             self._check_growth(text)
             options: dict[str, Any] = {"return_type": "offset_mapping", "return_bytes": True}  # not in its type stubs
-            found = self._exact.encode(text, **options)
-        tokens = tokens_from_offsets(source, found["ids"], found["offsets"], self._bytes_of, self.special_ids)
+            encoding = self._exact.encode(text, **options)
+        tokens = tokens_from_offsets(source, encoding["ids"], encoding["offsets"], self._bytes_of, self.special_ids)
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens

@@ -39,7 +39,7 @@ RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
 
 
 def looks_like_tiktoken(data: bytes) -> bool:
-    """Are most of the first lines a word and an integer? Some may be damaged; parse_ranks reports which."""
+    """Whether most of the first lines are a word and an integer. Some may be damaged; parse_ranks reports which."""
     lines = [line for line in data[:4096].splitlines()[:16] if line.strip()]
     return sum(RANK_LINE.fullmatch(line) is not None for line in lines) * 2 > len(lines)
 
@@ -130,8 +130,8 @@ class TiktokenTokenizer(LibraryTokenizer):
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         skipped = self.special_ids if skip_special_tokens else frozenset[int]()
-        kept = [token_id for token_id in self._valid_ids(ids) if token_id not in skipped]
-        return self.decode_bytes(kept).decode(errors="replace")
+        shown_ids = [token_id for token_id in self._valid_ids(ids) if token_id not in skipped]
+        return self.decode_bytes(shown_ids).decode(errors="replace")
 
     def _has_token(self, token_id: int) -> bool:
         return token_id in self._tokens
@@ -158,10 +158,10 @@ class TiktokenTokenizer(LibraryTokenizer):
         tokens = self.tokens(text, add_special_tokens=False, parse_special=parse_special)
         for special, run in itertools.groupby(tokens, key=lambda token: token.special):
             stretch = list(run)
-            found = [token.span for token in stretch] if special else self._split(stretch)
-            if found is None:
+            stretch_spans = [token.span for token in stretch] if special else self._split(stretch)
+            if stretch_spans is None:
                 return None
-            spans += found
+            spans += stretch_spans
         return spans
 
     def _split(self, tokens: list[Token]) -> list[tuple[int, int]] | None:
@@ -217,7 +217,7 @@ RESERVED = 256  # special ids after the ranks, in the code of Kimi and Llama-3
 
 @dataclass(frozen=True, kw_only=True)
 class TiktokenEncoding:
-    """What the code of one model line defines."""
+    """Pattern and special tokens that the code of one model family defines."""
 
     pat_str: str
     scheme: str | None  # gigatoken's name for the pattern
@@ -253,10 +253,10 @@ def kimi_special_tokens(ranks: int) -> dict[str, int]:
 
 def llama3_special_tokens(ranks: int) -> dict[str, int]:
     """Return Llama-3's named special tokens, with numbered reserved ones between them."""
-    named = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
-    free = [index for index in range(RESERVED) if index not in named]
+    names = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
+    free = [index for index in range(RESERVED) if index not in names]
     reserved = {index: f"reserved_special_token_{number}" for number, index in enumerate(free)}
-    return {f"<|{name}|>": ranks + index for index, name in sorted((named | reserved).items())}
+    return {f"<|{name}|>": ranks + index for index, name in sorted((names | reserved).items())}
 
 
 CL100K_SPECIAL_TOKENS = {

@@ -2,9 +2,9 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - libraries raise plain Exception, and the Rust ones panic on some files: both become a one-line TokenizerError
-- a few kilobytes can ask for terabytes: 28 Replace steps that double a letter, or a template that repeats 1,000 ids.
-  How much longer each part can make any text is computed when the file is opened; far too much is an error. In ALBERT's
-  file it is 324 times: NFKD and sentencepiece's rules each turn one character into up to 18
+- a file of a few kilobytes can require terabytes: 28 Replace steps that double a letter, or a template that repeats
+  1,000 ids. The factor by which each part can lengthen a text is computed when the file is opened; too large a factor
+  is an error. ALBERT's is 324: NFKD and sentencepiece's rules each turn one character into up to 18
 - regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
@@ -108,7 +108,7 @@ def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
     if step.get("type") != "Sequence":
         return [step]
     inner = step.get(PARTS[part][1])
-    return [leaf for each in inner for leaf in steps_of({part: each}, part)] if isinstance(inner, list) else []
+    return [leaf for child in inner for leaf in steps_of({part: child}, part)] if isinstance(inner, list) else []
 
 
 def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
@@ -229,17 +229,17 @@ SYNTAX = r"""
 
 @dataclass
 class Group:
-    """An open group: variable parts and choices of the current alternative, and the most of those before."""
+    """An open group: variable parts and choices of the current alternative, and the maxima of those before it."""
 
     parts: int = 0
     choices: int = 0
-    most_parts: int = 0
-    most_choices: int = 0
+    max_parts: int = 0
+    max_choices: int = 0
     alternatives: int = 1
 
     def next_alternative(self) -> None:
-        self.most_parts, self.parts = max(self.most_parts, self.parts), 0
-        self.most_choices, self.choices = max(self.most_choices, self.choices), 0
+        self.max_parts, self.parts = max(self.max_parts, self.parts), 0
+        self.max_choices, self.choices = max(self.max_choices, self.choices), 0
         self.alternatives += 1
 
 
@@ -254,25 +254,25 @@ def slow_part(pattern: str) -> str | None:
     groups, position, varies = [Group()], 0, False
     syntax = regex.compile(SYNTAX, regex.VERBOSE | regex.DOTALL)
     while position < len(pattern):
-        found = syntax.match(pattern, position)
-        if found is None:
+        match = syntax.match(pattern, position)
+        if match is None:
             return f"unsupported syntax at character {position}"
-        position = found.end()
-        if found["open"]:
+        position = match.end()
+        if match["open"]:
             groups.append(Group())
-        elif found["close"] and len(groups) > 1:
+        elif match["close"] and len(groups) > 1:
             closed = groups.pop()
-            parts = max(closed.parts, closed.most_parts)
+            parts = max(closed.parts, closed.max_parts)
             groups[-1].parts += parts
-            groups[-1].choices += max(closed.choices, closed.most_choices) + (closed.alternatives - 1).bit_length()
+            groups[-1].choices += max(closed.choices, closed.max_choices) + (closed.alternatives - 1).bit_length()
             varies = parts > 0 or closed.alternatives > 1
-        elif found["either"]:
+        elif match["either"]:
             groups[-1].next_alternative()
-        elif found["repeat"]:
-            if varies and found["many"] != "?" and found["high"] not in ("0", "1"):
+        elif match["repeat"]:
+            if varies and match["many"] != "?" and match["high"] not in ("0", "1"):
                 return "a repeated group of variable length"
-            is_fixed = bool(found["low"]) and not found["comma"] and not found["more"]
-            groups[-1].parts += 0 if is_fixed else 3 if found["more"] == "+" else 1  # {1,3}+ repeats it once more
+            is_fixed = bool(match["low"]) and not match["comma"] and not match["more"]
+            groups[-1].parts += 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
             varies = not is_fixed
         else:
             varies = False

@@ -22,7 +22,7 @@ from torch.nn import functional
 from inlayer.embeddings import Embeddings
 from inlayer.head import Head
 from inlayer.trace.facts import Backward, RowGradient
-from inlayer.trace.family_facts import Place
+from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import Forward, UniqueRows
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are p
 
 
 class LossInputs(NamedTuple):
-    """What is differentiated: a forward pass in float32, and the tokens that are predicted."""
+    """The inputs of the loss: a forward pass in float32, and the tokens to predict."""
 
     result: Forward
     unique: UniqueRows
     layer: Embeddings  # in float32
-    index_N: Tensor  # places in the flattened batch whose next token is predicted
+    index_N: Tensor  # indices into the flattened batch whose next token is predicted
     targets: Tensor | None  # those tokens; None if the loss is the sum of the hidden states
 
     @property
@@ -101,23 +101,23 @@ def backward(result: Forward) -> Backward:
     lookup, total = lookup_UD[:, shown].tolist(), total_UD[:, shown].tolist()
     through_head = None if head_UD is None else head_UD[:, shown].tolist()
     ids, norms = unique.ids_U.tolist(), total_UD.norm(dim=1).tolist()
-    occurrences: dict[int, list[Place]] = {}  # by index into ids_U, in order of first occurrence
+    occurrences: dict[int, list[TokenIndex]] = {}  # by index into ids_U, in order of first occurrence
     for b, indices in enumerate(unique.inverse_BT.tolist()):
         for t, index in enumerate(indices):
             occurrences.setdefault(index, []).append((b, t))
     rows = [
         RowGradient(
             id=ids[index],
-            label=result.label(*found[0], ids[index]),
-            occurrences=found[:max_tokens],
-            count=len(found),
+            label=result.label(*positions[0], ids[index]),
+            occurrences=positions[:max_tokens],
+            count=len(positions),
             lookup=lookup[index],
             head=None if through_head is None else through_head[index],
             total=total[index],
             norm=norms[index],
             is_padding=ids[index] == padding,
         )
-        for index, found in list(occurrences.items())[:max_tokens]
+        for index, positions in list(occurrences.items())[:max_tokens]
     ]
     return Backward(
         loss_kind="next token" if by_head else "sum",

@@ -1,7 +1,8 @@
 """Second tables in a walk: per-layer embeddings (Gemma) and value embeddings (NeoMME), with the bytes of their rows.
 
 text -> ids -> [rows of the second table] -> vectors of each block
-- the vectors are those of `Embeddings.per_layer` and `.value`; of the first, the terminal shows norms, the page strips
+- the vectors are those of `Embeddings.per_layer` and `.value`; the terminal shows norms of the former, the page shows
+  heat strips
 Part of step 4 of trace/terminal.py. Tested in tests/trace/test_per_layer.py.
 """
 
@@ -14,7 +15,7 @@ import torch
 from rich.text import Text
 from torch import Tensor
 
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.tables import StoredEmbedding, Table
 from inlayer.trace.family_facts import PerLayerFacts, ValueFacts
 from inlayer.trace.layout import Layout
@@ -75,10 +76,10 @@ def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
     read = "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
     yield from layout.note(f"{size}{read}; norms of the blocks' vectors")
 
-    def token_line(line: Text, number: int, index: int) -> Text:
+    def token_line(line: Text, text_index: int, index: int) -> Text:
         if facts.offsets is not None:
-            line.append(f"  byte {facts.offsets[number][index]:,}", style="cyan")
-        norms = "".join(f" {norm:.3g}" for norm in facts.norms[number][index])
+            line.append(f"  byte {facts.offsets[text_index][index]:,}", style="cyan")
+        norms = "".join(f" {norm:.3g}" for norm in facts.norms[text_index][index])
         available = max(1, layout.columns - len(line.plain) - 1)
         if len(norms) > available:
             norms = norms[: available - len(layout.glyphs.more)] + layout.glyphs.more
@@ -97,17 +98,19 @@ def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
     yield from layout.note(f"{size}{read}; attention of blocks {blocks} adds them to its values")
     grid = layout.grid([vector for text in facts.vectors for vector in text], facts.width)
     yield layout.grid_heading(grid)
-    yield from _each_token(layout, lambda line, number, index: layout.vector(line, facts.vectors[number][index], grid))
+    yield from _each_token(
+        layout, lambda line, text_index, index: layout.vector(line, facts.vectors[text_index][index], grid)
+    )
 
 
 def _each_token(layout: Layout, token_line: Callable[[Text, int, int], Text]) -> Iterator[Text]:
-    """The lines of all texts; `token_line` completes that of a token, given its text's number and its index."""
-    numbers = iter(range(len(layout.trace.texts)))
+    """The lines of all texts; `token_line` completes that of a token, given the index of its text and its own index."""
+    text_indices = iter(range(len(layout.trace.texts)))
 
     def text_lines(text: TextTrace) -> Iterator[Text]:
-        number, tokens = next(numbers), layout.tokens(text)
+        text_index, tokens = next(text_indices), layout.tokens(text)
         for index, token in enumerate(tokens):
-            yield token_line(layout.head(index, token), number, index)
+            yield token_line(layout.head(index, token), text_index, index)
         yield from layout.omitted_tokens(text, len(tokens))
 
     yield from layout.each_text(text_lines)

@@ -2,7 +2,7 @@
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
 - a walk records a window: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each
-  vector from `first_channel` on (rotary: the first `dims` pairs). Tokens count from its start, `n_` fields everything
+  vector from `first_channel` on (rotary: the first `dims` pairs). Token indices count from its start; `n_` is a total
 - bytes are hexadecimal strings, because a token may end in the middle of a character
 Tested against library calls and against the schema in tests/trace/.
 """
@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, Place, RelativeFacts, ValueFacts
+from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, RelativeFacts, TokenIndex, ValueFacts
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
@@ -143,7 +143,7 @@ class StageFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaledSpeeds:
+class ScaledFrequencies:
     """Rotary frequencies with a context scaling that is not the model's."""
 
     name: str
@@ -163,7 +163,7 @@ class RotaryFacts:
     attention_factor: float  # multiplies cos and sin
     frequencies: Vector  # radians per position
     unscaled_frequencies: Vector  # without context scaling
-    rescaled: list[ScaledSpeeds]  # context scalings a reader can compare; none if the model has its own
+    rescaled: list[ScaledFrequencies]  # context scalings a reader can compare; none if the model has its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,7 @@ class RowGradient:
 
     id: int
     label: str
-    occurrences: list[Place]  # of each lookup, at most `max_tokens` of them
+    occurrences: list[TokenIndex]  # of each lookup, at most `max_tokens` of them
     count: int  # all lookups of this row; their gradients are summed
     lookup: Vector  # gradient through the lookup
     head: Vector | None  # gradient through the tied head; None if the head is untied or missing
@@ -205,7 +205,7 @@ class RowGradient:
 
 @dataclass(frozen=True, kw_only=True)
 class Backward:
-    """The backward pass: which rows receive a gradient from this batch. In float32, whatever the table's dtype."""
+    """The backward pass: which rows receive a gradient from this batch. Always in float32."""
 
     loss_kind: Literal["next token", "sum"]
     loss: float

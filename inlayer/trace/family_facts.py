@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Place = tuple[int, int]  # text, token
+TokenIndex = tuple[int, int]  # text, token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +24,11 @@ class NgramRead:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedNgrams:
-    """N-grams at several places that read the same rows: repeated, equal after normalization, or by collision."""
+    """N-grams that read the same rows: repeated, equal after normalization, or by collision."""
 
     order: int
     texts: list[str]  # each once
-    places: list[Place]
+    places: list[TokenIndex]
     n_heads: int  # whose row they share
     heads: int  # of this order
 

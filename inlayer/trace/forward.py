@@ -64,9 +64,9 @@ class Forward:
 
     def __init__(self, pipeline: Pipeline, change: Change, window: Window) -> None:
         for name, value in window._asdict().items():
-            least = 0 if name.startswith("first_") else 1
-            if type(value) is not int or value < least:
-                raise InputError(f"{name} is {value!r}; it must be an integer of at least {least}")
+            minimum = 0 if name.startswith("first_") else 1
+            if type(value) is not int or value < minimum:
+                raise InputError(f"{name} is {value!r}; it must be an integer of at least {minimum}")
         if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
             raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
         self.pipeline, self.change, self.window = pipeline, change, window
@@ -80,12 +80,12 @@ class Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""
         if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
             raise DtypeError(f"texts is {type_name(texts)}; give a str or a list of str")
-        if not (given := list(texts)):
+        if not (inputs := list(texts)):
             raise InputError("texts is empty; give at least one text")
         pipeline, change = self.pipeline, self.change
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
-        for text in given:
+        for text in inputs:
             trace, tokens = tokenize(text, pipeline, self.window)
             self.texts.append(trace)
             self.tokens.append(list(tokens))
@@ -119,11 +119,11 @@ class Forward:
         if vectors.dim() not in (2, 3):
             raise DtypeError(f"inputs_embeds has shape {tuple(vectors.shape)}; expected (B, T, D) or (T, D)")
         embeds_BTD = vectors if vectors.dim() == 3 else vectors[None]
-        nothing = TextTrace(
+        no_text = TextTrace(
             text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
             n_tokens=embeds_BTD.shape[1], n_padding=0, tokens=[],
         )  # fmt: skip
-        self.texts = [nothing] * len(embeds_BTD)
+        self.texts = [no_text] * len(embeds_BTD)
         self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.int64), None, embeds_BTD)
         return self
 
@@ -131,18 +131,18 @@ class Forward:
         layer, (batch, length) = self.active.layer, mask_BT.shape
         first, end = self.window.first_token, min(length, self.window.end)
         if first and first >= length:
-            most = f"{max(0, length - 1):,}"
-            raise InputError(f"first_token is {first:,}; the longest text has {length:,} tokens; give at most {most}")
+            limit = f"{max(0, length - 1):,}"
+            raise InputError(f"first_token is {first:,}; the longest text has {length:,} tokens; give at most {limit}")
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.ids_BT, self.whole_mask_BT = ids_BT, mask_BT
         position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding
         self.mask_BT, self.length, self.count = mask_BT[:, shown], length, end - first  # tokens: of the text, run
         self.position_BT, self.layer_position_ids = position_BT[:, shown], None
         if isinstance(positions, (LearnedPositions, SinusoidalPositions)):
-            numbered = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
-            self.position_BT = self.layer_position_ids = numbered.expand(batch, length)[:, shown]
+            position_ids = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
+            self.position_BT = self.layer_position_ids = position_ids.expand(batch, length)[:, shown]
             if length > end:
-                positions(numbered.max())  # raises if the whole text is too long for the layer
+                positions(position_ids.max())  # raises if the whole text is too long for the layer
         self.stages = layer.stages(  # the rows first, the hidden states last
             None if ids_BT is None else ids_BT[:, shown],
             None if embeds_BTD is None else embeds_BTD[:, shown],
@@ -220,23 +220,23 @@ def _pre_tokens(
 ) -> list[PreToken]:
     """Assign tokens to the pre-tokens that have a token in the window."""
     # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
-    body = [place for place, token in enumerate(tokens) if token.bytes or not token.special]
-    place, stop = (body[0], body[-1] + 1) if body else (0, 0)
-    found = []
+    body = [index for index, token in enumerate(tokens) if token.bytes or not token.special]
+    first, stop = (body[0], body[-1] + 1) if body else (0, 0)
+    pre_tokens = []
     for start, end in spans:
-        while place < stop and tokens[place].span[0] < start:
-            place += 1
-        past = place
-        while past < stop and tokens[past].span[1] <= end:
-            past += 1
-        if place >= window.end:
+        while first < stop and tokens[first].span[0] < start:
+            first += 1
+        next_first = first
+        while next_first < stop and tokens[next_first].span[1] <= end:
+            next_first += 1
+        if first >= window.end:
             break
-        if window.first_token and past <= window.first_token:
-            place = past
+        if window.first_token and next_first <= window.first_token:
+            first = next_first
             continue
-        ids = tuple(token.id for token in tokens[place:past])
+        ids = tuple(token.id for token in tokens[first:next_first])
         merges = pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
-        covered = max(place - window.first_token, 0), min(past, window.end) - window.first_token
-        found.append(PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges))
-        place = past
-    return found
+        covered = max(first - window.first_token, 0), min(next_first, window.end) - window.first_token
+        pre_tokens.append(PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges))
+        first = next_first
+    return pre_tokens

@@ -55,9 +55,9 @@ def export(
     walks = {key_of(Change()): first}
     if change is not None:
         walks[key_of(change)] = walk(change)
-    for one in _changes(pipeline, first):
+    for other in _changes(pipeline, first):
         with suppress(PositionRangeError):  # the text is too long for these positions
-            walks[key_of(one)] = walk(one)
+            walks[key_of(other)] = walk(other)
     ids = dict.fromkeys(token.id for text in first.texts for token in text.tokens if token.id is not None)
     data: dict[str, Any] = {
         "models": [plain(replace(pipeline.facts(), name=pipeline.title, source=pipeline.title))],
@@ -78,10 +78,10 @@ def export(
     projection, data["map"] = embedded_map(
         pipeline.stored_table, lambda: pipeline.vocabulary, remote=pipeline.table.remote
     )
-    tried = {key_of(one): one for one in (Change(), change or Change())}
+    learned = {key_of(option): option for option in (Change(), change or Change())}
     data["learn"] = {
-        key: plain(pipeline.learn(texts, tokens=MAX_TOKENS, change=one, projection=projection))
-        for key, one in tried.items()
+        key: plain(pipeline.learn(texts, tokens=MAX_TOKENS, change=option, projection=projection))
+        for key, option in learned.items()
     }
     return page(title=f"inlayer: {texts[0][:60]}", data=data)
 
@@ -91,12 +91,12 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
     scenes: dict[str, Any] = {}
     size = 0
     for key, trace in walks.items():
-        made = pipeline.scene(texts, change=trace.change, tokens=MAX_TOKENS)
-        strips = made.strips.row, made.strips.hidden, made.strips.position
+        scene = pipeline.scene(texts, change=trace.change, tokens=MAX_TOKENS)
+        strips = scene.strips.row, scene.strips.hidden, scene.strips.position
         size += sum(len(strip.values) for strip in strips if strip is not None)
         if size > MAX_SCENES and scenes:
             break
-        scenes[key] = plain(made)
+        scenes[key] = plain(scene)
     return scenes
 
 
@@ -104,8 +104,8 @@ def _head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, A
     """Collect what the dial shows: the channels of one head, and the frequencies of all its pairs."""
     channels = min(512, 2 * max(rotary.n_pairs for rotary in trace.positions.rotary))
     walked = pipeline.walk(texts, dims=channels, tokens=HEAD_TOKENS, change=trace.change)
-    shown = [one for one in walked.texts[0].tokens if one.mask]
-    tokens = [{"id": one.id, "label": one.label, "hidden": plain(one.hidden)} for one in shown]
+    shown = [token for token in walked.texts[0].tokens if token.mask]
+    tokens = [{"id": token.id, "label": token.label, "hidden": plain(token.hidden)} for token in shown]
     return {"tokens": tokens, "rotary": plain(walked.positions.rotary)}
 
 

@@ -103,7 +103,7 @@ class Layout:
         """A line of Python; if it does not fit, it is continued after a backslash, or is a comment of several lines."""
         width = max(20, self.columns - indent)
         if line.startswith("#"):
-            lines = [f"# {one}" for one in wrap(self.glyphs.safe(line[2:]), width - 2)]
+            lines = [f"# {part}" for part in wrap(self.glyphs.safe(line[2:]), width - 2)]
         else:
             lines = [""]
             for part in _breakable(self.glyphs.safe(line), width):
@@ -111,7 +111,7 @@ class Layout:
                     lines[-1] += "\\"
                     lines.append("")
                 lines[-1] += part
-        yield from (Text(" " * indent + one, style="cyan dim") for one in lines)
+        yield from (Text(" " * indent + part, style="cyan dim") for part in lines)
 
     def words(self, text: str) -> str:
         """Escape text, and use the terminal's arrow."""
@@ -142,11 +142,13 @@ class Layout:
             yield from lines(text)
         yield from self.more(self.trace.shape[0] - len(self.texts), "text")
 
-    def each_token(self, lines: Callable[[int, TokenTrace], Iterable[Text]], most: int | None = None) -> Iterator[Text]:
+    def each_token(
+        self, lines: Callable[[int, TokenTrace], Iterable[Text]], limit: int | None = None
+    ) -> Iterator[Text]:
         """The lines of each token of each text, and the number of tokens omitted."""
 
         def text_lines(text: TextTrace) -> Iterator[Text]:
-            shown = self.tokens(text)[:most]
+            shown = self.tokens(text)[:limit]
             for index, token in enumerate(shown):
                 yield from lines(index, token)
             yield from self.omitted_tokens(text, len(shown))

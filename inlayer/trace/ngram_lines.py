@@ -59,8 +59,8 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
 def _token_lines(
     layout: Layout, index: int, token: TokenTrace, memory: NgramFacts, text: int, rows: int, offsets: int
 ) -> Iterator[Text]:
-    for place, read in enumerate(memory.reads[text][index]):
-        line = layout.head(index, token) if place == 0 else Text(" " * layout.head_width)
+    for order, read in enumerate(memory.reads[text][index]):
+        line = layout.head(index, token) if order == 0 else Text(" " * layout.head_width)
         line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
         line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
         available = layout.columns - len(line.plain) - 2

@@ -1,7 +1,7 @@
 """N-gram memories in a walk: which n-gram of the text reads which row, and which n-grams share rows.
 
 text -> ids -> [rows of n-gram memories] -> hidden states
-- row numbers come from `Embeddings.ngram_ids`; the text of an n-gram ends where its look-back ends
+- row indices come from `Embeddings.ngram_ids`; the text of an n-gram ends where its look-back ends
 - only rows of the window are shown, but n-grams reach back to the tokens before it
 Tested against the library in tests/trace/test_ngrams.py.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from inlayer.tables.ngram import NgramMemory, NgramSpec
+from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_of_bytes
 from inlayer.trace.family_facts import NgramFacts, NgramRead, SharedNgrams
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from inlayer.trace.forward import Forward
 
 Reads = list[list[list[NgramRead]]]
-Place = tuple[int, int]
+TokenIndex = tuple[int, int]
 
 
 def ngram_facts(result: Forward) -> list[NgramFacts]:
@@ -39,7 +39,8 @@ def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
     ids, mask = result.ids_BT[:, :end].numpy(), result.whole_mask_BT[:, :end].long().numpy()
     rows = memory.ids(ids[:, first:], ids[:, :first], mask)
     heads = {
-        order: [head for head, one in enumerate(spec.orders) if one == order] for order in sorted(set(spec.orders))
+        order: [head for head, head_order in enumerate(spec.orders) if head_order == order]
+        for order in sorted(set(spec.orders))
     }
 
     def read(b: int, t: int, order: int) -> NgramRead:
@@ -59,36 +60,36 @@ def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
     )  # fmt: skip
 
 
-def _text(result: Forward, spec: NgramSpec, b: int, at: int, order: int) -> str:
+def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> str:
     """The tokens that an n-gram hashes, oldest first."""
-    tokens, start = result.tokens[b], at
-    if at >= len(tokens):
+    tokens, start = result.tokens[b], index
+    if index >= len(tokens):
         return "<pad>"
-    while start > max(0, at - order + 1) and tokens[start - 1].id not in spec.stops:
+    while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stops:
         start -= 1
-    parts = ((token.bytes, token.id) for token in tokens[start : at + 1])
+    parts = ((token.bytes, token.id) for token in tokens[start : index + 1])
     return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
 
 
 def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
-    """Groups of places that share all rows of an order, then those that share the row of a single head."""
-    whole: dict[tuple[int, tuple[int, ...]], list[Place]] = defaultdict(list)
-    single: dict[tuple[int, int, int], list[Place]] = defaultdict(list)
+    """Groups of tokens whose n-grams share all rows of an order, then those that share the row of a single head."""
+    whole: dict[tuple[int, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
+    single: dict[tuple[int, int, int], list[TokenIndex]] = defaultdict(list)
     for b, text in enumerate(reads):
         for t, token in enumerate(text):
-            for which, read in enumerate(token if mask[b][t] else []):
-                whole[which, tuple(read.rows)].append((b, t))
+            for order_index, read in enumerate(token if mask[b][t] else []):
+                whole[order_index, tuple(read.rows)].append((b, t))
                 for head, row in enumerate(read.rows):
-                    single[which, head, row].append((b, t))
-    groups = [(which, places, len(rows)) for (which, rows), places in whole.items() if len(places) > 1]
-    for (which, _, _), places in single.items():
-        if len({tuple(reads[b][t][which].rows) for b, t in places}) > 1:  # a collision of different n-grams
-            groups.append((which, places, 1))
-    found = []
-    for which, places, n_heads in groups:
-        chosen = [reads[b][t][which] for b, t in places]
+                    single[order_index, head, row].append((b, t))
+    groups = [(order_index, tokens, len(rows)) for (order_index, rows), tokens in whole.items() if len(tokens) > 1]
+    for (order_index, _, _), tokens in single.items():
+        if len({tuple(reads[b][t][order_index].rows) for b, t in tokens}) > 1:  # a collision of different n-grams
+            groups.append((order_index, tokens, 1))
+    shared = []
+    for order_index, tokens, n_heads in groups:
+        chosen = [reads[b][t][order_index] for b, t in tokens]
         texts = list(dict.fromkeys(read.text for read in chosen))
-        found.append(
-            SharedNgrams(order=chosen[0].order, texts=texts, places=places, n_heads=n_heads, heads=len(chosen[0].rows))
+        shared.append(
+            SharedNgrams(order=chosen[0].order, texts=texts, places=tokens, n_heads=n_heads, heads=len(chosen[0].rows))
         )
-    return found
+    return shared

@@ -1,7 +1,7 @@
 """The pipeline of a walk: tokenizer, layer, head and the location of every table, prepared once.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> head
-- a walk changes nothing in its pipeline, so several threads can use one
+- a walk does not modify its pipeline, so several threads can share one
 - a random pipeline has a randomly initialized table, to show what a table looks like before training
 - see also: the walk (trace/record.py), replacing the position scheme (trace/position_schemes.py)
 Tested in tests/trace/test_pipeline.py.
@@ -35,7 +35,7 @@ from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
-from inlayer.trace.learning import learn
+from inlayer.trace.gradient_step import learn
 from inlayer.trace.position_schemes import RANDOM_POSITIONS, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.record import run, values_of
 from inlayer.trace.scene import TableScene, scene, table_scene
@@ -50,7 +50,7 @@ STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "positi
 class Pipeline:
     """A model prepared for walks. `name` identifies it where several can be chosen."""
 
-    model: Model | None = None  # None if the layer was made in memory
+    model: Model | None = None  # None if the layer was created in memory
     family: str | None = None
     init_std = 0.02
     table: TableFacts
@@ -126,7 +126,7 @@ class Pipeline:
         self.padding = lru_cache(maxsize=4)(self._padding)
         self._one_hot_products: dict[int, Tensor] = {}
 
-    # ---- what a pipeline answers
+    # ---- operations, each defined in its own module
 
     walk = run
     scene = scene
@@ -209,16 +209,16 @@ class Pipeline:
             yield from ((start, to_tensor(block).float()) for start, block in blocks)
 
     def one_hot_product(self, ids: Sequence[int]) -> Tensor:
-        """Multiply the one-hot vectors of distinct ids by the whole table; products with a small table are kept."""
-        kept = self._one_hot_products if self.values() <= MAX_CACHED_VALUES else {}
-        if new := [token_id for token_id in ids if token_id not in kept]:
+        """Multiply the one-hot vectors of distinct ids by the whole table; products with a small table are cached."""
+        cached = self._one_hot_products if self.values() <= MAX_CACHED_VALUES else {}
+        if new := [token_id for token_id in ids if token_id not in cached]:
             one_hot_NV = torch.zeros(len(new), self.table.shape[0])
             one_hot_NV[range(len(new)), new] = 1.0
             product_ND = torch.zeros(len(new), self.table.shape[1])
             for start, block in self.blocks():
                 product_ND += one_hot_NV[:, start : start + len(block)] @ block
-            kept.update(zip(new, product_ND, strict=True))
-        return torch.stack([kept[token_id] for token_id in ids]) if ids else torch.zeros(0, self.table.shape[1])
+            cached.update(zip(new, product_ND, strict=True))
+        return torch.stack([cached[token_id] for token_id in ids]) if ids else torch.zeros(0, self.table.shape[1])
 
     def head_rows(self) -> Tensor:
         """Return the head's rows in float32, which are the table's if it is tied."""
@@ -241,7 +241,9 @@ class Pipeline:
         merges = None if self.tokenizer is None else self.tokenizer.merges(ids)
         if merges is None:
             return None
-        return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
+        return [
+            MergeFacts(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id) for merge in merges
+        ]
 
     def _padding(self, first_channel: int, dims: int) -> Padding:
         """Describe the padding token and some channels of its row."""

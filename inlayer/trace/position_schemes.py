@@ -20,12 +20,15 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
 from inlayer.families.spec import Angles, Llama3, PositionIdRule, Scaling, Yarn
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
-from inlayer.positions.rotary import one_angle_per_pair, plain_frequencies, scaled_frequencies
-from inlayer.trace.facts import RotaryFacts, Rotation, ScaledSpeeds
+from inlayer.positions.rotary import one_angle_per_pair
+from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
+from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
 DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
-COMPARED_LENGTH = 64  # tokens that the compared scalings treat as trained on: their effect shows within one dial
+COMPARED_LENGTH = (
+    64  # original context length of the compared scalings: short, so that their effect shows within one dial
+)
 COMPARED_SCALINGS: dict[str, Scaling] = {
     "YaRN": Yarn(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
     "Llama-3": Llama3(
@@ -54,18 +57,18 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
     own = scheme_of(layer)
     if scheme is not None and scheme not in SCHEMES:
         raise ConfigError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
-    wanted = scheme or own
+    chosen = scheme or own
     if theta is not None and (not isinstance(theta, (int, float)) or isinstance(theta, bool)):
         raise InputError(f"theta is {theta!r}; it must be a number above 0, such as 10000")
-    if theta is not None and wanted not in ("sinusoidal", "rotary"):
+    if theta is not None and chosen not in ("sinusoidal", "rotary"):
         hint = "" if scheme else "; choose one of them with positions"
-        raise InputError(f"theta applies to sinusoidal and rotary positions, but these are {wanted}{hint}")
-    if wanted == own and theta is None:
+        raise InputError(f"theta applies to sinusoidal and rotary positions, but these are {chosen}{hint}")
+    if chosen == own and theta is None:
         return ActiveLayer(layer, True, "")
     note = "replaces the model's own for this walk"
-    if wanted == "learned":
+    if chosen == "learned":
         note = f"randomly initialized, {note}"
-    positions = _positions(layer, wanted, 10_000.0 if theta is None else theta, init_std)
+    positions = _positions(layer, chosen, 10_000.0 if theta is None else theta, init_std)
     changed = with_modules(layer, position_embedding=positions)
     changed.position_id_rule = PositionIdRule()  # the model's own rule may fit only its own position table
     return ActiveLayer(changed, False, note)
@@ -86,7 +89,7 @@ def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> 
     angles = (
         replace(own.angles, theta=base)
         if isinstance(own.angles, Angles)
-        else {layer_type: replace(one, theta=base) for layer_type, one in own.angles.items()}
+        else {layer_type: replace(settings, theta=base) for layer_type, settings in own.angles.items()}
     )
     return RotaryPositions(own.head_dim, angles, pairing=own.pairing, layout=own.layout, float32=own.float32)
 
@@ -102,7 +105,7 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
 
 def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) -> list[Rotary]:
     """Compute the rotary angles of `count` tokens of a text of `length` tokens, for each layer type."""
-    rotary, position_T, found = layer.position_embedding, torch.arange(first, first + count), list[Rotary]()
+    rotary, position_T, rotations = layer.position_embedding, torch.arange(first, first + count), list[Rotary]()
     if not isinstance(rotary, RotaryPositions):
         return []
     own = rotary.angles
@@ -129,16 +132,16 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
             rescaled=[] if angles.scaling else _rescale(rotary.rotated_dim(angles), float(angles.theta), dims),
         )
         rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
-        found.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
-    return found
+        rotations.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
+    return rotations
 
 
-def _rescale(dim: int, theta: float, dims: int) -> list[ScaledSpeeds]:
+def _rescale(dim: int, theta: float, dims: int) -> list[ScaledFrequencies]:
     if theta <= 1:  # no pair is slow, and YaRN divides by the logarithm of theta
         return []
     length = torch.tensor(COMPARED_LENGTH)
     return [
-        ScaledSpeeds(name=name, frequencies=scaled_frequencies(scaling, dim, theta, length)[0][:dims].tolist())
+        ScaledFrequencies(name=name, frequencies=scaled_frequencies(scaling, dim, theta, length)[0][:dims].tolist())
         for name, scaling in COMPARED_SCALINGS.items()
     ]
 

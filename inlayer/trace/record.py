@@ -1,7 +1,7 @@
 """One walk: run a batch through a pipeline and record every step as facts.
 
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
-- every number is read from the objects that do the work; none is computed a second way
+- every number is read from the objects that do the work; none is recomputed
 - runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py.
@@ -110,18 +110,18 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     ids = None if result.unique is None else result.unique.ids_U[result.unique.inverse_BT].tolist()
     used = [] if result.unique is None else result.unique.ids_U.tolist()
     raw = zip(used, pipeline.raw_rows(used), strict=True) if used else ()
-    hexes = {one: stored_hex(row, pipeline.table.itemsize, channels) for one, row in raw}
+    hexes = {token_id: stored_hex(row, pipeline.table.itemsize, channels) for token_id, row in raw}
 
-    def stage_value(number: int, b: int, t: int) -> StageValue:
-        table, vectors = stages[number].table, added[number]
+    def stage_value(index: int, b: int, t: int) -> StageValue:
+        table, vectors = stages[index].table, added[index]
         row = offset = None
         if table is not None:
-            row = positions[b][t] + first_row if stages[number].name == "position" else 0
+            row = positions[b][t] + first_row if stages[index].name == "position" else 0
             offset = table.offset + row * table.row_bytes
-        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, after=after[number][b][t])
+        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, after=after[index][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
-        values = [stage_value(number, b, t) for number in range(len(stages))]
+        values = [stage_value(index, b, t) for index in range(len(stages))]
         token_id, token = (None, None) if ids is None else (ids[b][t], result.token(b, t))
         return TokenTrace(
             id=token_id,
@@ -152,8 +152,8 @@ def stored_hex(row: bytes, itemsize: int | None, channels: slice) -> list[str]:
     """Format some values of a stored row, most significant byte first; of a quantized row, its first bytes."""
     if itemsize is None:
         return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * (channels.stop - channels.start))]]
-    places = range(channels.start * itemsize, min(len(row), channels.stop * itemsize), itemsize)
-    return [row[at : at + itemsize][::-1].hex() for at in places]
+    offsets = range(channels.start * itemsize, min(len(row), channels.stop * itemsize), itemsize)
+    return [row[offset : offset + itemsize][::-1].hex() for offset in offsets]
 
 
 def _gather(result: Forward) -> Gather:
@@ -164,17 +164,17 @@ def _gather(result: Forward) -> Gather:
         note = "no lookup: the vectors were given"
         return Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
     one_hot_values = len(unique.ids_U) * table.shape[0]
-    whole = max(result.pipeline.values(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
-    if whole:
+    compare_all = max(result.pipeline.values(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
+    if compare_all:
         product_UD = result.pipeline.one_hot_product(unique.ids_U.tolist())
     else:
         product_UD = torch.eye(len(unique.ids_U)) @ unique.rows_UD.float()
     equal = torch.equal(product_UD[unique.inverse_BT], rows_BTD.float())
-    note = "" if whole else "only the rows in use were compared, because the table is too large"
+    note = "" if compare_all else "only the rows in use were compared, because the table is too large"
     if not equal:
         note = "the table contains values that are not finite, and 0 x infinity is NaN"
-    compared = table.shape[0] if whole else len(unique.ids_U)
-    return Gather(shape=shape, compared_rows=compared, whole_table=whole, equal=equal, note=note)
+    compared = table.shape[0] if compare_all else len(unique.ids_U)
+    return Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
 
 
 def _stage_note(layer: Embeddings, stage: LayerStage) -> str:

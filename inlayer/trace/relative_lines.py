@@ -102,8 +102,8 @@ def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
     shown = slice(start, start + fitting)
 
     def line(name: str, cells: list[str], style: str = "") -> Text:
-        made = padded(Text(" " * INDENT + name, style="dim"), before)
-        return made.append("".join(f" {cell:>{NUMBER}}" for cell in cells), style=style)
+        start = padded(Text(" " * INDENT + name, style="dim"), before)
+        return start.append("".join(f" {cell:>{NUMBER}}" for cell in cells), style=style)
 
     slope_title = f"{'slope':>{before - INDENT}}" if slopes else ""
     yield line(slope_title, [str(at) for at in facts.at[shown]], "dim")

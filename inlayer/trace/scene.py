@@ -5,7 +5,7 @@ rows, hidden states -> [scene] -> canvas
   infinity. Exact digits come from a walk
 - the scale is a high quantile of the absolute values, so a few outlier channels do not make all others pale
 - cosines are computed for the rows, and for the hidden states, where positions have been added
-- see also: the recorded values (trace/record.py), a step of learning (trace/learning.py), the map
+- see also: the recorded values (trace/record.py), a step of learning (trace/gradient_step.py), the map
   (geometry/map_facts.py)
 Tested against the layer elementwise in tests/trace/test_scene.py.
 """
@@ -64,7 +64,7 @@ class SceneSimilarity:
 
 @dataclass(frozen=True, kw_only=True)
 class SceneFacts:
-    """All tokens of a batch as strips, as many as fit."""
+    """The tokens of a batch as heat strips, up to a limit."""
 
     shape: tuple[int, int, int]  # of the hidden states: batch, tokens, width
     tokens: int  # shown of each text, padding included
@@ -127,8 +127,8 @@ def table_scene(pipeline: Pipeline) -> TableScene:
     return TableScene(shape=pipeline.table.shape, rows=rows, channels=channels, scale=strip.scale, values=strip.values)
 
 
-def _spread(size: int, most: int) -> list[int]:
-    return [round(place) for place in np.linspace(0, size - 1, min(size, most)).tolist()]
+def _spread(size: int, max_count: int) -> list[int]:
+    return [round(index) for index in np.linspace(0, size - 1, min(size, max_count)).tolist()]
 
 
 def _strip(vectors: Tensor) -> Strip:

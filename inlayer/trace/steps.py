@@ -233,8 +233,8 @@ def _given(trace: Trace) -> list[str]:
             spans = [tokens[index - first].span for index in trace.change.swap if 0 <= index - first < len(tokens)]
             cut += max((span[1] for span in spans if span is not None), default=0)
         texts = [text[:cut] for text in texts[:CUT_TEXTS]]
-        number = f"{len(texts)} of {len(trace.texts)} texts" if len(trace.texts) > 1 else f"{characters:,} in your text"
-        comment = [f"# only the first {max(map(len, texts))} characters of {number}"]
+        amount = f"{len(texts)} of {len(trace.texts)} texts" if len(trace.texts) > 1 else f"{characters:,} in your text"
+        comment = [f"# only the first {max(map(len, texts))} characters of {amount}"]
     if trace.first_token or (not comment and sum(map(len, texts)) < characters):
         comment = ["# only a part of your text"]
     written = ", ".join(map(_literal, texts))
@@ -243,7 +243,7 @@ def _given(trace: Trace) -> list[str]:
 
 def _literal(text: str) -> str:
     """A string in Python; right-to-left text as escape codes, because a terminal would reorder the line."""
-    return ascii(text) if any(unicodedata.bidirectional(one) in ("R", "AL", "AN") for one in text) else repr(text)
+    return ascii(text) if any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text) else repr(text)
 
 
 def _for_each(trace: Trace, code: str) -> str:

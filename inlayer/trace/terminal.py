@@ -59,17 +59,17 @@ def show(
         console.print(line, no_wrap=True, overflow="crop", crop=True)
 
 
-def _lines(layout: Layout, wanted: int | None, setup: list[str]) -> Iterator[Text]:
+def _lines(layout: Layout, only_step: int | None, setup: list[str]) -> Iterator[Text]:
     yield from _model(layout)
     for line in setup:
         yield from layout.code(line, indent=0)
-    if wanted is None or wanted >= FIRST_WITH_STRIPS:
+    if only_step is None or only_step >= FIRST_WITH_STRIPS:
         legend = Text().append("heat strips: ", style="dim")
         for value, name in ((-1.0, "negative"), (0.0, "zero"), (1.0, "positive")):
             legend.append_text(layout.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
         yield legend
     for step in layout.trace.steps:
-        if wanted in (None, step.number):
+        if only_step in (None, step.number):
             yield Text()
             yield from layout.heading(step)
             if layout.trace.input == "text" or step.number >= FIRST_WITH_STRIPS:
@@ -98,8 +98,8 @@ def bytes_step(layout: Layout) -> Iterator[Text]:
 
     def lines(text: TextTrace) -> Iterator[Text]:
         units = [
-            (fold(one.text, 12), as_hex(one.bytes, 24), "cyan" if len(one.bytes) > 2 else "dim")
-            for one in text.characters
+            (fold(char.text, 12), as_hex(char.bytes, 24), "cyan" if len(char.bytes) > 2 else "dim")
+            for char in text.characters
         ]
         yield from layout.bands(units, " ", text.n_characters, "character")
         if not text.n_bytes:
@@ -114,8 +114,8 @@ def pre_tokens_step(layout: Layout) -> Iterator[Text]:
 
     def lines(text: TextTrace) -> Iterator[Text]:
         units = [
-            (layout.glyphs.fold_bytes(one.bytes, available), layout.glyphs.hex(one.bytes, available), "dim")
-            for one in text.pre_tokens or []
+            (layout.glyphs.fold_bytes(part.bytes, available), layout.glyphs.hex(part.bytes, available), "dim")
+            for part in text.pre_tokens or []
         ]
         return layout.bands(units, layout.glyphs.bar, text.n_pre_tokens, "pre-token")
 

@@ -51,7 +51,7 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
         note = "the row is all zeros, so it has no nearest neighbors"
     elif not row_D.float().isfinite().all():
         note = "the row contains NaN or infinity, so it has no nearest neighbors"
-    found = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
+    neighbors = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
     return TokenFacts(
         id=token_id,
         token=pipeline.spelling(token_id),
@@ -63,7 +63,7 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
         row=values_of(row_D, slice(0, MAX_CHANNELS)),
         width=width,
         norm=float(row_D.float().norm()),
-        neighbors=[NeighborFacts(id=one, label=pipeline.spelling(one), cosine=cosine) for one, cosine in found],
+        neighbors=[NeighborFacts(id=near, label=pipeline.spelling(near), cosine=cosine) for near, cosine in neighbors],
         note=note,
     )
 

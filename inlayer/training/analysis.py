@@ -111,12 +111,12 @@ def compare_tables(
     `counts_V` has the occurrences of each id in the training text.
     """
     tables = [before_VD.detach().cpu(), after_VD.detach().cpu()]
-    kept = [token_id for token_id in range(len(before_VD)) if token_id != padding_idx]
+    row_ids = [token_id for token_id in range(len(before_VD)) if token_id != padding_idx]
     measures, sums_2D = _measure_rows(*tables)
     if padding_idx is not None:
         sums_2D -= torch.stack([table_VD[padding_idx] for table_VD in tables])
     ratios = [
-        float(sum_D.norm()) / float(norms_V[kept].sum() or math.nan)
+        float(sum_D.norm()) / float(norms_V[row_ids].sum() or math.nan)
         for sum_D, norms_V in zip(sums_2D, measures[:2], strict=True)
     ]
     before, after = (StoredTable.from_array(table_VD.float().numpy()) for table_VD in tables)
@@ -132,28 +132,28 @@ def compare_tables(
             )
             for token_id in chosen
         ),
-        groups=tuple(_change(name, ids, measures, counts_V) for name, ids in _groups(counts_V, kept)),
+        groups=tuple(_change(name, ids, measures, counts_V) for name, ids in _groups(counts_V, row_ids)),
         mean_vector_ratio_before=ratios[0] if math.isfinite(ratios[0]) else None,
         mean_vector_ratio_after=ratios[1] if math.isfinite(ratios[1]) else None,
-        nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures[1][kept]))),
+        nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures[1][row_ids]))),
     )
 
 
 # ---- tokens
 
 
-def _choose(counts_V: Ids, tokenizer: Tokenizer, wanted: int) -> list[int]:
+def _choose(counts_V: Ids, tokenizer: Tokenizer, count: int) -> list[int]:
     """Choose tokens of the best kind available, their frequency ranks spread on a log scale; then of the next kind."""
-    special, most = tokenizer.special_ids, CANDIDATES * wanted
+    special, max_candidates = tokenizer.special_ids, CANDIDATES * count
     kinds: list[list[int]] = [[], [], [], []]
     for token_id in np.argsort(-counts_V, kind="stable")[: np.count_nonzero(counts_V)].tolist():
         if token_id not in special:
             kinds[_kind(tokenizer, token_id)].append(token_id)
-        if len(kinds[0]) == most:
+        if len(kinds[0]) == max_candidates:
             break
     chosen: list[int] = []
     for candidates in kinds:
-        chosen += _spread(candidates[:most], wanted - len(chosen))
+        chosen += _spread(candidates[:max_candidates], count - len(chosen))
     return sorted(chosen, key=lambda token_id: (-counts_V[token_id], token_id))
 
 
@@ -171,17 +171,17 @@ def _kind(tokenizer: Tokenizer, token_id: int) -> int:
     return 0 if letters != text else 1
 
 
-def _spread(candidates: list[int], wanted: int) -> list[int]:
-    """Take `wanted` candidates: the first ones, then at growing distances, up to the last one."""
-    if wanted >= len(candidates):
+def _spread(candidates: list[int], count: int) -> list[int]:
+    """Take `count` candidates: the first ones, then at growing distances, up to the last one."""
+    if count >= len(candidates):
         return candidates
-    gaps = np.geomspace(1, len(candidates) - wanted + 1, wanted).round().astype(int) - 1
-    return [candidates[number + gap] for number, gap in enumerate(gaps.tolist())]
+    gaps = np.geomspace(1, len(candidates) - count + 1, count).round().astype(int) - 1
+    return [candidates[index + gap] for index, gap in enumerate(gaps.tolist())]
 
 
 def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[TokenNeighbor, ...]:
-    found = nearest_to_row(table, token_id, k)
-    return tuple(TokenNeighbor(id=other, token=token_label(tokenizer, other), cosine=cosine) for other, cosine in found)
+    near = nearest_to_row(table, token_id, k)
+    return tuple(TokenNeighbor(id=other, token=token_label(tokenizer, other), cosine=cosine) for other, cosine in near)
 
 
 # ---- rows
@@ -202,7 +202,7 @@ def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> tuple[Values, Tensor]:
 
 def _change(name: str, ids: Ids, measures: Values, counts_V: Ids) -> RowChange:
     finite = [values[np.isfinite(values)] for values in measures[:, ids]]
-    norm_before, norm_after, cosine, distance = (float(one.mean()) if len(one) else None for one in finite)
+    norm_before, norm_after, cosine, distance = (float(values.mean()) if len(values) else None for values in finite)
     return RowChange(
         name=name,
         rows=len(ids),
@@ -214,8 +214,8 @@ def _change(name: str, ids: Ids, measures: Values, counts_V: Ids) -> RowChange:
     )
 
 
-def _groups(counts_V: Ids, kept: list[int]) -> Iterator[tuple[str, Ids]]:
-    order = np.array(kept, np.int64)[np.argsort(-counts_V[kept], kind="stable")]
+def _groups(counts_V: Ids, row_ids: list[int]) -> Iterator[tuple[str, Ids]]:
+    order = np.array(row_ids, np.int64)[np.argsort(-counts_V[row_ids], kind="stable")]
     seen = int(np.count_nonzero(counts_V[order]))
     quarters = zip(QUARTERS, np.array_split(order[:seen], len(QUARTERS)), strict=True)
     for name, ids in ((ALL, order), *quarters, (UNSEEN, order[seen:])):

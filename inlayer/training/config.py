@@ -45,7 +45,7 @@ class DecoderConfig:
 
     architecture  "gpt" or "llama"
     n_kv_head     key/value heads, each shared by n_head / n_kv_head queries (`kv_heads`; gpt: n_head)
-    n_inner      width of the feed-forward layer (`hidden_width`)
+    n_inner       width of the feed-forward layer (`hidden_width`)
     positions     gpt: "learned" or "sinusoidal"; llama: "rotary" (`position_scheme`)
     theta         base of rotary and sinusoidal positions
     padding_idx   a table row that stays zero; targets equal to it are ignored, and it is never generated
@@ -218,9 +218,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         files = (self.files,) if isinstance(self.files, (str, os.PathLike)) else self.files
         object.__setattr__(self, "files", tuple(map(os.fspath, files)))
-        for one in fields(self):
-            if one.metadata:
-                check_value(one, getattr(self, one.name))
+        for setting in fields(self):
+            if setting.metadata:
+                check_value(setting, getattr(self, setting.name))
         for name, limit in {"beta1": 1, "beta2": 1, "epsilon": 0, "init_std": 0}.items():
             if getattr(self, name) == limit:  # outside the limits of the others, checked above
                 raise ConfigError(f"{name} is {limit}; it must be {'less' if limit else 'greater'} than {limit}")
@@ -323,8 +323,8 @@ class TrainConfig:
         if step <= warmup:
             return self.learning_rate * step / warmup
         done = (step - warmup) / max(1, self.steps - warmup)
-        left = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[self.schedule]
-        return self.learning_rate * (self.min_lr_ratio + (1 - self.min_lr_ratio) * left)
+        remaining = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[self.schedule]
+        return self.learning_rate * (self.min_lr_ratio + (1 - self.min_lr_ratio) * remaining)
 
     def to_json(self) -> bytes:
         """Encode the config as a run folder stores it, without `out` and `parallel`.
@@ -361,13 +361,13 @@ class TrainConfig:
         values = json.loads(data)
         if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        if different := {one.name for one in fields(cls)} - {*NOT_SAVED} ^ values.keys():
+        if different := {setting.name for setting in fields(cls)} - {*NOT_SAVED} ^ values.keys():
             raise ValueError(f"{quoted(min(different))} is missing or unknown")
         if not isinstance(values["files"], list) or not all(isinstance(file, str) for file in values["files"]):
             raise ValueError("files is not a list of paths")
-        for one in fields(cls):
-            if one.metadata and one.name in values:
-                check_value(one, values[one.name])
+        for setting in fields(cls):
+            if setting.metadata and setting.name in values:
+                check_value(setting, values[setting.name])
         return cls(**{**values, "files": tuple(values["files"])}, **not_saved)
 
 
@@ -376,23 +376,23 @@ def is_due(config: TrainConfig, every: int, step: int) -> bool:
     return step == config.steps or (every > 0 and step % every == 0)
 
 
-def check_value(one: Field[Any], value: object) -> None:
+def check_value(setting: Field[Any], value: object) -> None:
     """Raise ConfigError if a value is not of the field's type, or outside its limits."""
-    kind, limits = str(one.type), one.metadata
+    name, kind, limits = setting.name, str(setting.type), setting.metadata
     if value is None and kind.endswith("None"):
         return
     if "choices" in limits and value not in limits["choices"]:
-        raise ConfigError(f"{one.name} is {value!r}; choose one of {', '.join(limits['choices'])}")
+        raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(limits['choices'])}")
     if kind.startswith("int"):
-        least, most = limits.get("minimum", 1), limits.get("maximum", 2**63 - 1)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            allowed = f"from {least} to {most:,}" if "maximum" in limits else f"of at least {least}"
-            raise ConfigError(f"{one.name} is {value!r}; it must be an integer {allowed}")
+        minimum, maximum = limits.get("minimum", 1), limits.get("maximum", 2**63 - 1)
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+            allowed = f"from {minimum} to {maximum:,}" if "maximum" in limits else f"of at least {minimum}"
+            raise ConfigError(f"{name} is {value!r}; it must be an integer {allowed}")
     elif kind.startswith("float"):
-        most = limits.get("maximum", math.inf)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or not 0 <= float(value) <= most:  # type: ignore[arg-type]
-            allowed = "a number of at least 0" if most == math.inf else f"a number from 0 to {most:g}"
-            raise ConfigError(f"{one.name} is {value!r}; it must be {allowed}")
+        maximum = limits.get("maximum", math.inf)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or not 0 <= float(value) <= maximum:  # type: ignore[arg-type]
+            allowed = "a number of at least 0" if maximum == math.inf else f"a number from 0 to {maximum:g}"
+            raise ConfigError(f"{name} is {value!r}; it must be {allowed}")
     elif not isinstance(value, bool if kind == "bool" else str):
-        raise ConfigError(f"{one.name} is {value!r}; it must be {'True or False' if kind == 'bool' else 'a string'}")
+        raise ConfigError(f"{name} is {value!r}; it must be {'True or False' if kind == 'bool' else 'a string'}")

@@ -69,12 +69,12 @@ def cut(text: str, start: int, size: int) -> int:
 
 def _chunks(files: Iterable[Iterable[str]], if_empty: Exception) -> Iterator[Chunk]:
     """The chunks of all files; raises `if_empty` if there are none."""
-    found = False
+    has_text = False
     for file in files:
         for chunk in _chunk(file):
-            found = True
+            has_text = True
             yield chunk
-    if not found:
+    if not has_text:
         raise if_empty
 
 
@@ -132,10 +132,10 @@ def _docstrings_of(path: Path) -> list[str]:
 
 def _without_repeats(text: str, seen: set[str]) -> str:
     """Remove long paragraphs that are in `seen`, and add the others to it."""
-    kept = []
+    paragraphs = []
     for paragraph in text.split("\n\n"):
         stripped = paragraph.strip()
         if len(stripped) < MIN_QUOTE or stripped not in seen:
-            kept.append(paragraph)
+            paragraphs.append(paragraph)
             seen.add(stripped)
-    return "\n\n".join(kept)
+    return "\n\n".join(paragraphs)

@@ -69,12 +69,12 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(width, config.n_embd, bias=biased)
 
     def forward(self, hidden_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        wide = self.up(hidden_BTD)
+        inner = self.up(hidden_BTD)
         if self.gated:
-            gate, wide = wide.chunk(2, dim=-1)
-            activated = functional.silu(gate) * wide
+            gate, inner = inner.chunk(2, dim=-1)
+            activated = functional.silu(gate) * inner
         else:
-            activated = functional.gelu(wide, approximate="tanh")
+            activated = functional.gelu(inner, approximate="tanh")
         return self.down(activated)  # type: ignore[no-any-return]
 
 

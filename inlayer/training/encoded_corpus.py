@@ -64,7 +64,7 @@ class EncodedCorpus:
         return counts_V
 
     def unigram_loss(self) -> float:
-        """Training loss, in nats, of a model that only knows how frequent each id is; 0 without ids."""
+        """Training loss, in nats, of a model that predicts ids by their frequency alone; 0 without ids."""
         counts = self.count_ids()
         shares = counts[counts > 0] / max(1, self.train.size)
         return float(-(shares * np.log(shares)).sum())
@@ -97,10 +97,10 @@ def write_tokens(
                 texts = [segment.text for _, segment in batch]
                 rows = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
                 _check_range(rows.flat, vocab_size)
-                for (number, segment), row in zip(batch, rows, strict=True):
-                    is_held_out = every > 0 and number % every == every // 2
+                for (index, segment), row in zip(batch, rows, strict=True):
+                    is_held_out = every > 0 and index % every == every // 2
                     side, file = ("validation", held_out) if is_held_out else ("train", train)
-                    if segment.starts_file and number > 0 and separator is not None:
+                    if segment.starts_file and index > 0 and separator is not None:
                         row = np.insert(row, 0, separator)  # noqa: PLW2901
                     data = row.astype(DTYPES[dtype]).tobytes()
                     file.write(data)
@@ -170,14 +170,14 @@ def check_windows(ids: npt.NDArray[Any], width: int) -> None:
 
 def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     """Cut chunks into segments. If the chunk that starts a file is empty, the next one starts it."""
-    number, starts_file = 0, False
+    index, starts_file = 0, False
     for chunk in chunks:
         starts_file |= chunk.starts_file
         start = 0
         while start < len(chunk.text):
-            end = cut(chunk.text, start, min(MAX_SEGMENT, FIRST_SEGMENT + SEGMENT_GROWTH * number))
+            end = cut(chunk.text, start, min(MAX_SEGMENT, FIRST_SEGMENT + SEGMENT_GROWTH * index))
             yield Chunk(chunk.text[start:end], starts_file)
-            start, number, starts_file = end, number + 1, False
+            start, index, starts_file = end, index + 1, False
 
 
 def _check_range(ids: IdArray, vocab_size: int) -> None:
@@ -207,8 +207,8 @@ def _read_facts(path: Path) -> dict[str, Any]:
     valid["format"] &= facts.get("format") == FORMAT
     valid["dtype"] = valid["dtype"] and facts["dtype"] in DTYPES
     for name in (name for name, is_valid in valid.items() if not is_valid):
-        found = quoted(facts[name]) if name in facts else "missing"
-        raise CheckpointError(f"{shown(path)}: {name} is {found}, which is not valid in format {FORMAT}; {WRITE_AGAIN}")
+        value = quoted(facts[name]) if name in facts else "missing"
+        raise CheckpointError(f"{shown(path)}: {name} is {value}, which is not valid in format {FORMAT}; {WRITE_AGAIN}")
     return facts
 
 
@@ -217,9 +217,9 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     dtype, count, rows = DTYPES[facts["dtype"]], facts[f"{path.stem}_ids"], facts["vocab_size"]
     digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
     with file_errors(check_is_file(path, WRITE_AGAIN), kind=MissingFileError), path.open("rb") as file:
-        if (found := path.stat().st_size) != size:
+        if (actual := path.stat().st_size) != size:
             raise CheckpointError(
-                f"{shown(path)} has {found:,} bytes instead of {size:,} for {count:,} ids; {WRITE_AGAIN}"
+                f"{shown(path)} has {actual:,} bytes instead of {size:,} for {count:,} ids; {WRITE_AGAIN}"
             )
         while data := file.read(BLOCK * dtype.itemsize):
             digest.update(data)

@@ -201,9 +201,10 @@ def check_tensors(store: Store, config: DecoderConfig, state: Mapping[str, Tenso
     stored = stored_tensors(config)
     shapes = {key: shape for name in state for key, shape in stored[name].shapes(state[name].shape).items()}
     for name, shape in shapes.items():
-        found = store.find(name).shape
-        if found != shape:
-            raise CheckpointError(f"{store.where}: tensor {name} has shape {short(found)}; its config requires {shape}")
+        stored_shape = store.find(name).shape
+        if stored_shape != shape:
+            message = f"tensor {name} has shape {short(stored_shape)}; its config requires {shape}"
+            raise CheckpointError(f"{store.where}: {message}")
     extra = set(store.names()) - {*shapes, stored[POSITIONS].names[0]}
     if extra:
         raise CheckpointError(f"{store.where} has an unexpected tensor {short(min(extra))}")
@@ -217,8 +218,8 @@ def is_sinusoidal(store: Store, config: DecoderConfig) -> bool:
     name = stored_tensors(config)[POSITIONS].names[0]
     if store.find(name).shape != (config.block_size, config.n_embd):
         return False
-    found = to_tensor(store.read(name))
-    return torch.equal(found, sinusoids(config).to(found.dtype))
+    values = to_tensor(store.read(name))
+    return torch.equal(values, sinusoids(config).to(values.dtype))
 
 
 def stored_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
@@ -280,7 +281,7 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
     n_head, positions, theta = fields.size("n_head", "num_attention_heads"), None, 10_000.0
     if is_gpt:
         positions = "sinusoidal" if own.get("positions")[1] == "sinusoidal" else "learned"
-        theta = own.number("theta", otherwise=theta)
+        theta = own.number("theta", default=theta)
     else:
         angles = spec.rotary.angles if spec.rotary is not None else None
         if spec.rotary is None or not isinstance(angles, Angles) or angles.scaling is not None:
@@ -299,8 +300,8 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
         n_inner=fields.optional_size("n_inner") if is_gpt else fields.size("intermediate_size"),
         positions=positions,
         theta=theta,
-        norm_eps=fields.number("layer_norm_epsilon", "rms_norm_eps", otherwise=1e-5 if is_gpt else 1e-6),
-        dropout=spec.dropout if is_gpt else fields.number("attention_dropout", otherwise=0.0),
+        norm_eps=fields.number("layer_norm_epsilon", "rms_norm_eps", default=1e-5 if is_gpt else 1e-6),
+        dropout=spec.dropout if is_gpt else fields.number("attention_dropout", default=0.0),
         tie=spec.head.tied,
         padding_idx=fields.index("pad_token_id"),
         init_std=spec.init_std,
@@ -313,20 +314,20 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
 def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[str, bytes]:
     """Name and contents of each file of a tokenizer, given as its file or folder."""
     if isinstance(tokenizer, ByteTokenizer):
-        found = {"tokenizer.json": byte_tokenizer_json()}
+        files = {"tokenizer.json": byte_tokenizer_json()}
     else:
-        found = _copy(check_path(tokenizer, "tokenizer"))
-    if "tokenizer.json" in found:
-        found.setdefault("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
-    return found
+        files = _copy(check_path(tokenizer, "tokenizer"))
+    if "tokenizer.json" in files:
+        files.setdefault("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
+    return files
 
 
 def byte_tokenizer_json() -> bytes:
     """A byte-level BPE without merges: id 72 is the byte 72."""
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(byte_alphabet(), []))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    return str(made.to_str()).encode()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(byte_alphabet(), []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return str(tokenizer.to_str()).encode()
 
 
 def _copy(path: Path) -> dict[str, bytes]:
@@ -334,7 +335,7 @@ def _copy(path: Path) -> dict[str, bytes]:
     folder = path if path_kind(path) == "folder" else path.parent
     names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *TOKENIZER_CONFIGS)
     with file_errors(path):
-        found = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
-    if path.suffix == ".json" and path.name in found:  # saved under another name
-        found["tokenizer.json"] = found.pop(path.name)
-    return found
+        files = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
+    if path.suffix == ".json" and path.name in files:  # saved under another name
+        files["tokenizer.json"] = files.pop(path.name)
+    return files

@@ -20,11 +20,11 @@ from torch.utils.hooks import RemovableHandle
 
 from inlayer.tables import Table
 
-IN_EVERY_LINE = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds"}
+REQUIRED = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds"}
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 WINDOW = 20  # steps of the running mean
-UNIGRAM_MARGIN = 0.05  # a loss within this many nats of the unigram loss has learned token frequencies only
+UNIGRAM_MARGIN = 0.05  # with a loss within this many nats of the unigram loss, only token frequencies were learned
 PATIENCE = 200  # steps before the unigram loss is checked
 MAX_GROWTH = 20.0  # factor over the largest row norm at the start
 MAX_LOGIT_STD = 10.0
@@ -42,7 +42,7 @@ def to_line(metrics: Metrics) -> bytes:
 def from_line(data: bytes, step: int) -> Metrics:
     """Read a line of metrics.jsonl; ValueError if it is not the line of this step."""
     line = json.loads(data)
-    if not isinstance(line, dict) or not line.keys() >= IN_EVERY_LINE or line["step"] != step:
+    if not isinstance(line, dict) or not line.keys() >= REQUIRED or line["step"] != step:
         raise ValueError(f"line {step:,} is not from step {step:,}")
     values = {name: math.nan if value is None else value for name, value in line.items()}
     for name, value in values.items():
@@ -88,7 +88,7 @@ class Alerts:
     """Warnings about known problems of a run, each raised once."""
 
     def __init__(self, *, unigram_loss: float = math.inf, steps: int = 0) -> None:
-        """`unigram_loss` is the loss of a model that knows only token frequencies, `steps` the length of the run."""
+        """`unigram_loss` is the loss of token frequencies alone, `steps` the length of the run."""
         self.raised: dict[str, str] = {}
         self._unigram_loss, self._patience = unigram_loss, max(PATIENCE, steps // 2)
         self._losses: deque[float] = deque(maxlen=WINDOW)
@@ -96,15 +96,17 @@ class Alerts:
 
     def check(self, line: Metrics) -> list[str]:
         """Warnings that this line of metrics is the first to cause."""
-        step, found = int(line["step"]), {}
+        step, messages = int(line["step"]), {}
         self._losses.append(line["loss"])
         if len(self._losses) == WINDOW:
             smoothed = math.fsum(self._losses) / WINDOW
             if smoothed > self._best + SPIKE:
-                found["spike"] = f"loss rose from {self._best:.2f} to {smoothed:.2f} by step {step}; the run diverges"
+                messages["spike"] = (
+                    f"loss rose from {self._best:.2f} to {smoothed:.2f} by step {step}; the run diverges"
+                )
             self._best = min(self._best, smoothed)
             if step >= self._patience and self._best > self._unigram_loss - UNIGRAM_MARGIN:
-                found["collapse"] = (
+                messages["collapse"] = (
                     f"loss is {smoothed:.2f} at step {step}; token frequencies alone give {self._unigram_loss:.2f}, so "
                     "the model has learned nothing else"
                 )
@@ -112,11 +114,11 @@ class Alerts:
             self._first_norm = line["row_norm_max"] if math.isnan(self._first_norm) else self._first_norm
             if line["row_norm_max"] > MAX_GROWTH * self._first_norm:
                 growth = f"from {self._first_norm:.3g} to {line['row_norm_max']:.3g}"
-                found["growth"] = f"largest row norm grew {growth} by step {step}"
+                messages["growth"] = f"largest row norm grew {growth} by step {step}"
         if line.get("logit_std", 0.0) > MAX_LOGIT_STD:
-            found["logits"] = (
+            messages["logits"] = (
                 f"standard deviation of the logits is {line['logit_std']:.1f} at step {step}: the head is overconfident"
             )
-        new = {name: message for name, message in found.items() if name not in self.raised}
+        new = {name: message for name, message in messages.items() if name not in self.raised}
         self.raised |= new
         return list(new.values())

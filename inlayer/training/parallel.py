@@ -30,7 +30,7 @@ from torch import distributed as dist
 from torch.optim import Optimizer
 
 from inlayer.errors import CheckpointError, ConfigError, InlayerError
-from inlayer.sharding import MESH, is_sharded, rows_each
+from inlayer.sharding import MESH, is_sharded, rows_per_process
 from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder
 from inlayer.training.optimizer import CoupledAdamW, zero_moments
@@ -107,17 +107,17 @@ def _rank_and_size() -> tuple[int, int]:
     """Rank and number of processes, from torch or from the environment that torchrun sets."""
     if dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
-    given = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
-    if all(value is None for value in given.values()):
+    environment = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
+    if all(value is None for value in environment.values()):
         return 0, 1
     try:
-        rank, size = (int(value or "") for value in given.values())
+        rank, size = (int(value or "") for value in environment.values())
     except ValueError:
         rank, size = 0, 0
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 and name not in os.environ]
     if not 0 <= rank < size or missing:
         raise ConfigError(
-            f"RANK is {given['RANK']!r} and WORLD_SIZE is {given['WORLD_SIZE']!r}"
+            f"RANK is {environment['RANK']!r} and WORLD_SIZE is {environment['WORLD_SIZE']!r}"
             + (f"; {' and '.join(missing)} not set" if missing else "")
             + "; torchrun sets all of them: torchrun --nproc-per-node N -m inlayer train ..."
         )
@@ -150,11 +150,11 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-    rows, each = decoder.config.vocab_size, rows_each(decoder.config.vocab_size, group.size)
-    if mode == "vocab" and rows <= each * (group.size - 1):
+    rows, local_rows = decoder.config.vocab_size, rows_per_process(decoder.config.vocab_size, group.size)
+    if mode == "vocab" and rows <= local_rows * (group.size - 1):
         raise ConfigError(
-            f"a vocabulary of {rows} over {group.size} processes, {each} rows each, leaves some without a row; use "
-            'fewer processes, or "data"'
+            f"a vocabulary of {rows} over {group.size} processes, {local_rows} rows each, leaves some without a row; "
+            'use fewer processes, or "data"'
         )
     for tensor in (*decoder.parameters(), *decoder.buffers()):
         if not tensor.is_meta:
@@ -207,7 +207,9 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
     if group.size > 1 and copies:  # averaged with one message
         flat = torch.cat([gradient.flatten() for gradient in copies])
         dist.all_reduce(flat)
-        for gradient, mean in zip(copies, torch.split(flat / group.size, [one.numel() for one in copies]), strict=True):
+        for gradient, mean in zip(
+            copies, torch.split(flat / group.size, [copy.numel() for copy in copies]), strict=True
+        ):
             gradient.copy_(mean.view_as(gradient))
     norm = nn.utils.get_total_norm(copies)
     if parts:
@@ -233,12 +235,12 @@ def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: Process
 
     Tensors that are not sharded are not copied: write them before the next step.
     """
-    found = {}
+    state = {}
     for name, tensor in _tensors(decoder, optimizers).items():  # only the main process holds more than one of them
         gathered = full_tensor(tensor)
         if group.is_main:
-            found[name] = gathered.detach().cpu()
-    return found
+            state[name] = gathered.detach().cpu()
+    return state
 
 
 @torch.no_grad()
@@ -253,8 +255,8 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
     own = _tensors(decoder, optimizers)
     if different := own.keys() ^ state.keys():
         name = min(different)
-        found = f"has no tensor {name}" if name in own else f"has {name}, which the decoder does not have"
-        raise CheckpointError(f"the state {found}; is it from another model?")
+        problem = f"has no tensor {name}" if name in own else f"has {name}, which the decoder does not have"
+        raise CheckpointError(f"the state {problem}; is it from another model?")
     for name, tensor in own.items():
         if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
             raise CheckpointError(
@@ -264,7 +266,7 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
     for name, tensor in own.items():
         if is_sharded(tensor):
             mesh, local = tensor.device_mesh, tensor.to_local()
-            first = mesh.get_local_rank() * rows_each(len(tensor), mesh.size())
+            first = mesh.get_local_rank() * rows_per_process(len(tensor), mesh.size())
             local.copy_(state[name][first : first + len(local)])
         else:
             tensor.copy_(state[name])

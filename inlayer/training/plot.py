@@ -95,10 +95,10 @@ def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
 
 def curve_of(metrics: Sequence[Mapping[str, Any]], name: str) -> Curve:
     """Extract one value from the metrics."""
-    found = [(int(line["step"]), line[name]) for line in metrics if name in line]
-    finite = [value is not None and abs(value) <= MAX_FLOAT32 for _, value in found]  # False for NaN
-    values = [float(value) if good else math.nan for (_, value), good in zip(found, finite, strict=True)]
-    return Curve([step for step, _ in found], values)
+    points = [(int(line["step"]), line[name]) for line in metrics if name in line]
+    finite = [value is not None and abs(value) <= MAX_FLOAT32 for _, value in points]  # False for NaN
+    values = [float(value) if good else math.nan for (_, value), good in zip(points, finite, strict=True)]
+    return Curve([step for step, _ in points], values)
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
@@ -140,10 +140,12 @@ def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) ->
 
 
 def _norms(panel: Axes, metrics: Sequence[Mapping[str, Any]], mean: Curve) -> None:
-    least, most = curve_of(metrics, "row_norm_min"), curve_of(metrics, "row_norm_max")
-    if least.steps == most.steps:
-        edge = 6 if len(least.steps) == 1 else 0  # a single measurement has no width
-        panel.fill_between(*least, most.values, color=PETROL, alpha=0.13, linewidth=edge, label="smallest to largest")
+    smallest, largest = curve_of(metrics, "row_norm_min"), curve_of(metrics, "row_norm_max")
+    if smallest.steps == largest.steps:
+        edge = 6 if len(smallest.steps) == 1 else 0  # a single measurement has no width
+        panel.fill_between(
+            *smallest, largest.values, color=PETROL, alpha=0.13, linewidth=edge, label="smallest to largest"
+        )
     _plot(panel, mean, PETROL, "mean")
     panel.set_ylim(bottom=0)
 

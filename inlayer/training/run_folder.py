@@ -208,9 +208,9 @@ class Run:
             with corpus.open("w", encoding="utf-8", newline="") as text:
                 text.writelines(chunk.text for chunk in python_chunks())
         exact, special = self.config.vocab_size is not None, [PADDING, END]
-        at_least = 1 if exact else 2  # how often a pair must occur: what a text has only once cannot be learned
+        min_frequency = 1 if exact else 2  # a pair that occurs only once cannot be learned
         files = self.config.files or corpus
-        train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=at_least, exact=exact)
+        train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=min_frequency, exact=exact)
         corpus.unlink(missing_ok=True)
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PADDING, "eos_token": END}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -230,7 +230,7 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        config, loaded = self.config, self._load_state()  # first: a changed config may ask for a model of any size
+        config, loaded = self.config, self._load_state()  # first: an edited config may describe a model of any size
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
@@ -276,14 +276,14 @@ class Run:
 
     def _warn_about_the_text(self, tokens: EncodedCorpus, width: int) -> None:
         """Warn if the text is too small for the vocabulary or for validation."""
-        config, found = self.config, tokens.validation.size
+        config, held_out = self.config, tokens.validation.size
         if config.tokenizer == "bpe" and tokens.vocab_size < (wanted := config.bpe_vocab_size):
             sizes = f"{tokens.vocab_size:,} ids instead of {wanted:,}"
             self.alerts.raised["vocabulary"] = f"the vocabulary has {sizes}, because the text is too small for more"
-        if config.validation and found < width:
-            held_out = f"only {found:,}" if found else "no"
+        if config.validation and held_out < width:
+            number = f"only {held_out:,}" if held_out else "no"
             self.alerts.raised["validation"] = (
-                f"no validation loss: {held_out} tokens are held out, but a sequence has {width:,}; use more text, "
+                f"no validation loss: {number} tokens are held out, but a sequence has {width:,}; use more text, "
                 "hold out more of it (--validation), or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
@@ -319,21 +319,21 @@ class Run:
                 f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
-        places = {
+        paths = {
             "config": self.inner / CONFIG,
             "tokenizer": self.inner / "tokenizer",
             "metrics": self.folder / METRICS,
         }
-        if changed := [shown(places[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
+        if changed := [shown(paths[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
             raise CheckpointError(
                 f"{changed[0]} does not match the saved state of step {step:,}: it was changed or truncated; restore "
                 "it, or start a new run in another folder"
             )
 
     def _validate(self, trainer: Trainer, tokens: EncodedCorpus) -> float:
-        width, most = trainer.decoder.config.block_size + 1, self.config.eval_sequences
+        width, max_windows = trainer.decoder.config.block_size + 1, self.config.eval_sequences
         rows = self.config.batch_size // self.config.gradient_accumulation_steps
-        return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=most))
+        return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=max_windows))
 
     def _record(self, line: Metrics, group: ProcessGroup) -> None:
         """Write the metrics of a step and report them; DivergedError if they are not finite."""
@@ -384,8 +384,9 @@ class Run:
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
     """The config with absolute paths, so a run can be resumed from any folder."""
     files = tuple(str(check_path(file, "a file").resolve()) for file in config.files)
-    named = config.tokenizer in {"bpe", "bytes"}
-    return replace(config, files=files, tokenizer=config.tokenizer if named else str(Path(config.tokenizer).resolve()))
+    tokenizer = config.tokenizer
+    tokenizer = tokenizer if tokenizer in {"bpe", "bytes"} else str(Path(tokenizer).resolve())
+    return replace(config, files=files, tokenizer=tokenizer)
 
 
 def is_run(folder: Path) -> bool:
@@ -394,6 +395,6 @@ def is_run(folder: Path) -> bool:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a run may start here: the folder is empty, apart from what a process killed while starting left."""
+    """Whether a run may start here: the folder is empty, apart from files left by a process killed while starting."""
     leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
     return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))

@@ -43,9 +43,9 @@ def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Ma
         write_tensors(path, tensors, metadata={**metadata, "sha256": _digest(tensors, metadata)})
     except OSError as error:
         last = max(_states(folder), default=None)
-        kept = "no earlier state exists" if last is None else f"the state of step {last:,} is kept"
+        earlier = "no earlier state exists" if last is None else f"the state of step {last:,} is kept"
         raise InputError(
-            f"the state of step {step:,} cannot be written to {shown(folder)}: {error.strerror or error}; {kept}"
+            f"the state of step {step:,} cannot be written to {shown(folder)}: {error.strerror or error}; {earlier}"
         ) from error
     for leftover in folder.glob(".state-*"):
         leftover.unlink(missing_ok=True)
@@ -81,8 +81,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 def _states(folder: Path) -> dict[int, Path]:
     """State files by step."""
-    numbers = {path: path.stem.removeprefix("state-") for path in folder.glob("state-*.safetensors")}
-    return {int(number): path for path, number in numbers.items() if number.isascii() and number.isdigit()}
+    steps = {path: path.stem.removeprefix("state-") for path in folder.glob("state-*.safetensors")}
+    return {int(step): path for path, step in steps.items() if step.isascii() and step.isdigit()}
 
 
 def _read(step: int, path: Path) -> State:

@@ -82,8 +82,8 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     run = Run.open(config.out, config.parallel)
     longer = config.steps > run.config.steps
     same_length = replace(config, steps=run.config.steps) if longer else config
-    wanted, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
-    for name, value in wanted.items():
+    requested, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
+    for name, value in requested.items():
         if name not in NOT_SAVED and existing[name] != value and not (name == "threads" and value is None):
             change = (
                 "other files"
@@ -100,7 +100,7 @@ def _start(config: TrainConfig, resume: bool) -> Run:
 
 
 def _shown(value: object) -> str:
-    """A setting for a message: a file from elsewhere may have put anything there."""
+    """A setting for a message; one from an untrusted file may be anything."""
     return shown(value) if isinstance(value, str) else quoted(value)
 
 
@@ -131,7 +131,7 @@ def make_report(run: Run) -> TrainingReport:
     report = TrainingReport.from_metrics(
         run.metrics,
         name=base_name(run.folder),
-        model={**asdict(decoder_config), "parameters": sum(one.numel() for one in untrained.parameters())},
+        model={**asdict(decoder_config), "parameters": sum(parameter.numel() for parameter in untrained.parameters())},
         settings={name: value for name, value in config.resolved().items() if name not in {"files", "out"}},
         table=table,
         sample=generate(load_decoder(run.folder), tokenizer, tokens, config.seed),

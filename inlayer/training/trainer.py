@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss, and backward
 - a step depends only on weights, moments, its windows and its number, so a resumed run takes bit-identical steps.
   Dropout is seeded by the step number
-- the loss of a step is the mean over all its tokens, however many passes and processes share the work
+- the loss of a step is the mean over all its tokens, regardless of how many passes and processes share the work
 - some steps also measure the table and its gradients (metrics.py)
 - with several processes (parallel.py), all of them call every method with the same windows
 - see also: files, and when to stop (run_folder.py)
@@ -36,13 +36,15 @@ from inlayer.training.parallel import (
     shard,
 )
 
-ALONE = ProcessGroup()
+SINGLE_PROCESS = ProcessGroup()
 
 
 class Trainer:
     """A decoder in training: `decoder`, `step` (steps taken so far), `take_step`, `validate`, `state`, `load`."""
 
-    def __init__(self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = ALONE) -> None:
+    def __init__(
+        self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
+    ) -> None:
         self.config, self.step, self.group = config, 0, group
         self._check_config()
         decoder = Decoder(decoder_config, seed=config.seed).train()
@@ -165,7 +167,7 @@ class Trainer:
 
 
 def derive_seed(seed: int, *key: int) -> int:
-    """A seed for one part of a run, practically never that of another part."""
+    """A seed for one part of a run; different parts practically never share one."""
     return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint64)[0])
 
 

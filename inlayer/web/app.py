@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 import inlayer
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import base_name, quoted, shown
-from inlayer.geometry.background import BackgroundMaps
+from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.geometry.map_facts import MapFacts
 from inlayer.inspection import inspect as inspect_model
 from inlayer.inspection.html import inspect_facts, inspect_page, inspect_policy
@@ -31,8 +31,8 @@ from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts
+from inlayer.trace.gradient_step import LearnFacts
 from inlayer.trace.html import content_security_policy, page
-from inlayer.trace.learning import LearnFacts
 from inlayer.trace.scene import SceneFacts, TableScene
 from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course
@@ -65,13 +65,15 @@ class WalkService:
         self.small, self.large, self.waiting = Jobs(THREADS, QUEUE), Jobs(1, QUEUE), Jobs(THREADS, QUEUE)
         self.reports: dict[str, dict[str, Any]] = {}
         self.maps = {
-            id(one): BackgroundMaps(one.stored_table, one.vocabulary, remote=one.table.remote)
-            for one in self.pipelines.values()
+            id(pipeline): BackgroundMaps(pipeline.stored_table, pipeline.vocabulary, remote=pipeline.table.remote)
+            for pipeline in self.pipelines.values()
         }
 
     def models(self) -> ModelList:
         """List the models that were named when the server started."""
-        return ModelList([replace(one.facts(), name=name, source=one.title) for name, one in self.pipelines.items()])
+        return ModelList(
+            [replace(model.facts(), name=name, source=model.title) for name, model in self.pipelines.items()]
+        )
 
     def find(self, name: str | None) -> Pipeline:
         """Return the model of that name; the first one by default."""
@@ -235,16 +237,16 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
 
 def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Map each path that errors of these models may contain to its last part, longest path first."""
-    found: set[Path] = set()
+    known: set[Path] = set()
     for pipeline in pipelines:
         if pipeline.title != pipeline.source:
-            given = Path(pipeline.source)
-            found |= {given, given.absolute(), given.resolve()}
+            source = Path(pipeline.source)
+            known |= {source, source.absolute(), source.resolve()}
         table = pipeline.layer.token_embedding
         if isinstance(table, StoredEmbedding) and isinstance(path := getattr(table.table.source, "path", None), Path):
-            found.add(path)
+            known.add(path)
     # A path of one part, such as ".", reveals nothing and may occur in any message.
-    paths = {shown(path): base_name(path) for path in found if len(path.parts) > 1}
+    paths = {shown(path): base_name(path) for path in known if len(path.parts) > 1}
     return dict(sorted(paths.items(), key=lambda item: -len(item[0])))
 
 
@@ -264,5 +266,5 @@ def _describe(problem: dict[str, Any]) -> str:
         return f"unknown field {quoted(where)}"
     message = problem["msg"].removeprefix("Value error, ")
     value = problem.get("input")
-    given = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
-    return f"{where}: {message}{given}" if where else message
+    received = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
+    return f"{where}: {message}{received}" if where else message

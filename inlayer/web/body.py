@@ -101,9 +101,9 @@ def limited(receive: Receive, limit: int) -> Receive:
             complete = not message.get("more_body", False)
         if size > limit:
             raise _too_large(limit)
-        for name, most in MAX_COUNTS.items():
-            if counts[name] > most:
-                raise HTTPException(413, f"the body has more than {most:,} {name}; split it into several requests")
+        for name, maximum in MAX_COUNTS.items():
+            if counts[name] > maximum:
+                raise HTTPException(413, f"the body has more than {maximum:,} {name}; split it into several requests")
         return message
 
     return receive_limited

@@ -94,7 +94,7 @@ class CourseView:
         """List the lessons with the learner's progress."""
         overview = self.service.overview()
         return {
-            "lessons": [one.to_dict() for one in overview.lessons],
+            "lessons": [lesson.to_dict() for lesson in overview.lessons],
             "next": overview.next_step and overview.next_step.to_dict(),
             "runs_code": not self.read_only,
             "read_only_message": READ_ONLY if self.read_only else "",
@@ -105,20 +105,21 @@ class CourseView:
         """Return a lesson: its text, tasks, exercises and quiz questions."""
         service = self.service
         lesson, overview = service.course.lesson(query.id), service.overview()
-        state, whole = overview.state, overview.lessons[lesson.number - 1].to_dict()
-        for shown_task, task in zip(whole["tasks"], lesson.tasks, strict=True):
+        state, data = overview.state, overview.lessons[lesson.number - 1].to_dict()
+        for shown_task, task in zip(data["tasks"], lesson.tasks, strict=True):
             hints = [course_elements(text) for text in task.hints[: shown_task["hints"]]]
             shown_task |= {"step": task.step, "text": course_elements(task.text), "hints": hints}
             shown_task["n_hints"] = len(task.hints)
-        return whole | {
+        return data | {
             "text": course_elements(lesson.text),
             "exercises": [
-                _question(service.ask(one.id, random_seed())) | {"done": bool(state.record("exercise", one.id).done)}
-                for one in lesson.exercises
+                _question(service.ask(exercise.id, random_seed()))
+                | {"done": bool(state.record("exercise", exercise.id).done)}
+                for exercise in lesson.exercises
             ],
             "questions": [
-                _question(service.ask(one.id, random_seed())) | {"due": state.record("question", one.id).due}
-                for one in overview.quiz(lesson)
+                _question(service.ask(exercise.id, random_seed())) | {"due": state.record("question", exercise.id).due}
+                for exercise in overview.quiz(lesson)
             ],
         }
 
@@ -153,7 +154,7 @@ class CourseView:
             if body.matches_model:
                 service.record_exercise(question.id, correct=True)
                 return {"correct": True}
-            points = [course_line(one) for one in question.points]
+            points = [course_line(point) for point in question.points]
             return {"correct": None, "sample_answer": course_elements(question.sample_answer), "points": points}
         if body.matches_model:
             raise InputError(f"{question.id} is graded; send an answer")
@@ -191,8 +192,8 @@ class CourseView:
 
     def reset(self, body: schemas.ResetRequest) -> dict[str, Any]:
         """Restore a task's starter file; the old file is kept."""
-        kept = self.service.reset_file(self.service.course.task(body.task), loaded=body.loaded)
-        return {**self.file(body), "kept": "" if kept is None else kept.name}
+        backup = self.service.reset_file(self.service.course.task(body.task), loaded=body.loaded)
+        return {**self.file(body), "kept": "" if backup is None else backup.name}
 
     def check(self, body: schemas.CodeRequest) -> dict[str, Any]:
         """Save code as the learner's file and grade it."""

@@ -6,7 +6,7 @@ request -> [guard] -> app
   Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is sent
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
-- elsewhere: limits of a body (body.py)
+- see also: limits of a body (body.py)
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 
@@ -104,7 +104,7 @@ class Guard:
             if origin.lower() != f"http://{host}".lower():
                 raise HTTPException(403, f"Origin is {quoted(origin)}; other websites are not allowed")
         sites = set(headers.getlist("sec-fetch-site"))
-        # A link to a page may come from an email or a notebook: whoever wrote it learns nothing when it is followed.
+        # A link to a page may come from an email or a notebook: its author learns nothing when it is followed.
         modes = headers.getlist("sec-fetch-mode"), headers.getlist("sec-fetch-dest")
         is_link = scope["method"] == "GET" and scope["path"] in PAGES and modes == (["navigate"], ["document"])
         if sites - {"same-origin", "none"} and not is_link:
@@ -125,19 +125,21 @@ class Guard:
     def _without_token(self, scope: Scope) -> Scope:
         """Check the token and remove it from the query, so no route sees it."""
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
-        given = [value.encode("utf-8", "surrogateescape") for name, value in pairs if name == "token"]
+        tokens = [value.encode("utf-8", "surrogateescape") for name, value in pairs if name == "token"]
         for value in Headers(scope=scope).getlist("authorization"):
             scheme, _, secret = value.partition(" ")
-            given.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
+            tokens.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
         # Compare all of them, so that the time does not depend on which one matches.
-        correct = [hmac.compare_digest(value, self.token) for value in given]
+        correct = [hmac.compare_digest(value, self.token) for value in tokens]
         if scope["path"].startswith(API):
-            correct = [hmac.compare_digest(value, self.api_key) or ok for value, ok in zip(given, correct, strict=True)]
+            correct = [
+                hmac.compare_digest(value, self.api_key) or ok for value, ok in zip(tokens, correct, strict=True)
+            ]
         if not correct or not all(correct):
-            what = "wrong" if given else "missing"
-            message = f"the token is {what}; open the complete address that the server printed"
+            problem = "wrong" if tokens else "missing"
+            message = f"the token is {problem}; open the complete address that the server printed"
             if scope["path"].startswith(API):
-                message = f"the API key is {what}; use the one of --api-key, or the token that the server printed"
+                message = f"the API key is {problem}; use the one of --api-key, or the token that the server printed"
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
         rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
         return {**scope, "query_string": rest.encode("ascii")}

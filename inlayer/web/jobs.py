@@ -102,9 +102,9 @@ def add_route(app: FastAPI, route: str, call: Callable[..., Any], jobs: Jobs | C
     function of the same arguments that chooses them.
     """
 
-    async def endpoint(request: Request, **given: Any) -> Response:
-        chosen = jobs if isinstance(jobs, Jobs) else jobs(**given)
-        body = await chosen.run(lambda: as_json(call(**given)), request)
+    async def endpoint(request: Request, **arguments: Any) -> Response:
+        chosen = jobs if isinstance(jobs, Jobs) else jobs(**arguments)
+        body = await chosen.run(lambda: as_json(call(**arguments)), request)
         return Response(body, media_type="application/json")
 
     method, path = route.split()

@@ -58,7 +58,7 @@ def field(name: str) -> Iterator[None]:
 
 def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> None:
     """Add the routes to an application."""
-    models = {name: one.model for name, one in pipelines.items() if one.model is not None}
+    models = {name: pipeline.model for name, pipeline in pipelines.items() if pipeline.model is not None}
 
     def card(name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": 0, "owned_by": "inlayer"}
@@ -100,9 +100,9 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
         if (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
             raise InputError(f"the vector of input {bad[0]} is not finite: a token row contains NaN or infinity")
     as_text = query.encoding_format == "base64"
-    values = (base64.b64encode(one).decode() if as_text else one.tolist() for one in vectors.astype("<f4"))
+    values = (base64.b64encode(row).decode() if as_text else row.tolist() for row in vectors.astype("<f4"))
     # One by one: writing all vectors at once would hold the GIL, and block other clients.
-    data = [to_json({"object": "embedding", "index": index, "embedding": one}) for index, one in enumerate(values)]
+    data = [to_json({"object": "embedding", "index": index, "embedding": value}) for index, value in enumerate(values)]
     usage = {"prompt_tokens": int(ids.flat.size), "total_tokens": int(ids.flat.size)}
     rest = to_json({"object": "list", "model": query.model, "usage": usage})
     return Response(rest[:-1] + b',"data":[' + b",".join(data) + b"]}", media_type="application/json")
@@ -121,6 +121,6 @@ def parse_input(encoder: Encoder, value: Any) -> Ragged:
         raise InputError("input contains an empty text or list; leave it out")
     if all(isinstance(item, str) for item in items):
         return encoder.all_ids(items)
-    if not all(isinstance(item, list) and all(type(one) is int for one in item) for item in items):
+    if not all(isinstance(item, list) and all(type(token_id) is int for token_id in item) for item in items):
         raise InputError("input mixes texts, ids and other values; all items must be of the same kind")
     return Ragged.from_lists(items)

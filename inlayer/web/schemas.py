@@ -1,7 +1,7 @@
 """Request models: what each route accepts, with its limits. FastAPI validates with them and documents them.
 
 - unknown fields are errors, and JSON values are not converted ("8" is not an integer)
-- limits bound the work before any of it starts; what only the model knows, such as its ids, the library checks
+- limits bound the work before any of it starts; the library checks limits that depend on the model, such as its ids
 Tested in tests/web/test_schemas.py.
 """
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from inlayer.trace.learning import RATES
+from inlayer.trace.gradient_step import RATES
 
 MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # characters of all texts together
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
@@ -103,7 +103,7 @@ class TokenQuery(ModelQuery):
 
 
 class InitializationQuery(ModelQuery):
-    """Query of GET /api/initialization: how a table of this size starts."""
+    """Query of GET /api/initialization: how a table of this size is initialized."""
 
     seed: int = Field(0, ge=0, le=MAX_INTEGER)
     dims: int = Field(8, ge=1, le=MAX_DIMS)

@@ -62,7 +62,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Can only this machine reach it?"""
+        """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
@@ -218,17 +218,17 @@ def _workers() -> int:
 
 def bind(host: str, port: int) -> socket.socket:
     """Listen on an address."""
-    if not host:  # some systems take it for every address
+    if not host:  # some systems listen on every address then
         raise InputError("host is empty; use 127.0.0.1 for this machine only")
-    if not 0 <= port <= 65_535:  # the system would take it modulo 65,536
+    if not 0 <= port <= 65_535:  # the system would reduce it modulo 65,536
         raise InputError(f"port {port} is outside 0..65535; 0 is any free port")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError):
         raise InputError(f"host {quoted(host)} is not an address of this machine") from None
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual_stack)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None
@@ -280,7 +280,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach a server that listens on this host?"""
+    """Whether only this machine can reach a server that listens on this host."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 

@@ -20,11 +20,11 @@ from transformers import DynamicCache
 
 import inlayer
 from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
-from inlayer.tables.ngram import primes_from
+from inlayer.tables.ngram_hash import primes_from
 from tests.families.survey import open_reference, same_bits
 from tests.families.tiny import build, tiny_config
 from tests.tables.sglang_functions import engram, extract
-from tests.tables.test_ngram import V41, plain
+from tests.tables.test_ngram_hash import V41, plain
 
 LEVELS = ("float32", "bfloat16")
 
@@ -240,7 +240,7 @@ def write_longcat(folder: Path, dtype: torch.dtype) -> tuple[dict[str, Any], dic
 
 
 def longcat_reference(config: dict[str, Any], tensors: dict[str, Tensor], ids: Tensor) -> Tensor:
-    """Their module on the CPU; their CUDA kernel for the ids is compared in tests/tables/test_ngram.py."""
+    """Their module on the CPU; their CUDA kernel for the ids is compared in tests/tables/test_ngram_hash.py."""
     spec = inlayer.describe(config).ngrams[0]
     dtype = tensors["model.embed_tokens.weight"].dtype
 

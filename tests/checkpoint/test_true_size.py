@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import inlayer
-from tests.tables.test_ngram import V41, deepseek_tokenizer
+from tests.tables.test_ngram_hash import V41, deepseek_tokenizer
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,9 +24,9 @@ COUNT = """
 import re, sys
 from pathlib import Path
 import inlayer
-from inlayer.formats import row_file
+from inlayer.formats import row_reader
 count = 0
-read = row_file.read_into
+read = row_reader.read_into
 def counted(file, out, at):
     global count
     done = read(file, out, at)
@@ -36,7 +36,7 @@ model = inlayer.load(sys.argv[1])
 ids = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
 assert len(ids) == 4
 found = [memory.ids([ids]) for memory in model.memories]
-row_file.read_into = counted
+row_reader.read_into = counted
 rows = [memory.table.rows(one) for memory, one in zip(model.memories, found)]
 peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 print(count, peak, float(abs(rows[1].astype("float32")).max()))
@@ -48,17 +48,17 @@ import re, sys
 from pathlib import Path
 import torch
 import inlayer
-from inlayer.formats import row_file
+from inlayer.formats import row_reader
 from inlayer.trace import Pipeline
 def resident(name):
     return 1024 * int(re.search(name + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-count, before, read = 0, resident("VmRSS"), row_file.read_into
+count, before, read = 0, resident("VmRSS"), row_reader.read_into
 def counted(file, out, at):
     global count
     done = read(file, out, at)
     count += done
     return done
-row_file.read_into = counted
+row_reader.read_into = counted
 model = inlayer.load(sys.argv[1])
 words = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
 trace = inlayer.walk("I love big dogs", model, first_token=len(model.tokenizer.encode("I love big dogs")) - len(words))

@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 import inlayer
 from inlayer.cli import main
-from inlayer.encoding import job, lines, sources
+from inlayer.encoding import lines, resumable_job, sources
 
 TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
 TIMEOUT = 300
@@ -322,7 +322,7 @@ def test_bad_rows_can_be_skipped_but_never_silently(run, tmp_path):
 def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text('{"text": "a", "x": 1}\n')
     (tmp_path / "b.jsonl").write_text('{"text": "b", "x": {"y": 2}}\n')
-    monkeypatch.setattr(job, "PART_BYTES", 1)
+    monkeypatch.setattr(resumable_job, "PART_BYTES", 1)
     code, _, err = run("embed", "a.jsonl", "b.jsonl", "--out", "v.parquet")
     assert (code, err.count("\n")) == (2, 1)
     assert "differ in type" in err
@@ -333,14 +333,14 @@ def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
 
 SLOW = """
 import sys, time
-from inlayer.encoding import job, lines, sources
-job.PART_BYTES, sources.BLOCK = 128 * 4 * 50, 300
-write = job.write_part
+from inlayer.encoding import lines, resumable_job
+resumable_job.PART_BYTES, lines.BLOCK = 128 * 4 * 50, 300
+write = resumable_job.write_part
 def slowly(*arguments):
     write(*arguments)
     print("part", flush=True)
     time.sleep({seconds})
-job.write_part = slowly
+resumable_job.write_part = slowly
 from inlayer.cli import main
 sys.argv = ["inlayer", *sys.argv[1:]]
 main()
@@ -496,7 +496,7 @@ def test_memory_does_not_grow_with_the_input(tmp_path):
             for number in range(megabytes * 4000):
                 file.write(f"{number} {'dogs and cats ' * 18}\n")
         code = (
-            "import sys\nfrom inlayer.encoding import job\njob.PART_BYTES = 2**20\n"
+            "import sys\nfrom inlayer.encoding import resumable_job\nresumable_job.PART_BYTES = 2**20\n"
             "from inlayer.cli import main\n"
             f"sys.argv = ['inlayer', 'embed', 'lines.txt', '--out', 'v{megabytes}.npy', '--dim', '4']\n"
             "try:\n    main()\nfinally:\n    w = open('/proc/self/status').read().split()\n"
@@ -572,7 +572,7 @@ def test_an_empty_query_is_rejected(run):
 
 @pytest.mark.parametrize("kind", [".npy", ".safetensors", ".parquet"])
 def test_search_equals_a_plain_computation(run, tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(job, "PART_BYTES", 128 * 4 * 100)
+    monkeypatch.setattr(resumable_job, "PART_BYTES", 128 * 4 * 100)
     texts = write_lines(tmp_path, 500)
     assert run("embed", "lines.txt", "--out", f"v{kind}")[0] == 0
     code, out, err = run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "3", "--json")

@@ -106,7 +106,7 @@ OTHERS = """
 
 Not a type in this version of transformers: {names}. kimi_k2 is compared as deepseek_v3 in
 `tests/families/test_parity.py`, the n-gram memories of the others with sglang's functions in
-`tests/tables/test_ngram.py` and `tests/checkpoint/test_ngram_tables.py`.
+`tests/tables/test_ngram_hash.py` and `tests/checkpoint/test_ngram_tables.py`.
 """
 GGUF = """
 ## GGUF architectures

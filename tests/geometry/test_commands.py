@@ -43,7 +43,7 @@ def test_neighbors(run: Run) -> None:
     assert "␣prince" in out
     assert "is 2 tokens" not in out
     _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # not a word: what was searched instead is said
-    assert "qqzzz is 4 tokens, whose mean was used: q q zz z" in out
+    assert "qqzzz is 4 tokens; the mean of their rows was used: q q zz z" in out
 
 
 def test_analogy(run: Run) -> None:

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from inlayer.errors import CheckpointError, InputError, ShapeError
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.geometry import candidates as rough
 from inlayer.geometry import nearest as module
@@ -74,7 +74,7 @@ def test_best_rows_equal_a_sort_of_all(block: int, k: int) -> None:
     scores_QN = np.random.default_rng(0).integers(-4, 5, (3, 300)).astype(np.float32)
     scores_QN[:, ::17] = -np.inf
     scores_QN[0] = np.sort(scores_QN[0])  # every block is better than the ones before
-    best = module.Best(3, k)
+    best = module.TopRows(3, k)
     for start in range(0, 300, block):
         best.add(np.arange(start, min(start + block, 300)), scores_QN[:, start : start + block])
     ids_QK, best_QK = best.merge()

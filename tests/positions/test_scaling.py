@@ -17,7 +17,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from inlayer.errors import ConfigError
 from inlayer.families import describe
 from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, RotaryPositions, Yarn
-from inlayer.positions.rotary import plain_frequencies, scaled_frequencies
+from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
 
 SHORT = [1.0 + i / 48 for i in range(48)]
 LONG = [1.0 + i * 1.3 for i in range(48)]

@@ -14,7 +14,7 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import DtypeError, IdRangeError, ShapeError
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import FLOAT_DTYPES
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, StoredTable, Table

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from inlayer.errors import CheckpointError, ConfigError, InlayerError
-from inlayer.sharding import rows_each
+from inlayer.sharding import rows_per_process
 from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.export import load_decoder, save_decoder
@@ -329,7 +329,7 @@ def test_memory_sizes_in_the_docs(simulated: Any) -> None:
                     dist.destroy_process_group()
                 weights = {id(one): one for one in (decoder.embeddings.token_embedding.weight, decoder.head.weight)}
                 local = [getattr(one, "_local_tensor", one) for one in weights.values()]
-                assert sum(len(one) for one in local) == rows_each(rows, size) * (1 if tied else 2)
+                assert sum(len(one) for one in local) == rows_per_process(rows, size) * (1 if tied else 2)
                 values = sum(one.numel() for one in local)
                 half, full = torch.bfloat16.itemsize, torch.float32.itemsize
                 kinds = (half, half, 2 * full, 2 * half + 2 * full, 4 * full)

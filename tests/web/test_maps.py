@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import inlayer
-from inlayer.geometry import background
-from inlayer.geometry.background import BackgroundMaps
+from inlayer.geometry import background_maps
+from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
 from inlayer.trace import Pipeline
 from inlayer.trace.facts import plain
@@ -92,13 +92,13 @@ def test_maps_of_unusual_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for name, table in {"one-row": rows[:1], "nan": np.full_like(rows, np.nan)}.items():
         with pytest.raises(inlayer.errors.InputError, match="a map needs at least 3"):
             maps_of(tmp_path / name, table).get("pca")
-    monkeypatch.setattr(background, "MAX_ROWS", 39)
+    monkeypatch.setattr(background_maps, "MAX_ROWS", 39)
     with pytest.raises(inlayer.errors.InputError, match="a map shows up to 39"):
         maps_of(tmp_path / "holes", rows).get("pca")
     with pytest.raises(inlayer.errors.InputError, match="remote"):
         BackgroundMaps(inlayer.load("default").table, inlayer.load("default").vocabulary, remote=True).get()
     monkeypatch.undo()
-    assert background.NOT_READY.better
+    assert background_maps.NOT_READY.better
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from inlayer.checkpoint.remote.transfer import DiskCache, FileVersion, Span, Tra
 from inlayer.checkpoint.store import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import printable, shown
-from inlayer.formats.row_file import read_bytes
+from inlayer.formats.row_reader import read_bytes
 
 HUB_SOURCE = re.compile(
     r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)"  # org/name
@@ -36,7 +36,7 @@ HUB_SOURCE = re.compile(
 COMMIT = re.compile(r"[0-9a-f]{40}")
 VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # in fsspec's info
 CONCURRENT = 8  # requests
-MISSING = FileVersion(size=-1, etag="")  # the server said that the file does not exist
+MISSING = FileVersion(size=-1, etag="")  # the server reported that the file does not exist
 
 
 class RemoteFile:
@@ -81,11 +81,11 @@ class RemoteFile:
         """Bytes start..stop - 1; fewer only if the file ends before."""
         if start >= stop:
             return b""
-        found = self.read_cached([(start, stop)])
-        if not found:
-            found = self.fetch([(start, stop)])
-            self.keep(found)
-        return found[start, stop]
+        parts = self.read_cached([(start, stop)])
+        if not parts:
+            parts = self.fetch([(start, stop)])
+            self.keep(parts)
+        return parts[start, stop]
 
     def read_all(self, limit: int) -> bytes:
         """The whole file, unless it is larger than the limit."""
@@ -161,11 +161,11 @@ class RemoteFile:
                 raise CheckpointError(
                     f"{self} ends before byte {max(starts):,}; was it truncated when it was uploaded?"
                 )
-            found = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
+            parts = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
             self._accept(self._info(filesystem))
         except Exception as error:
             return [error] * len(spans)
-        return found
+        return parts
 
     def _info(self, filesystem: Any) -> FileVersion:
         filesystem.invalidate_cache(self.url)
@@ -176,7 +176,7 @@ class RemoteFile:
         return FileVersion(int(info["size"]), transfer.one_line(etag.strip('"')))
 
     def _accept(self, version: FileVersion) -> FileVersion:
-        """The version, or an error unless it is the one read before."""
+        """Accept the version of a response; raise an error if it differs from an earlier one."""
         before = self._version = self._version or version
         if version != before:
             raise CheckpointError(
@@ -280,7 +280,7 @@ class HubFolder(RemoteFolder):
 
 
 class UrlFolder(RemoteFolder):
-    """A folder at a URL of any file system that fsspec knows."""
+    """A folder at a URL of any file system that fsspec supports."""
 
     kind = "url"
 

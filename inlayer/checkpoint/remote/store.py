@@ -36,7 +36,7 @@ from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.files import atomic_path, file_errors, listing, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
-from inlayer.formats.row_file import FileRows, RowSource
+from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tokenizers import Tokenizer, open_tokenizer
@@ -50,11 +50,12 @@ START = 64 << 10  # bytes; the whole header of most files, and the whole index o
 MAX_SHARDS = 256  # whose headers are read without an index
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-MANY_ROWS = 1 / 8  # of the table, or
-MANY_BYTES = 128 << 20  # in rows: beyond either, downloading the whole table is faster
+# Beyond either limit, downloading the whole table is faster than fetching rows.
+MANY_ROWS = 1 / 8  # share of the table
+MANY_BYTES = 128 << 20
 MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
 MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
-BLOCK = 16 << 20  # bytes of a download that reach the disk at a time
+BLOCK = 16 << 20  # bytes of a download that are synced to disk at a time
 BLOCKS = 4  # requested at a time
 
 
@@ -91,16 +92,16 @@ class RemoteIndex(Mapping[str, str]):
 
     def search(self, pattern: bytes) -> str | None:
         """The first group of a pattern in the start or the end of the index."""
-        found = next(filter(None, (re.search(pattern, part) for part in self._ends)), None)
-        return None if found is None else found[1].decode(errors="replace")
+        match = next(filter(None, (re.search(pattern, part) for part in self._ends)), None)
+        return None if match is None else match[1].decode(errors="replace")
 
     def first_of(self, names: Sequence[str]) -> str | None:
-        """The first of these names that is in the index; of its start and end, while one of them is there."""
+        """The first of these names in the index; reads all of it only if its start and end have none of them."""
         return next(filter(self._hint, names), None) or next((name for name in names if name in self.files), None)
 
     def _hint(self, name: str) -> str | None:
-        found = self.search(rb"(?<!\\)" + re.escape(json.dumps(name).encode()) + rb'\s*:\s*"([^"\\]{0,1000})"')
-        return None if found is None else check_file(found, name, str(self._file))
+        file = self.search(rb"(?<!\\)" + re.escape(json.dumps(name).encode()) + rb'\s*:\s*"([^"\\]{0,1000})"')
+        return None if file is None else check_file(file, name, str(self._file))
 
     def __getitem__(self, name: str) -> str:
         return self._hint(name) or self.files[name]
@@ -152,12 +153,12 @@ class RemoteStore(RemoteReader, FolderStore):
         return index.first_of(candidates) if isinstance(index, RemoteIndex) else super()._first_stored(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
-        found = [name for name in FILE_NAMES if self._remote.has(name)] or [
+        files = [name for name in FILE_NAMES if self._remote.has(name)] or [
             file for pattern in FILE_PATTERNS for file in self._remote.files or () if fnmatchcase(file, pattern)
         ]
-        if not found:
+        if not files:
             return None
-        return open_tokenizer(save_locally(self._remote, [found[0], *BESIDE_TOKENIZER]) / found[0])
+        return open_tokenizer(save_locally(self._remote, [files[0], *BESIDE_TOKENIZER]) / files[0])
 
     def parameters(self) -> int | None:
         if not isinstance(self._index, RemoteIndex):
@@ -189,22 +190,22 @@ class RemoteStore(RemoteReader, FolderStore):
         if self._remote.has(SINGLE):
             return {SINGLE}
         files = self._remote.files or []
-        found = {file for file in files if file.endswith(".safetensors") and PLAIN_FILE.fullmatch(file)}
-        if len(found) > MAX_SHARDS:
-            raise CheckpointError(f"{self.where} has {len(found)} safetensors files but no {INDEX}")
+        weights = {file for file in files if file.endswith(".safetensors") and PLAIN_FILE.fullmatch(file)}
+        if len(weights) > MAX_SHARDS:
+            raise CheckpointError(f"{self.where} has {len(weights)} safetensors files but no {INDEX}")
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
-        if not found and others:
+        if not weights and others:
             raise CheckpointError(
                 f"{self.where} has no safetensors, only {printable(listing(others, limit=3))}, which cannot be read by "
                 "byte range; download it and open the local file"
             )
-        if not found:
+        if not weights:
             raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
-        return found
+        return weights
 
 
 class RemoteGgufStore(RemoteReader, GgufStore):
-    """A remote .gguf file, or several that name each other."""
+    """A remote .gguf file, or the numbered parts of one model."""
 
     def __init__(self, folder: RemoteFolder, file: str) -> None:
         self._remote, self.where = folder, folder.label + file
@@ -219,7 +220,7 @@ class RemoteGgufStore(RemoteReader, GgufStore):
 
 
 def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
-    """Download small files, those that exist, to a local folder whose name depends on their content."""
+    """Download small files, skipping those that do not exist, to a local folder named by a hash of their content."""
     files = {name: folder.open(name).read_all(MAX_SMALL_FILE) for name in names if folder.has(name)}
     local = folder.cache.make_folder(digest(*(f"{name} {digest(data)}" for name, data in files.items())))
     if local is None:
@@ -238,16 +239,16 @@ class RemoteRows(RowSource):
 
     def __init__(self, file: RemoteFile, offset: int, rows: int, row_bytes: int) -> None:
         self.file, self.offset, self.rows, self.row_bytes = file, offset, rows, row_bytes
-        self._fetched = 0  # a loop over the whole table soon counts as many rows
+        self._fetched = 0  # rows so far: a loop over the whole table soon switches to a download
         self._table: FileRows | None = None
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
         unique, inverse = np.unique(ids, return_inverse=True)
-        found = self._read_some(unique.tolist()) if self._find_table() is None else None
-        if found is None:
+        rows = self._read_some(unique.tolist()) if self._find_table() is None else None
+        if rows is None:
             self._download().read(ids, out)
         else:
-            raw = np.frombuffer(b"".join(found), np.uint8).reshape(-1, self.row_bytes)
+            raw = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, self.row_bytes)
             out[:] = raw[inverse.reshape(-1)]
 
     def map(self) -> Bytes:
@@ -262,8 +263,8 @@ class RemoteRows(RowSource):
         from fsspec.utils import merge_offset_ranges
 
         spans = [(at, at + self.row_bytes) for at in (self.offset + row * self.row_bytes for row in ids)]
-        found = self.file.read_cached(spans)
-        missing = [span for span in spans if span not in found]
+        cached = self.file.read_cached(spans)
+        missing = [span for span in spans if span not in cached]
         count = self._fetched + len(missing)
         if missing and (count > self.rows * MANY_ROWS or count * self.row_bytes > MANY_BYTES):
             return None
@@ -281,8 +282,8 @@ class RemoteRows(RowSource):
             }
             if rows:
                 self.file.keep(rows)
-        self._fetched, found = count, found | rows
-        return [found[span] for span in spans]
+        self._fetched, cached = count, cached | rows
+        return [cached[span] for span in spans]
 
     def _key(self) -> str:
         return digest(self.file.url, self.file.size, self.file.version, self.offset, self.rows, self.row_bytes)
@@ -317,7 +318,7 @@ class RemoteRows(RowSource):
 
 
 def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
-    """Write bytes start..stop - 1 of a remote file to `path`, which never holds less than all of them."""
+    """Write bytes start..stop - 1 of a remote file to `path`, which is created only when all of them have arrived."""
     from huggingface_hub.utils import tqdm
 
     part = path.with_suffix(".part")

@@ -52,7 +52,7 @@ class UnreachableError(CheckpointError):
 
 
 class TransferError(Exception):
-    """A failed request that is worth repeating, after `wait` seconds."""
+    """A failed request that is worth retrying, after `wait` seconds."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -128,7 +128,7 @@ async def get_range(
                 raise refused(response.status, response.headers, label, hub=hub)
             size = file_size(response, start, stop, label)
             # The hub sends an ETag along with its redirects; those of its CDNs may differ.
-            linked = [each.headers["X-Linked-ETag"] for each in response.history if "X-Linked-ETag" in each.headers]
+            linked = [hop.headers["X-Linked-ETag"] for hop in response.history if "X-Linked-ETag" in hop.headers]
             etag = (*linked, response.headers.get("ETag") or response.headers.get("Last-Modified", ""))[0]
             accept(FileVersion(size, one_line(etag.removeprefix("W/").strip('"'))))
         except Exception:
@@ -140,7 +140,7 @@ async def get_range(
 def file_size(response: Any, start: int, stop: int, label: str) -> int:
     """The size of the whole file, from a response that has the requested range."""
     headers, length = response.headers, response.headers.get("Content-Length", "None")
-    found = CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
+    match = CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
     if headers.get("Content-Encoding", "identity") != "identity":
         raise TransferError("the server compressed a byte range")
     if response.status == 416:
@@ -149,9 +149,9 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
         if start == 0 and length.isdecimal() and 0 < int(length[:18]) <= stop:
             return int(length[:18])
         raise TransferError("the server ignores byte ranges and sends the whole file")
-    if found is None or response.status != 206:
+    if match is None or response.status != 206:
         raise TransferError("the response has no valid Content-Range")
-    first, last, size = map(int, found.groups())
+    first, last, size = map(int, match.groups())
     if (first, last) != (start, min(stop, size) - 1):
         raise TransferError(f"the server sent bytes {first:,}..{last:,} of {size:,} instead of {start:,}..{stop - 1:,}")
     if length != str(last + 1 - first):
@@ -218,7 +218,7 @@ def open_cache() -> DiskCache:
 
 
 def digest(*parts: object) -> str:
-    """A key for anything, secret or not."""
+    """A hash of any values, which may be secret, as a cache key."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:40]
 
 
@@ -230,13 +230,13 @@ class DiskCache:
 
     def get(self, key: str, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Return the spans that are cached and intact."""
-        found: dict[Span, bytes] = {}
+        cached: dict[Span, bytes] = {}
         for start, stop in spans:
             with suppress(OSError):
                 data = (self.folder / key / f"{start}-{stop}").read_bytes()
                 if checksum(data[CHECKSUM:]) == data[:CHECKSUM]:
-                    found[start, stop] = data[CHECKSUM:]
-        return found
+                    cached[start, stop] = data[CHECKSUM:]
+        return cached
 
     def put(self, key: str, ranges: Mapping[Span, bytes]) -> None:
         """Keep these ranges, except very large ones."""
@@ -251,8 +251,8 @@ class DiskCache:
 
     def load(self, key: str) -> Any:
         """A JSON value, or None."""
-        found = self.get(key, [(0, 0)])
-        return json.loads(found[0, 0]) if found else None
+        cached = self.get(key, [(0, 0)])
+        return json.loads(cached[0, 0]) if cached else None
 
     def save(self, key: str, value: object) -> None:
         """Keep a JSON value."""
@@ -262,14 +262,14 @@ class DiskCache:
         """What `request` returns; if the server cannot be reached, what it returned the last time."""
         known: Result | None = self.load(key)
         try:
-            found = retry(request, failed, attempts=0 if known is None else 1)
+            result = retry(request, failed, attempts=0 if known is None else 1)
         except UnreachableError:
             if known is None:
                 raise
             return known
-        if found != known:
-            self.save(key, found)
-        return found
+        if result != known:
+            self.save(key, result)
+        return result
 
     def make_folder(self, key: str) -> Path | None:
         """The folder of a key, marked as used; None if it cannot be written. Deletes others past the limit once."""

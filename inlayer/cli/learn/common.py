@@ -48,11 +48,11 @@ class DefaultToList(TyperGroup):
 
 def command(name: str, *arguments: str, note: str = "") -> Callable[[Any], Any]:
     """Register a command; its help ends with example arguments, each on its own line as a whole command."""
-    return learn.command(name, epilog=epilog(*(f"{name} {one}" for one in arguments), note=note))
+    return learn.command(name, epilog=epilog(*(f"{name} {example}" for example in arguments), note=note))
 
 
 def epilog(*lines: str, note: str = "") -> str:
-    return examples(*(f"inlayer learn {one}".strip() for one in lines), *filter(None, [note]))
+    return examples(*(f"inlayer learn {line}".strip() for line in lines), *filter(None, [note]))
 
 
 learn = typer.Typer(

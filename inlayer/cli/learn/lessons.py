@@ -36,7 +36,7 @@ def list_(
         chosen = [chosen[service.course.lesson(lesson).number - 1]]
     if as_json:
         step = overview.next_step
-        print_json({"lessons": [one.to_dict() for one in chosen], "next": None if step is None else step.to_dict()})
+        print_json({"lessons": [entry.to_dict() for entry in chosen], "next": None if step is None else step.to_dict()})
         return
     out = open_printer()
     if lesson is not None:
@@ -60,7 +60,7 @@ def read(
         with paged(out, enabled=not no_pager):
             out.task(service.course.tasks[lesson])
         return
-    unread = [one.id for one in service.course.lessons if not service.state().record("read", one.id).done]
+    unread = [other.id for other in service.course.lessons if not service.state().record("read", other.id).done]
     chosen = service.course.lesson(lesson if lesson is not None else (unread or ["1"])[0])
     with paged(out, enabled=not no_pager):
         out.lesson(chosen)
@@ -140,17 +140,17 @@ def progress(
 ) -> None:
     """Show your progress, move it to another machine, or start over."""
     flags = {"--json": as_json, "--export": export is not None, "--import": import_ is not None, "--reset": reset}
-    given = [name for name, is_given in flags.items() if is_given]
-    if len(given) > 1:
-        raise InputError(f"{given[0]} and {given[1]} cannot be combined; run them separately")
+    chosen = [name for name, is_given in flags.items() if is_given]
+    if len(chosen) > 1:
+        raise InputError(f"{chosen[0]} and {chosen[1]} cannot be combined; run them separately")
     service = open_service(must_save=True)
     if reset:
         if not yes and not confirm("This resets all progress; your files stay."):
             raise InputError("nothing was reset; use --yes to skip the question")
-        kept = service.progress.reset()
-        sys.stdout.write("Progress was reset.\n" if kept else "There was no progress to reset.\n")
-        if kept is not None:
-            sys.stdout.write(f"The old progress is kept: {shown(kept)}\n")
+        backup = service.progress.reset()
+        sys.stdout.write("Progress was reset.\n" if backup else "There was no progress to reset.\n")
+        if backup is not None:
+            sys.stdout.write(f"The old progress is kept: {shown(backup)}\n")
         open_printer().next_step(service.overview())
     elif export is not None:
         export_progress(service.state(), export, overwrite=overwrite)

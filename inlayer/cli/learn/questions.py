@@ -83,31 +83,31 @@ def exercise(
     chosen = service.find_exercises(what)
     if answer is None and not done and not as_json:
         out = open_printer()
-        for one in chosen:
-            ask_exercise(out, service, one, seed)
+        for drawn in chosen:
+            ask_exercise(out, service, drawn, seed)
             out.line()
         out.next_step(service.overview())
         return
     if len(chosen) > 1:
-        ids = ", ".join(one.id for one in chosen)
+        ids = ", ".join(drawn.id for drawn in chosen)
         raise InputError(f"{quoted(what)} has {len(chosen)} open exercises; name one of {ids}")
     if answer is not None and seed is None and service.state().record("exercise", chosen[0].id).seed is None:
         raise InputError(f"{chosen[0].id} has not been asked yet; ask it first (with --json), or give its --seed")
-    asked = service.draw_exercise(chosen[0], seed)
+    question = service.draw_exercise(chosen[0], seed)
     if answer is not None or done:
-        grade_once(service, asked, None if done else answer, as_json=as_json)
-    print_json(asked.to_dict())
+        grade_once(service, question, None if done else answer, as_json=as_json)
+    print_json(question.to_dict())
 
 
-def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed: int | None = None) -> None:
+def ask_exercise(out: CoursePrinter, service: CourseService, exercise: Exercise, seed: int | None = None) -> None:
     """Ask until the answer is correct or revealed."""
-    question = service.draw_exercise(one, seed)
-    out.heading(f"{one.id}: {one.title} ({question.grading})")
+    question = service.draw_exercise(exercise, seed)
+    out.heading(f"{exercise.id}: {exercise.title} ({question.grading})")
     out.line()
     out.question(question)
-    with stoppable(service, f"inlayer learn exercise {one.id}"):
+    with stoppable(service, f"inlayer learn exercise {exercise.id}"):
         if isinstance(question, FreeTextQuestion):
-            self_check(out, service, one, question)
+            self_check(out, service, exercise, question)
             return
         grade = lambda answer: None if answer == "?" else service.answer(question, answer)  # noqa: E731
         while (result := prompt_until(out, "Your answer (? reveals it, Enter leaves): ", grade)) is not None:
@@ -117,24 +117,24 @@ def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed
         out.revealed(service.reveal_answer(question))
 
 
-def self_check(out: CoursePrinter, service: CourseService, one: Exercise, question: FreeTextQuestion) -> None:
+def self_check(out: CoursePrinter, service: CourseService, exercise: Exercise, question: FreeTextQuestion) -> None:
     """Let the learner compare their answer with the sample answer, point by point."""
     if prompt("Write your answer here or on paper, then press Enter to see the sample answer: ") is None:
         raise LeftError
     out.line()
     out.sample_answer(question)
     out.line("Does your answer make this point?")
-    made, total = 0, len(question.points)
+    covered, total = 0, len(question.points)
     for point in question.points:
         out.line(point, indent=2)
         while (reply := prompt("    y or n: ")) is not None and reply.lower() not in {"y", "yes", "n", "no"}:
             pass
         if reply is None:
             raise LeftError
-        made += reply.lower().startswith("y")
-    service.record_exercise(one.id, correct=made == total)
-    out.line(f"{made} of {total} points, by your own assessment.", style="bold")
-    if made < total:
+        covered += reply.lower().startswith("y")
+    service.record_exercise(exercise.id, correct=covered == total)
+    out.line(f"{covered} of {total} points, by your own assessment.", style="bold")
+    if covered < total:
         out.line("The exercise stays open. Try it again with the missing points.")
 
 
@@ -159,7 +159,7 @@ def quiz(
     if answer is not None:
         grade_once(service, service.ask(questions[0].id, seed or 0), answer, as_json=as_json)
     if as_json:
-        print_json({"questions": [service.ask(one.id, seed or 0).to_dict() for one in questions]})
+        print_json({"questions": [service.ask(item.id, seed or 0).to_dict() for item in questions]})
         return
     out = open_printer()
     ask_quiz(out, service, questions, f"inlayer learn quiz {lesson or ''}".strip(), seed)
@@ -175,19 +175,19 @@ def ask_quiz(
     with service.edit():  # finds out early whether progress can be saved
         pass
     with stoppable(service, command):
-        while (one := run.question) is not None:
+        while (current := run.question) is not None:
             repeated = run.repeated
             number += not repeated
             question = "Repeated question" if repeated else f"Question {number} of {run.n_questions}"
-            out.heading(f"{question} ({one.lesson})")
+            out.heading(f"{question} ({current.lesson})")
             out.line()
-            out.question(one)
+            out.question(current)
             result = prompt_until(out, "Your answer, a letter (Enter leaves): ", run.answer)
             assert result is not None
-            before, due = service.record_answer(one.id, correct=result.correct, repeated=repeated)
+            before, due = service.record_answer(current.id, correct=result.correct, repeated=repeated)
             if result.correct:
                 out.line(f"✓ Correct{repeat_note(before, due, repeated=repeated)}.", style="bold green")
-                out.reasons(one)
+                out.reasons(current)
             else:  # the other reasons would give the answer away
                 out.line("✗ Incorrect. This question will come back.", style="bold red")
                 out.markdown_line(result.message, 2, "dim")
@@ -197,7 +197,7 @@ def ask_quiz(
         out.line(
             "You missed these. Each comes back until you answer it correctly on the first try in two more quizzes:"
         )
-        out.question_list(one for one in questions if one.id in run.missed)
+        out.question_list(current for current in questions if current.id in run.missed)
 
 
 def repeat_note(before: int, due: int, *, repeated: bool) -> str:

@@ -91,12 +91,12 @@ def hint(
 ) -> None:
     """Show a hint: a nudge, then the idea, then most of the code; one more each time."""
     service, out = open_service(), open_printer()
-    found = service.started_task(task)
-    level = service.hint(found, level)
-    out.hint(found, level)
-    if level == len(found.hints):
+    started = service.started_task(task)
+    level = service.hint(started, level)
+    out.hint(started, level)
+    if level == len(started.hints):
         out.line("This is the last hint. To see the solution:")
-        out.command(f"inlayer learn solution {found.id} --show")
+        out.command(f"inlayer learn solution {started.id} --show")
 
 
 @command("solution", "gather", "gather --show")
@@ -106,15 +106,15 @@ def solution(
 ) -> None:
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()
-    found = service.started_task(task, allow_passed=True)
-    question = f"You have not passed {found.id} yet. Your progress will show that you viewed the solution."
+    started = service.started_task(task, allow_passed=True)
+    question = f"You have not passed {started.id} yet. Your progress will show that you viewed the solution."
     can_ask = sys.stdin and sys.stdin.isatty()
-    if not (show or service.may_see_solution(found) or (can_ask and confirm(question))):
+    if not (show or service.may_see_solution(started) or (can_ask and confirm(question))):
         raise InputError(
-            f"you have not passed {found.id} yet; to see its solution anyway, run inlayer learn solution "
-            f"{found.id} --show"
+            f"you have not passed {started.id} yet; to see its solution anyway, run inlayer learn solution "
+            f"{started.id} --show"
         )
-    open_printer().solution(found, passed=service.record_solution(found))
+    open_printer().solution(started, passed=service.record_solution(started))
 
 
 @command("reset", "gather", "--yes")
@@ -125,13 +125,13 @@ def reset(
 ) -> None:
     """Restore the starter file of a task; the old file is kept. `progress --reset` resets all progress."""
     service = open_service(folder=folder)
-    found = service.started_task(task, allow_passed=True)
-    if not yes and task is None and not confirm(f"This restores the starter file of {found.id}."):
+    started = service.started_task(task, allow_passed=True)
+    if not yes and task is None and not confirm(f"This restores the starter file of {started.id}."):
         raise InputError("nothing was reset")
-    kept = service.reset_file(found)
-    out, (path, _) = open_printer(), service.load_file(found)
+    backup = service.reset_file(started)
+    out, (path, _) = open_printer(), service.load_file(started)
     out.line(f"{shown(path)} is the starter file again.", wrap=False)
-    if kept is not None:
-        out.line(f"Your old file is kept: {shown(kept)}", wrap=False)
+    if backup is not None:
+        out.line(f"Your old file is kept: {shown(backup)}", wrap=False)
     out.line("Next: write your answer there, then run:")
-    out.command(f"inlayer learn check {found.id}")
+    out.command(f"inlayer learn check {started.id}")

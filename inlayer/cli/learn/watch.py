@@ -58,8 +58,8 @@ def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
 def fingerprint(path: Path) -> str | None:
     """Identifies one version of a file by time, size and content; None if it does not exist or cannot be read."""
     try:
-        found = path.stat()
-        version = f"{found.st_mtime_ns} {found.st_size}"
+        status = path.stat()
+        version = f"{status.st_mtime_ns} {status.st_size}"
         return f"{version} {read_file(path).digest}" if path.is_file() else None
     except InlayerError as error:  # graded, so the learner sees why it cannot be read
         return f"{version} {error}"
@@ -75,7 +75,7 @@ class FileWatcher:
         self.passed = False
         self._graded: str | None = None  # fingerprint of the version that was graded last
         self._previous: str | None = None
-        self._missing = False  # and the learner knows
+        self._missing = False  # whether the message about a missing file was printed
 
     def start(self) -> None:
         """Show the task; an unchanged starter file is not graded until it is saved."""
@@ -136,7 +136,7 @@ class FileWatcher:
         sys.stdout.flush()
 
     def _handle_key(self, pressed: str, key: Callable[[float], str]) -> bool:
-        """Do what a key asks for; False to quit."""
+        """Handle a key press; returns False to quit."""
         if pressed in {"q", END} or (self.passed and pressed in {"\n", "\r"}):
             return False
         if pressed == "n":

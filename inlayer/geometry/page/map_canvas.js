@@ -1,7 +1,7 @@
 // A map of a table on a canvas: every row is a point. Used by the map page, the comparison and the walk page.
 //
 // makeMap(canvas, data, options) -> map
-// data: {points, texts, kept?, near?, cosines?, k?, measured?}; a row with NaN has no place on the map
+// data: {points, texts, kept?, near?, cosines?, k?, measured?}; a row with NaN is not on the map
 // options: {onHover(id | null), onChoose(id), labelOf(id), isStill(), byKind: color tokens by what they look like}
 
 const MOVE_TIME = 400; // milliseconds

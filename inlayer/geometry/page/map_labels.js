@@ -84,7 +84,7 @@ function makeTextImages(limit = 800) {
   return { image, measure, clear: () => images.clear() };
 }
 
-// Where a label can be next to its point; the first free place is taken.
+// Where a label can be next to its point; the first free position is used.
 function labelBoxes(x, y, width, height, away) {
   const near = away * 0.6;
   const sides = [
@@ -130,7 +130,7 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
     return found.sort((a, b) => places[a] - places[b]);
   }
 
-  // depth: 0 when the whole map is shown, 1 when close; boxes: places already taken.
+  // depth: 0 when the whole map is shown, 1 when close; boxes: areas already taken.
   function pick({ grid, frame, toScreen, isInside, boxes, depth, most, skip }) {
     const gapX = 6 + 60 * (1 - depth), gapY = 2 + 26 * (1 - depth);
     const stay = depth > 0.02 ? [...shown.keys()].filter((id) => shown.get(id).wanted && isInside(id)) : [];

@@ -60,7 +60,7 @@ function drawArrow(context, from, to, color) {
   drawTip(context, [to[0] - size * Math.cos(angle), to[1] - size * Math.sin(angle)], angle, size, color);
 }
 
-// Draws marks, neighbors and arrows; their labels take free places in `boxes` before the background's.
+// Draws marks, neighbors and arrows; their labels take free areas in `boxes` before the background's.
 // scene: {marks, chosen, near, arrows, hovered, lit}; text(label, point, style, distance) draws a label.
 function drawMapOverlay(context, scene, { toScreen, isPlaced, toPixels, colors, boxes, text, labelOf }) {
   const { marks, chosen, near, arrows } = scene;

@@ -80,9 +80,9 @@ function makePointGrid(points) {
 const DENSITY_UNIT = 64; // what one point adds at its center
 const DENSITY_LEVELS = 4096;
 const DENSITY_EDGE = 12; // points just outside the picture still reach into it
-const DENSITY_PHASES = 4; // positions within a pixel that are told apart, per axis
+const DENSITY_PHASES = 4; // subpixel positions that are distinguished, per axis
 
-// A picture in which every point is a small soft disc, and places with more points are stronger.
+// A picture in which every point is a small soft disc, and dense areas are stronger.
 function makeDensity() {
   let width = 0, height = 0, stride = 0, sums = null, owners = null, image = null, pixels = null;
 

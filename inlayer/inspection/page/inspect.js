@@ -2,7 +2,7 @@
 
 const PALETTE = ["#8da3b0", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9"];
 const MAX_SHOWN = 60; // tokens of a finding
-const MAP_POLL = 3000; // milliseconds between questions for a better layout
+const MAP_POLL = 3000; // milliseconds between requests for a better layout
 const byId = (id) => document.getElementById(id);
 let map = null;
 
@@ -29,11 +29,11 @@ function showFacts(report) {
     Norm: rows.norm_median === null ? "unknown" : `${number(rows.norm_min)} to ${number(rows.norm_max)}, median ${number(rows.norm_median)}`,
   };
   for (const [name, value] of Object.entries(facts)) byId("facts").append(make("dt", {}, name), make("dd", {}, value));
-  for (const one of report.tables) {
-    const share = one.parameter_share === null ? "" : `, ${(100 * one.parameter_share).toFixed(1)}% of the parameters`;
-    const copy = one.copy_of === null ? "" : `; equals ${one.copy_of}`;
-    const text = `${one.tensor}: ${number(one.rows)} x ${number(one.width)} ${one.dtype}${share}, in ${one.file} from byte ${number(one.offset)}; ${number(one.zero_rows)} rows of zeros${copy}`;
-    byId("facts").append(make("dt", {}, `Table (${one.role})`), make("dd", {}, text));
+  for (const other of report.tables) {
+    const share = other.parameter_share === null ? "" : `, ${(100 * other.parameter_share).toFixed(1)}% of the parameters`;
+    const copy = other.copy_of === null ? "" : `; equals ${other.copy_of}`;
+    const text = `${other.tensor}: ${number(other.rows)} x ${number(other.width)} ${other.dtype}${share}, in ${other.file} from byte ${number(other.offset)}; ${number(other.zero_rows)} rows of zeros${copy}`;
+    byId("facts").append(make("dt", {}, `Table (${other.role})`), make("dd", {}, text));
   }
   for (const memory of report.ngrams) {
     const where = memory.layer === null ? "hidden states" : `layer ${memory.layer}`;
@@ -48,13 +48,13 @@ function showFacts(report) {
 }
 
 function showNorms({ counts, edges }) {
-  const most = Math.max(...counts, 0);
-  if (most === 0) return byId("norms").append("No row has a finite norm.");
+  const largest = Math.max(...counts, 0);
+  if (largest === 0) return byId("norms").append("No row has a finite norm.");
   const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
-  const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the largest bin has ${number(most)} rows`;
+  const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the largest bin has ${number(largest)} rows`;
   for (const [name, value] of Object.entries({ viewBox: `0 0 ${counts.length} 100`, preserveAspectRatio: "none", class: "norms", role: "img", "aria-label": label })) svg.setAttribute(name, value);
   counts.forEach((count, i) => {
-    const bar = document.createElementNS(space, "rect"), height = count ? Math.max(1, 100 * count / most) : 0;
+    const bar = document.createElementNS(space, "rect"), height = count ? Math.max(1, 100 * count / largest) : 0;
     for (const [name, value] of Object.entries({ x: i + 0.05, width: 0.9, y: 100 - height, height })) bar.setAttribute(name, value);
     const title = document.createElementNS(space, "title");
     title.textContent = `${number(edges[i])} to ${number(edges[i + 1])}: ${number(count)} rows`;

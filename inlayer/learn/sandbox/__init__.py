@@ -1,1 +1,1 @@
-"""The sandbox: a separate process that runs a learner's code and returns results; it knows no expected values."""
+"""The sandbox: a separate process, without the expected values, that runs a learner's code and returns results."""

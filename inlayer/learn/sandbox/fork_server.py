@@ -1,7 +1,7 @@
 """The fork server: a process that has imported torch and forks a runner for each graded file.
 
 session -> [fork server] -> runner
-- it is started fresh and shares no memory with the grader, so a runner holds nothing of the grader's
+- it is started fresh and shares no memory with the grader, so a runner has no data of the grader
 - importing torch takes seconds, a fork milliseconds, which makes `watch` and batch grading fast
 - it runs no learner code itself and exits when the grader closes its end of the socket
 Tested in tests/learn/test_misbehaving.py.

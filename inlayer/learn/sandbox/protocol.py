@@ -78,10 +78,10 @@ def decode(message: bytes, find: Callable[[RemoteHandle], Any] = lambda handle: 
 
 def send(channel: socket.socket, message: bytes, wait: Callable[[], None] | None = None) -> None:
     """Send a message; `wait` is called after each part or channel timeout, and may raise."""
-    left = memoryview(LENGTH.pack(len(message)) + message)
-    while left:
+    remaining = memoryview(LENGTH.pack(len(message)) + message)
+    while remaining:
         with suppress(TimeoutError):
-            left = left[channel.send(left) :]
+            remaining = remaining[channel.send(remaining) :]
         if wait is not None:
             wait()
 
@@ -95,17 +95,17 @@ def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] | N
 
 
 def _receive(channel: socket.socket, size: int, wait: Callable[[], None] | None) -> bytes:
-    got = bytearray()
-    while len(got) < size:
+    received = bytearray()
+    while len(received) < size:
         part = None
         with suppress(TimeoutError):
-            part = channel.recv(min(size - len(got), 1 << 20))
+            part = channel.recv(min(size - len(received), 1 << 20))
         if wait is not None:
             wait()
         if part == b"":
             raise EOFError
-        got += part or b""
-    return bytes(got)
+        received += part or b""
+    return bytes(received)
 
 
 def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHandle | None], depth: int) -> Any:
@@ -153,8 +153,8 @@ def _unpack(tree: Any, tensors: dict[str, Tensor], find: Callable[[RemoteHandle]
         case {"dtype": str(name)}:
             return DTYPES.get(name, Unsendable(f"dtype {name[:40]}"))
         case {"tensor": str(name), "grad": bool(grad)}:
-            found = tensors[name]
-            return found.requires_grad_(grad) if grad and found.is_floating_point() else found
+            tensor = tensors[name]
+            return tensor.requires_grad_(grad) if grad and tensor.is_floating_point() else tensor
         case {"handle": int(number), "kind": str(kind)}:
             return find(RemoteHandle(number, kind[:80]))
         case {"other": str(kind)}:

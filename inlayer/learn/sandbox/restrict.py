@@ -93,13 +93,13 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
 
 def siblings(private: str) -> list[str]:
     """Everything except a folder: its siblings, its parent's siblings, and so on up; without links."""
-    found = []
+    paths = []
     inner = Path(private).resolve()
     for outer in inner.parents:
         with os.scandir(outer) as entries:
-            found += [entry.path for entry in entries if entry.name != inner.name and not entry.is_symlink()]
+            paths += [entry.path for entry in entries if entry.name != inner.name and not entry.is_symlink()]
         inner = outer
-    return found
+    return paths
 
 
 def restrict_calls(prctl: Callable[..., int], architecture: int, clone: int, denied: tuple[int, ...]) -> None:

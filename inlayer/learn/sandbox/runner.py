@@ -1,7 +1,7 @@
 """The runner: the process that loads a learner's file and calls what it defines, one message at a time.
 
 fork server -> [runner] <-> session
-- it knows no expected values and grades nothing, so code that changes this process only changes its own results
+- it has no expected values and grades nothing, so code that changes this process only changes its own results
 - it has resource limits (limits.py) and its own process group, so all of it can be killed
 - an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
   files outside the scratch folder, reading the course's files. The first refusal ends the session
@@ -165,50 +165,50 @@ class Runner:
         return {}
 
     def do_load(self, source: str, file: str, forbidden: tuple[str, ...]) -> dict[str, Any]:
-        place = f"{self.scratch}/{file}"
-        Path(place).write_text(source, encoding="utf-8")  # for inspect and tracebacks
-        linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
-        self.module.__dict__.update(__file__=place, __name__=file.removesuffix(".py"))
+        path = f"{self.scratch}/{file}"
+        Path(path).write_text(source, encoding="utf-8")  # for inspect and tracebacks
+        linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+        self.module.__dict__.update(__file__=path, __name__=file.removesuffix(".py"))
         sys.modules[self.module.__name__] = self.module
         self.forbidden = forbidden
         for name in [name for name in sys.modules if name.partition(".")[0] in forbidden]:
             del sys.modules[name]  # importing it raises an audit event again
         if "hash" in forbidden:
             builtins.hash = self.hash
-        exec(compile(source, place, "exec", dont_inherit=True), self.module.__dict__)
+        exec(compile(source, path, "exec", dont_inherit=True), self.module.__dict__)
         return {}
 
     def do_signature(self, name: str) -> dict[str, Any]:
-        found = self.module.__dict__.get(name)
-        if not callable(found):
-            return {"kind": "nothing" if name not in self.module.__dict__ else type(found).__name__, "parameters": ()}
-        kind = "class" if isinstance(found, type) else "function"
+        member = self.module.__dict__.get(name)
+        if not callable(member):
+            return {"kind": "nothing" if name not in self.module.__dict__ else type(member).__name__, "parameters": ()}
+        kind = "class" if isinstance(member, type) else "function"
         try:
-            parameters = tuple(inspect.signature(found).parameters.values())
+            parameters = tuple(inspect.signature(member).parameters.values())
         except (TypeError, ValueError):
             return {"kind": kind, "parameters": ()}
-        return {"kind": kind, "parameters": tuple(str(one.name) for one in parameters)}
+        return {"kind": kind, "parameters": tuple(str(parameter.name) for parameter in parameters)}
 
     def do_call(
         self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
     ) -> dict[str, Any]:
         """Call `target` or its attribute `path`; with `gradients`, also differentiate sum(result * weight)."""
-        found = self.module.__dict__[target] if isinstance(target, str) else target
+        function = self.module.__dict__[target] if isinstance(target, str) else target
         if path:
-            found = attrgetter(path)(found)
+            function = attrgetter(path)(function)
         of, item, weight = (gradients.get(name) for name in ("of", "item", "weight"))
         leaf = None if of is None else (kwargs[of] if isinstance(of, str) else args[of]).requires_grad_()
         if is_module := of is None and weight is not None:
             target.zero_grad(set_to_none=True)
         with self.forbidding():
-            value = found(*args, **kwargs)
+            value = function(*args, **kwargs)
         if weight is None:
             return {"value": value, "arguments": (*args, *kwargs.values())}
         value = value if item is None else value[item]
         if not isinstance(value, Tensor) or not value.requires_grad or value.shape != weight.shape:
             return {"value": value}
         (value * weight.to(value.dtype)).sum().backward()
-        of_parameters = {name: one.grad for name, one in target.named_parameters()} if is_module else {}
+        of_parameters = {name: parameter.grad for name, parameter in target.named_parameters()} if is_module else {}
         return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": of_parameters}
 
     def do_attribute(self, target: Any, path: str) -> dict[str, Any]:
@@ -220,8 +220,8 @@ class Runner:
     def do_tensors(self, target: Any, which: str) -> dict[str, Any]:
         if not isinstance(target, nn.Module):
             return {"missing": True}
-        named = target.state_dict().items() if which == "state_dict" else getattr(target, f"named_{which}")()
-        return {"value": {str(name): one for name, one in named}}
+        tensors = target.state_dict().items() if which == "state_dict" else getattr(target, f"named_{which}")()
+        return {"value": {str(name): tensor for name, tensor in tensors}}
 
     # ---- objects and errors
 
@@ -240,14 +240,14 @@ class Runner:
             message = str(error)[:MAX_ERROR_CHARACTERS]
         except BaseException:  # __str__ itself may raise
             message = "(its message cannot be shown)"
-        bases = tuple(str(one.__name__) for one in type(error).__mro__)
+        bases = tuple(str(base.__name__) for base in type(error).__mro__)
         return {"raised": {"type": bases[0], "bases": bases, "message": message, "line": line}}
 
     # ---- what a task forbids
 
     @contextmanager
     def forbidding(self) -> Iterator[None]:
-        """Detect forbidden tensor operations and autograd by what is executed, however the code got hold of them."""
+        """Detect forbidden tensor operations and autograd when they are executed, however the code obtained them."""
         if not self.forbidden:
             yield
             return
@@ -291,8 +291,8 @@ class Runner:
             )
             self.check_path(path, bool(writes), opens=True)
         elif event in CHANGE_EVENTS:
-            for place in CHANGE_EVENTS[event]:
-                self.check_path(args[place], True)
+            for index in CHANGE_EVENTS[event]:
+                self.check_path(args[index], True)
         elif event == "_thread.start_new_thread":
             self.threads += 1
             if self.threads > self.max_threads:
@@ -301,14 +301,14 @@ class Runner:
     def check_path(self, path: Any, writes: bool, opens: bool = False) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):  # a file descriptor
             return
-        place = self.realpath(os.fsdecode(path))
-        if writes and place != os.devnull and not (place + os.sep).startswith(self.scratch + os.sep):
+        real = self.realpath(os.fsdecode(path))
+        if writes and real != os.devnull and not (real + os.sep).startswith(self.scratch + os.sep):
             self.on_refusal(f"change a file outside its scratch folder ({os.fsdecode(path)[:120]})")
-        if place == PRIVATE or place.startswith(PRIVATE + os.sep):
+        if real == PRIVATE or real.startswith(PRIVATE + os.sep):
             self.on_refusal("read files of the course")
-        if place.startswith("/proc/") and place.split("/")[2].isdigit() and place.split("/")[2] != self.pid:
+        if real.startswith("/proc/") and real.split("/")[2].isdigit() and real.split("/")[2] != self.pid:
             self.on_refusal("look into other processes")
-        if opens and self.is_folder(place):
+        if opens and self.is_folder(real):
             self.on_refusal("open a folder as a file")
 
     def refuse(self, what: str) -> NoReturn:

@@ -21,7 +21,7 @@ function slotsOf(trace) {
   });
 }
 
-// Every number that a step shows, with its place. Tests compare them with the library.
+// Every number that a step shows, with its location. Tests compare them with the library.
 function* numbersOf(trace) {
   const tokens = trace.texts.flatMap((text, b) => text.tokens.map((token, t) => [token, b, t]));
   for (const [token, b, t] of tokens) {

@@ -106,7 +106,7 @@ function thetaReasons(step, count) {
   const [from, to] = [base, trace].map((one) => one.positions.rotary.map((one) => one.theta));
   const s = to.findIndex((theta, index) => theta !== from[index]);
   if (s < 0) return [];
-  if (step === 7) return [count.changed === 0 && "rotary positions add nothing to the embeddings, whatever theta is"];
+  if (step === 7) return [count.changed === 0 && "rotary positions add nothing to the embeddings, regardless of theta"];
   const effect = count.byField.angles?.changed > 0 ? ", which changes the rotary frequencies" : "";
   return [step === 6 && `theta changed from ${brief(from[s])} to ${brief(to[s])}${effect}`];
 }

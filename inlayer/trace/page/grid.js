@@ -12,7 +12,7 @@ function numberCell(value, place, scale) {
   return heat(cell, value, scale);
 }
 
-// The place of a number in the whole text and the whole vector; `place` counts from the first token and channel shown.
+// The location of a number in the whole text and the whole vector; `place` counts from the first token and channel shown.
 function absolute(place) {
   const { first_token: token = 0, first_channel: channel = 0 } = firstShown();
   const isPair = ["angles", "cos", "sin", "frequency"].includes(place.field);

@@ -1,4 +1,4 @@
-// Learning you can do: one training step at a learning rate you choose. Rows move, loss and next token change.
+// One training step at a learning rate that the reader chooses: rows move, loss and next token change.
 
 const RATES = [0, 0.03, 0.1, 0.3, 0.6, 1, 1.5, 2, 3];
 

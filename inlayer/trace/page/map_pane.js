@@ -1,6 +1,6 @@
 // The map next to the walk: every row of the table, with the tokens of the text in their colors, in text order.
 
-const MAP_POLL = 3000; // milliseconds between questions for a better layout
+const MAP_POLL = 3000; // milliseconds between requests for a better layout
 
 let mapPane = null; // the map, once its data is there
 let mapModel = null; // the model whose map is shown or requested

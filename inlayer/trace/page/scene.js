@@ -1,6 +1,6 @@
 // The scene of steps 4 to 8: one canvas on which the table, the rows of your tokens, positions and similarities move.
 //
-// - every step has a layout: where each part is and how visible it is. Changing the step moves parts to their new places
+// - every step has a layout: where each part is and how visible it is. Changing the step moves parts to their new positions
 // - colors come from int8 values of the real vectors (/api/scene, /api/table); exact numbers come from the trace
 // - rows beyond the window are drawn when they scroll into view
 
@@ -118,7 +118,7 @@ function hiddenPart(x, h) {
   return { x: x - 60, y: 0, w: 60, h, alpha: 0 };
 }
 
-// The place of one token's strip in a lane. Inside the table, it is at the height of its row.
+// The position of one token's strip in a lane. Inside the table, it is at the height of its row.
 function stripPlace(parts, lane, index) {
   if (!lane.inTable) return { x: lane.x, y: index * parts.line, w: lane.w, h: parts.line - (parts.line > 8 ? 3 : 1) };
   return { x: lane.x, y: rowHeightInTable(parts, parts.tokens[index].token.id) - 1.5, w: lane.w, h: 3 };

@@ -13,7 +13,7 @@ import pytest
 from inlayer.checkpoint.open import find_sample, open_store
 from inlayer.checkpoint.remote import UnreachableError, open_remote, store, transfer
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingExtraError, MissingFileError
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from tests.checkpoint.remote.models import (
     HEAD,
     KIMI_ROWS,

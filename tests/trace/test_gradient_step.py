@@ -11,7 +11,7 @@ import torch
 import inlayer
 from inlayer.geometry.projection import pca
 from inlayer.trace import Change
-from inlayer.trace.learning import LearnFacts
+from inlayer.trace.gradient_step import LearnFacts
 from tests.trace.pipelines import family, random_bytes, sample
 from tests.trace.test_backward import trainable
 

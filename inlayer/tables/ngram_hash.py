@@ -6,7 +6,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
 - a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` takes the place of older ids
 - see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
-Tested against plain loops over Python integers, transformers and sglang in tests/tables/test_ngram.py.
+Tested against plain loops over Python integers, transformers and sglang in tests/tables/test_ngram_hash.py.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class NgramSpec:
     mix: Literal["xor", "sum"]
     fill: int  # the id in place of those before the start
     stops: tuple[int, ...] = ()  # ids that end a look-back
-    stops_are_hashed: bool = True  # as the newest id of an n-gram; otherwise all of its ids are `fill`
+    stops_are_hashed: bool = (
+        True  # a stop may be the newest id of an n-gram; if False, all ids of such an n-gram are `fill`
+    )
     padding_stops: bool = True  # padding counts as outside of the text
     compressed_size: int | None = None  # ids are first mapped to this many by their normalized text
     added: Literal["no", "sum", "projected mean"] = "no"  # how rows become part of the hidden states
@@ -97,18 +99,18 @@ def ngram_ids(
     if spec.compressed_size is not None and token_map is None:
         raise InputError(f"the n-gram memory {spec.tensor} hashes compressed ids, which need the model's tokenizer")
     stops = np.isin(tokens, spec.stops)
-    seen = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
+    context = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
     combine = np.bitwise_xor if spec.mix == "xor" else np.add
     mixed: dict[tuple[int, ...], IdArray] = {}  # heads may share their multipliers
-    found = np.empty((*tokens.shape, spec.heads), np.int64)
+    row_ids = np.empty((*tokens.shape, spec.heads), np.int64)
     for head, (order, modulus, offset) in enumerate(zip(spec.orders, spec.moduli, spec.offsets, strict=True)):
         factors = spec.multipliers[head][:order]
         if factors not in mixed:
             mixed[factors] = reduce(
-                combine, (ids * np.int64(factor) for ids, factor in zip(seen, factors, strict=False))
+                combine, (ids * np.int64(factor) for ids, factor in zip(context, factors, strict=False))
             )
-        found[..., head] = mixed[factors] % modulus + offset
-    return found[:, start:]
+        row_ids[..., head] = mixed[factors] % modulus + offset
+    return row_ids[:, start:]
 
 
 def _with_history(
@@ -136,18 +138,18 @@ def _looked_back(
     spec: NgramSpec, tokens: IdArray, inside: npt.NDArray[np.bool_], stops: npt.NDArray[np.bool_],
     token_map: IdArray | None,
 ) -> list[IdArray]:  # fmt: skip
-    """Per distance, the id that far before each position; `fill` where the look-back has ended."""
+    """For each distance, the id that many positions earlier; `fill` where the look-back has ended."""
     fill = spec.fill if token_map is None else token_map[spec.fill]
-    goes_on = inside & ~stops
-    seen = [np.where(inside if spec.stops_are_hashed else goes_on, tokens, fill)]
-    reached = np.ones_like(inside) if spec.stops_are_hashed else goes_on
+    continues = inside & ~stops
+    context = [np.where(inside if spec.stops_are_hashed else continues, tokens, fill)]
+    reached = np.ones_like(inside) if spec.stops_are_hashed else continues
     for distance in range(1, spec.look_back + 1):
         reached, older = reached.copy(), np.full_like(tokens, fill)
         reached[:, :distance] = False
-        reached[:, distance:] &= goes_on[:, :-distance]
+        reached[:, distance:] &= continues[:, :-distance]
         older[:, distance:] = tokens[:, :-distance]
-        seen.append(np.where(reached, older, fill))
-    return seen
+        context.append(np.where(reached, older, fill))
+    return context
 
 
 def primes_from(start: int, count: int) -> tuple[int, ...]:
@@ -156,15 +158,15 @@ def primes_from(start: int, count: int) -> tuple[int, ...]:
     >>> primes_from(10, 4)
     (11, 13, 17, 19)
     """
-    found: list[int] = []
+    primes: list[int] = []
     candidate = start
-    while len(found) < count:
+    while len(primes) < count:
         if candidate >= PRIME_LIMIT:
             raise ConfigError(f"heads with {start:,} or more rows are not supported; the limit is {PRIME_LIMIT:,}")
         if _is_prime(candidate):
-            found.append(candidate)
+            primes.append(candidate)
         candidate += 1
-    return tuple(found)
+    return tuple(primes)
 
 
 def _is_prime(number: int) -> bool:

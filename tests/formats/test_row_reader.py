@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from inlayer.errors import CheckpointError, MissingFileError
-from inlayer.formats import row_file
-from inlayer.formats.row_file import FileRows
+from inlayer.formats import row_reader
+from inlayer.formats.row_reader import FileRows
 
 ROWS, WIDTH, OFFSET = 100, 24, 13
 
@@ -35,7 +35,7 @@ def read(rows: FileRows, ids: list[int]) -> np.ndarray:
 def test_rows_are_the_bytes_of_the_file(
     file: Path, ids: list[int], longest: int, preadv: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_file, "MAX_READ", longest)
+    monkeypatch.setattr(row_reader, "MAX_READ", longest)
     if not preadv:
         monkeypatch.delattr(os, "preadv", raising=False)  # as on Windows
     content = file.read_bytes()

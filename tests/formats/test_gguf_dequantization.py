@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from inlayer.errors import DtypeError, MissingExtraError
-from inlayer.formats.gguf import GGML_TYPES, PLAIN, decoder, row_bytes
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.gguf_dequantization import GGML_TYPES, PLAIN, decoder, row_bytes
+from inlayer.formats.row_reader import FileRows
 from inlayer.tables import StoredTable
 
 gguf = pytest.importorskip("gguf")
@@ -71,7 +71,7 @@ def test_plain_rows_keep_their_dtype(tmp_path: Path, kind: str):
 def test_decoding_in_blocks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch):
     raw = raw_rows("Q8_0")
     whole = decoder("Q8_0", WIDTH)(raw)
-    monkeypatch.setattr("inlayer.formats.gguf.CHUNK_VALUES", 3 * WIDTH)
+    monkeypatch.setattr("inlayer.formats.gguf_dequantization.CHUNK_VALUES", 3 * WIDTH)
     assert same_bits(decoder("Q8_0", WIDTH)(raw), whole)
 
 

@@ -1,4 +1,4 @@
-"""One step of learning: the rows of the table move against their gradient, and the loss is computed again.
+"""One gradient step: the rows of the table move against their gradient, and the loss is computed again.
 
 text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next tokens
 - plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
@@ -6,7 +6,7 @@ text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next t
 - the loss comes from the backward pass, in float32 (trace/backward.py)
 - where a row moves on the map: exact on a PCA map, which is linear. t-SNE cannot place a new row, so the shift is
   that of the mean position of the row's nearest neighbors
-Tested against torch.optim.SGD on the whole table in tests/trace/test_learning.py.
+Tested against torch.optim.SGD on the whole table in tests/trace/test_gradient_step.py.
 """
 
 from __future__ import annotations
@@ -107,10 +107,12 @@ def learn(
         return LearnFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
     gradient_VD, steps = _gradient(inputs), []
     used, known = inputs.unique.inverse_BT[result.mask_BT.bool()].tolist(), inputs.unique.ids_U.tolist()
-    ids = [known[at] for at in dict.fromkeys(used) if known[at] != inputs.layer.padding_idx][:MAX_MOVED]  # in order
+    ids = [known[index] for index in dict.fromkeys(used) if known[index] != inputs.layer.padding_idx][
+        :MAX_MOVED
+    ]  # in order
     target = int(inputs.targets[-1])
-    places = torch.searchsorted(inputs.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
-    rows_ND, moves_ND = inputs.unique.rows_UD.float()[places], gradient_VD[ids]
+    indices = torch.searchsorted(inputs.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
+    rows_ND, moves_ND = inputs.unique.rows_UD.float()[indices], gradient_VD[ids]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
     for rate in map(float, rates):
         loss, after_last_V, predicted_V = _evaluate(inputs, rate, gradient_VD, last)
@@ -206,9 +208,9 @@ def _neighborhood(
     pipeline: Pipeline, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32], projection: TableProjection
 ) -> npt.NDArray[np.float64]:
     """The mean position on the map of the rows nearest to each vector, without the row it comes from."""
-    found, _ = nearest(pipeline.stored_table, rows, NEIGHBORS + 1)
+    near_ids, _ = nearest(pipeline.stored_table, rows, NEIGHBORS + 1)
     means = np.full((len(ids), 2), np.nan)
-    for index, (own, near) in enumerate(zip(ids.tolist(), found, strict=True)):
+    for index, (own, near) in enumerate(zip(ids.tolist(), near_ids, strict=True)):
         others = near[(near != own) & (near >= 0)][:NEIGHBORS]
         if len(others):
             means[index] = projection.points[others].mean(axis=0)

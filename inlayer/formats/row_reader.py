@@ -1,4 +1,4 @@
-"""Rows of equal length, and those of a local file, read by position.
+"""RowSource: rows of equal length in bytes, read by index. FileRows: the rows of a tensor in a local file.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a row is read with `preadv` straight into the result (Windows lacks it: one thread reads at a time there). With a
@@ -6,7 +6,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   1.9 GB (docs/decisions.md)
 - a file that is truncated or rewritten while it is open is an error at the next read, not a killed process; one that is
   replaced by renaming stays readable, because the old file is still open
-Tested in tests/formats/test_row_file.py.
+Tested in tests/formats/test_row_reader.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from inlayer.formats.tensor_info import TensorInfo
 
 Bytes = npt.NDArray[np.uint8]
 MAX_READ = 1 << 30  # bytes; the system reads at most 2 GB per call
-SEEKING = Lock()
+SEEK_LOCK = Lock()
 
 
 def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
@@ -39,12 +39,12 @@ def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
     return span.reshape(-1)
 
 
-def read_into(file: int, out: memoryview, at: int) -> int:
+def read_into(file: int, out: memoryview, offset: int) -> int:
     """Fill a buffer from a position in a file; returns the number of bytes."""
     if hasattr(os, "preadv"):
-        return os.preadv(file, [out], at)
-    with SEEKING:  # the position belongs to the file, which threads share
-        os.lseek(file, at, os.SEEK_SET)
+        return os.preadv(file, [out], offset)
+    with SEEK_LOCK:  # the position belongs to the file, which threads share
+        os.lseek(file, offset, os.SEEK_SET)
         data = os.read(file, len(out))
     out[: len(data)] = data
     return len(data)
@@ -116,18 +116,18 @@ class FileRows(RowSource):
             raise CheckpointError(f"{shown(self.path)} was modified while it was open; open it again")
 
     def _state(self) -> tuple[int, int]:
-        found = os.fstat(self._file)
-        return found.st_size, found.st_mtime_ns
+        stat = os.fstat(self._file)
+        return stat.st_size, stat.st_mtime_ns
 
-    def _fill(self, out: memoryview, at: int) -> None:
+    def _fill(self, out: memoryview, offset: int) -> None:
         while len(out):
             try:
-                count = read_into(self._file, out[:MAX_READ], at)
+                count = read_into(self._file, out[:MAX_READ], offset)
             except OSError as error:
                 raise CheckpointError(f"{shown(self.path)} cannot be read: {error.strerror}") from error
             if count == 0:
-                raise CheckpointError(f"{shown(self.path)} ends at byte {at:,}: it was truncated while it was open")
-            out, at = out[count:], at + count
+                raise CheckpointError(f"{shown(self.path)} ends at byte {offset:,}: it was truncated while it was open")
+            out, offset = out[count:], offset + count
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileRows:
         return self  # it is immutable

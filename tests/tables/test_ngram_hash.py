@@ -24,7 +24,7 @@ from transformers.models.qwen4_exp.modeling_qwen4_exp import Qwen4ExpTextNGramEm
 
 from inlayer import describe
 from inlayer.errors import ConfigError, IdRangeError, InputError, ShapeError
-from inlayer.tables.ngram import PRIME_LIMIT, NgramSpec, ngram_ids, primes_from
+from inlayer.tables.ngram_hash import PRIME_LIMIT, NgramSpec, ngram_ids, primes_from
 from inlayer.tokenizers import open_tokenizer
 from inlayer.tokenizers.huggingface import compressed_ids
 from tests.tables.sglang_functions import engram, extract

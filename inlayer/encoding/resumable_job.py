@@ -1,4 +1,4 @@
-"""The run of `inlayer embed`: rows to vectors, in parts that survive a kill.
+"""EmbedJob: the resumable run of `inlayer embed`. Rows become vectors in parts that survive a kill.
 
 rows of texts -> [parts] -> one file
 - parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name says which rows it
@@ -29,7 +29,7 @@ from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, 
 
 __all__ = ["EmbedJob"]
 
-PART_BYTES = 2**26  # of vectors
+PART_BYTES = 2**26  # of vectors per part
 PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})")
 OWN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
 
@@ -118,7 +118,7 @@ class EmbedJob:
                 continue
             pending.append(rows)
             vectors.append(np.asarray(self.encoder.batch(rows.texts, self.settings)))
-            if sum(one.nbytes for one in vectors) + size >= PART_BYTES:
+            if sum(batch.nbytes for batch in vectors) + size >= PART_BYTES:
                 self._write_part(seen, crc, pending, vectors)
                 pending, vectors, size = [], [], 0
             progress(seen)
@@ -132,18 +132,18 @@ class EmbedJob:
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
         """The rows in slices of bounded size, with a cut at row `boundary`."""
-        most, position = max(1, min(BATCH, PART_BYTES // (4 * self.width))), 0
+        max_rows, position = max(1, min(BATCH, PART_BYTES // (4 * self.width))), 0
         for rows in self.reader:
             start = 0
             while start < len(rows.texts):
-                end = min(start + most, len(rows.texts))
+                end = min(start + max_rows, len(rows.texts))
                 if position < boundary:
                     end = min(end, start + boundary - position)
                 yield rows.cut(start, end)
                 position, start = position + end - start, end
 
     def _write_part(self, end: int, crc: int, rows: list[TextRows], vectors: list[npt.NDArray[Any]]) -> None:
-        start = end - sum(len(one.texts) for one in rows)
+        start = end - sum(len(batch.texts) for batch in rows)
         with atomic_path(self.folder / f"{start:012d}-{end:012d}-{crc:08x}") as path:
             write_part(path, self.out.suffix, rows, np.concatenate(vectors))
 

@@ -1,9 +1,9 @@
 """The maps of one table for a server: PCA at once, t-SNE from a separate process when it is ready.
 
 table -> [PCA, then t-SNE] -> facts
-- each map is described once, in a thread; a request waits a while for it and is then told to ask again
+- each map is described once, in a thread; a request waits some seconds for it, or else has to be repeated
 - t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
-  machine. Its result is found in the cache by every process; what is interrupted leaves nothing there
+  machine. Every process finds its result in the cache; an interrupted run leaves nothing there
 Tested with a server that is stopped in tests/web/test_maps.py.
 """
 
@@ -24,9 +24,10 @@ from pathlib import Path
 
 from inlayer.errors import InputError
 from inlayer.files import locked
-from inlayer.formats.row_file import FileRows
+from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.map_facts import MapFacts, map_facts
-from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
+from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, project, saved
+from inlayer.geometry.tsne import missing_tsne
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 
@@ -50,16 +51,16 @@ class BackgroundMaps:
 
     def get(self, method: str = "best", seconds: float = WAIT) -> MapFacts:
         """Describe a map. If it takes longer than `seconds`, its points are missing and `better` is true: ask again."""
-        found, better = self._find(method, seconds)
-        return NOT_READY if found is None else replace(found[1], better=better)
+        ready, better = self._find(method, seconds)
+        return NOT_READY if ready is None else replace(ready[1], better=better)
 
     def projection(self, method: str = "best", seconds: float = WAIT) -> TableProjection | None:
         """Return the projection behind `get`; None if it is not ready, or if the table cannot be mapped."""
         try:
-            found, _ = self._find(method, seconds)
+            ready, _ = self._find(method, seconds)
         except InputError:
             return None
-        return None if found is None else found[0]
+        return None if ready is None else ready[0]
 
     def _find(self, method: str, seconds: float) -> tuple[tuple[TableProjection, MapFacts] | None, bool]:
         if self.remote:

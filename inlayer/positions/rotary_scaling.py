@@ -1,0 +1,116 @@
+"""Rotary scaling rules for texts longer than those in training: linear, dynamic NTK, YaRN, Llama-3, LongRoPE, ...
+
+position ids -> [frequencies] -> cos and sin
+- the order of operations is that of transformers: a step that looks clumsy is usually there for its rounding
+- for "dynamic", transformers keeps the longest length seen; here, only the length of the current text counts
+- see also: the settings of each rule (families/spec.py), which config has which rule (families/rope.py)
+Tested against transformers in tests/positions/test_scaling.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from inlayer.errors import ConfigError
+from inlayer.families import spec
+from inlayer.families.spec import Scaling
+
+
+def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
+    """1 / theta^(2i / dim) for every pair i: one radian per token for the first pair, almost none for the last."""
+    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
+    return 1.0 / (theta**exponent)
+
+
+def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
+    """Inverse frequencies of `dim // 2` channel pairs and the factor on cos and sin, for `length` tokens."""
+    if scaling is None:
+        return plain_frequencies(dim, theta), 1.0
+    if isinstance(scaling, spec.Linear):
+        return plain_frequencies(dim, theta) / scaling.factor, 1.0
+    if isinstance(scaling, spec.DynamicNTK):
+        return _dynamic_ntk(scaling, dim, theta, length), 1.0
+    if isinstance(scaling, spec.Yarn):
+        return _yarn(scaling, dim, theta), scaling.cos_sin_factor
+    if isinstance(scaling, spec.Llama3):
+        return _llama3(scaling, dim, theta), 1.0
+    if isinstance(scaling, spec.Proportional):
+        return _proportional(scaling, dim, theta), 1.0
+    if isinstance(scaling, spec.NTKAlpha):
+        _check_ntk(dim)
+        return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
+    return _long_rope(scaling, dim, theta, length), scaling.cos_sin_factor
+
+
+def _check_ntk(dim: int) -> None:
+    if dim <= 2:
+        raise ConfigError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
+
+
+def _proportional(rule: spec.Proportional, dim: int, theta: float) -> Tensor:
+    rotated = int(rule.fraction * dim // 2)
+    # Only these powers are computed, as in the reference: the last bits of a power depend on the length of the tensor.
+    powers = theta ** (torch.arange(0, 2 * rotated, 2, dtype=torch.int64).float() / dim)
+    return torch.cat((1.0 / powers, torch.zeros(dim // 2 - rotated))) / rule.factor
+
+
+def _dynamic_ntk(rule: spec.DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:
+    _check_ntk(dim)
+    # `length` stays a tensor, so the power is computed in float32, as in the reference.
+    original = rule.original_max_position_embeddings
+    stretched = torch.clamp(length, min=original)
+    stretch = (rule.factor * stretched / original) - (rule.factor - 1)
+    longer = plain_frequencies(dim, theta * stretch ** (dim / (dim - 2)))
+    return torch.where(length > original, longer, plain_frequencies(dim, theta))
+
+
+def _yarn(rule: spec.Yarn, dim: int, theta: float) -> Tensor:
+    if not theta > 1:
+        raise ConfigError(
+            f"rotary scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}"
+        )
+    powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
+    unscaled, divided = 1.0 / powers, 1.0 / (rule.factor * powers)
+    # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length
+    low, high = (
+        (dim * math.log(rule.original_max_position_embeddings / (count * 2 * math.pi))) / (2 * math.log(theta))
+        for count in (rule.beta_fast, rule.beta_slow)
+    )
+    if rule.truncate:
+        low, high = float(math.floor(low)), float(math.ceil(high))
+    low, high = max(low, 0.0), min(high, float(dim - 1))
+    if low == high:
+        high += 0.001  # avoids a division by zero
+    ramp = torch.clamp((torch.arange(dim // 2, dtype=torch.float32, device="cpu") - low) / (high - low), 0, 1)
+    unscaled_share = 1 - ramp
+    return divided * (1 - unscaled_share) + unscaled * unscaled_share
+
+
+def _llama3(rule: spec.Llama3, dim: int, theta: float) -> Tensor:
+    unscaled = plain_frequencies(dim, theta)
+    wavelength = 2 * math.pi / unscaled
+    original, low, high = rule.original_max_position_embeddings, rule.low_freq_factor, rule.high_freq_factor
+    longest, shortest = original / low, original / high
+    scaled = torch.where(wavelength > longest, unscaled / rule.factor, unscaled)
+    smooth = (original / wavelength - low) / (high - low)
+    blended = (1 - smooth) * scaled / rule.factor + smooth * scaled
+    between = ~(wavelength < shortest) & ~(wavelength > longest)
+    return torch.where(between, blended, scaled)
+
+
+def _long_rope(rule: spec.LongRope, dim: int, theta: float, length: Tensor) -> Tensor:
+    for name in ("short_factor", "long_factor"):
+        if len(getattr(rule, name)) != dim // 2:
+            raise ConfigError(
+                f"rotary scaling 'longrope' has {len(getattr(rule, name))} values in {name}; "
+                f"a rotated width of {dim} needs {dim // 2}"
+            )
+    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
+    long, short = (
+        1.0 / (torch.tensor(factors, dtype=torch.float32, device="cpu") * theta**exponent)
+        for factors in (rule.long_factor, rule.short_factor)
+    )
+    return torch.where(length > rule.original_max_position_embeddings, long, short)
