@@ -7,9 +7,7 @@ Tested in tests/web/test_server.py.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import signal
 import sys
 import threading
 from functools import cache, partial
@@ -65,7 +63,6 @@ def serve(
     sources = tuple(model or [None])
     open_models(sources)  # a source that cannot be opened is reported before the server starts
     fragment = "&".join(f"text={quote(value, safe='')}" for value in check_page_texts(text or []))
-    import_in_background()
     from inlayer.web import serve as run
 
     def announce(address: Address) -> None:
@@ -87,17 +84,6 @@ def serve(
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
     run(partial(open_pipelines, sources), host=host, port=port, fragment=fragment, announce=announce, api_key=api_key)
-
-
-def import_in_background() -> None:
-    """Start the process that workers are forked from, so it imports torch while this one does."""
-    if "forkserver" in multiprocessing.get_all_start_methods():
-        from multiprocessing import forkserver
-
-        multiprocessing.set_forkserver_preload(["inlayer.web.server"])
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process inherits it: no traceback after Ctrl-C
-        forkserver.ensure_running()
-        signal.signal(signal.SIGINT, handler)
 
 
 @cache

@@ -14,7 +14,6 @@ try:
 except ImportError as missing:
     raise MissingExtraError("the web server needs FastAPI and uvicorn: pip install 'inlayer[torch,web]'") from missing
 
-from inlayer.web.app import make_app
 from inlayer.web.server import Address, serve
 
-__all__ = ["Address", "make_app", "serve"]
+__all__ = ["Address", "serve"]

@@ -16,6 +16,7 @@ import gc
 import ipaddress
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.context
 import os
 import secrets
 import signal
@@ -23,8 +24,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import h11
 import uvicorn
@@ -34,9 +37,10 @@ from uvicorn.supervisors import Multiprocess
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
-from inlayer.trace import Pipeline
-from inlayer.web.app import make_app
 from inlayer.web.guard import HEADERS, Guard, error_response
+
+if TYPE_CHECKING:
+    from inlayer.trace import Pipeline
 
 MAX_WORKERS = 4
 MAX_CONNECTIONS = 512  # per worker
@@ -45,9 +49,12 @@ HEAD_SECONDS = 10.0  # from the connection to the end of the first request's hea
 IDLE_SECONDS = 60.0  # from a response to the end of the next request's headers
 REQUEST_SECONDS = 60.0  # from there to the response
 READ_BYTES = 2**13  # per turn of the event loop: a client may send chunks of one byte, and h11 takes 5 µs for each
+STOPPED = "the server's worker processes stopped; is there enough memory?"
 START_SECONDS = 300.0  # for the first worker to open its models, on a busy machine
 
-OpenPipelines = Callable[[], Mapping[str, Pipeline]]
+OpenPipelines = Callable[[], "Mapping[str, Pipeline]"]
+
+PRELOADED = "inlayer.web.app"  # imports torch, which takes seconds: once, in the process that workers are forked from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +98,8 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
             os._exit(0)
 
         threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
+    from inlayer.web.app import make_app
+
     hosts = () if _address(host) else (host,)
     app = make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
     gc.collect()
@@ -99,7 +108,7 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
 
 
 class Supervisor(Multiprocess):
-    """uvicorn's supervisor, which also opens the models itself, so an error is reported once and in one line."""
+    """uvicorn's supervisor, which also has the models opened once itself, so an error is reported in one line."""
 
     stopped_by: signal.Signals | None = None
 
@@ -160,17 +169,19 @@ def serve(
     config = make_config(partial(worker_app, open_pipelines, token, host, api_key), workers=_workers())
 
     def ready() -> None:
-        models = list(open_pipelines())
+        try:
+            with ProcessPoolExecutor(1, mp_context=processes) as checking:  # this process does not import torch
+                models = checking.submit(model_names, open_pipelines).result()
+        except BrokenExecutor:
+            raise InputError(STOPPED) from None
         # All of them: the first one would accept every connection that is made before the others listen.
         if all(worker.wait_until_ready(START_SECONDS, supervisor.should_exit) for worker in supervisor.processes):
             listener.listen(BACKLOG)
             address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
             announce(address)
 
-    if "forkserver" in multiprocessing.get_all_start_methods():
-        # Workers share one import of torch, which takes seconds.
-        multiprocessing.set_forkserver_preload([__name__])
-        uvicorn._subprocess.spawn = multiprocessing.get_context("forkserver")  # type: ignore[assignment]
+    processes = fork_server()
+    uvicorn._subprocess.spawn = processes  # type: ignore[assignment]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     supervisor = Supervisor(config, listener, ready)
     try:
@@ -183,7 +194,20 @@ def serve(
         raise KeyboardInterrupt
     if supervisor.stopped_by == signal.SIGTERM:
         signal.raise_signal(signal.SIGTERM)
-    raise InputError("the server's worker processes stopped; is there enough memory?")
+    raise InputError(STOPPED)
+
+
+def model_names(open_pipelines: OpenPipelines) -> list[str]:
+    """The names of the models, once all of them can be opened."""
+    return list(open_pipelines())
+
+
+def fork_server() -> multiprocessing.context.BaseContext:
+    """How worker processes start: forked from one process that has imported torch, where the system has fork."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    multiprocessing.set_forkserver_preload([PRELOADED])
+    return multiprocessing.get_context("forkserver")
 
 
 def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config:

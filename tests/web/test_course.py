@@ -317,6 +317,6 @@ def test_code_runs_only_on_loopback(host: str, runs: bool, monkeypatch: pytest.M
         given.update(settings)
         return Guard(running, token="x")  # type: ignore[arg-type]  # never called
 
-    monkeypatch.setattr("inlayer.web.server.make_app", fake_app)
+    monkeypatch.setattr("inlayer.web.app.make_app", fake_app)
     worker_app(dict, "x", host)
     assert given["runs_code"] is is_loopback(host) is runs

@@ -21,7 +21,8 @@ from inlayer.cli import main
 from inlayer.cli.serve import last_name, open_pipelines
 from inlayer.errors import InputError
 from inlayer.trace import Pipeline
-from inlayer.web import Address, make_app, server
+from inlayer.web import Address, server
+from inlayer.web.app import make_app
 from tests.web.client import TIMEOUT, TOKEN, Client, process, running
 
 # ---- its address
