@@ -4,8 +4,8 @@
 
 text -> ids -> rows -> [decoder] -> head -> loss, and backward
 - the tokenizer is a byte-level BPE; sentences start with a space, so a word is the same token at any position
-- the rows start from counts of the training text: which tokens occur near a token. Random rows would need many times
-  the text to learn that. The run begins with a state of step 0 that contains them
+- the rows start from counts of the training text: which tokens occur near a token. Random rows needed more than twice
+  the steps for the same loss and had worse neighbors. The run begins with a state of step 0 that contains the rows
 - the model is trained by `inlayer train` in --work, where a killed run is resumed; at a lower rate for the table
 - a saved model has the input scale of 50 multiplied into its rows. Here the rows are divided by a power of two, which
   makes them easier to read and keeps the logits of bare rows, as a walk shows them, in the range of a softmax
