@@ -4,7 +4,9 @@
 
 text -> ids -> rows -> [decoder] -> head -> loss, and backward
 - the tokenizer is a byte-level BPE; sentences start with a space, so a word is the same token at any position
-- the model is trained by `inlayer train` in --work, where a killed run is resumed
+- the rows start from counts of the training text: which tokens occur near a token. Random rows needed more than twice
+  the steps for the same loss and had worse neighbors. The run begins with a state of step 0 that contains the rows
+- the model is trained by `inlayer train` in --work, where a killed run is resumed; at a lower rate for the table
 - a saved model has the input scale of 50 multiplied into its rows. Here the rows are divided by a power of two, which
   makes them easier to read and keeps the logits of bare rows, as a walk shows them, in the range of a softmax
 - weights are then rounded to bfloat16
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -36,18 +39,25 @@ from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens, validation_batches
 from inlayer.training.export import TABLE, load_decoder, save_decoder
+from inlayer.training.parallel import ProcessGroup
 from inlayer.training.run_folder import END, PADDING, Run, TrainingProgress, is_run
+from inlayer.training.state import load_state, save_state
+from inlayer.training.trainer import Trainer
 
 VOCAB_SIZE = 6144
-# A second moment shared by the whole vocabulary gave the best neighbors in short runs (docs/log.md). Everything else
-# is the default of `inlayer train`.
+# A second moment shared by the whole vocabulary gave the best neighbors in short runs, and a lower rate of the table
+# keeps what the counts gave it (docs/log.md). Everything else is the default of `inlayer train`.
 CONFIG = TrainConfig(
     architecture="llama", tie=True, n_embd=128, n_layer=1, n_head=4, n_kv_head=2, n_inner=344, block_size=64,
-    steps=24_000, batch_size=8, learning_rate=8e-3, shared_second_moment=True, warmup=200, seed=0, threads=1,
-    eval_interval=2000, save_interval=1000, log_interval=500,
+    steps=10_000, batch_size=8, learning_rate=8e-3, embedding_lr_scale=0.03, shared_second_moment=True, warmup=200,
+    schedule="linear", min_lr_ratio=0.0, seed=0, threads=1, eval_interval=1000, save_interval=1000, log_interval=500,
 )  # fmt: skip
 
-ROW_DIVISOR = 64.0  # a power of two, so no bit is lost
+ROW_DIVISOR = 4.0  # a power of two, so no bit is lost
+
+NEAR, WIDE = 2, 15  # tokens on each side: what may stand next to a token, and what it is about
+OVERSAMPLING, ITERATIONS = 32, 4  # of the randomized SVD
+UNCOUNTED = 0.01  # norm of the other rows, relative to those with counts
 
 # The default sample should contain no slurs and no swearing: sentences with them are left out.
 LEFT_OUT = re.compile(r"nigg|fuck|shit|bitch|cunt|whore|slut|fagg", re.IGNORECASE)
@@ -117,9 +127,53 @@ def train(config: TrainConfig) -> Run:
     run = Run.open(config.out) if is_run(Path(config.out)) else Run.create(config)
     if run.config != config:
         raise SystemExit(f"{config.out} contains a run with other settings; remove it or choose another --work")
+    if load_state(run.inner) is None:
+        save_state(run.inner, 0, untrained(run).state(), run._facts())
     if not run.train(ValidationLines()):
         raise SystemExit(f"stopped at step {len(run.metrics)}; run the same command again to resume")
     return run
+
+
+def untrained(run: Run) -> Trainer:
+    """The trainer before its first step: rows from counts; small random rows where nothing was counted."""
+    tokenizer, tokens = run.prepare(ProcessGroup())
+    trainer = Trainer(run.decoder_config(tokenizer, tokens), run.config)
+    counted, table_VD = torch.from_numpy(tokens.count_ids() > 0), trainer.table.weight.detach()
+    rows_VD = factorize(neighborhoods(np.asarray(tokens.train), len(table_VD)), table_VD.shape[1], run.config.seed)
+    rows_VD -= rows_VD[counted].mean(0)
+    norm = run.config.init_std * math.sqrt(table_VD.shape[1])  # of a random row
+    table_VD *= UNCOUNTED
+    table_VD[counted] = functional.normalize(rows_VD[counted]) * norm
+    return trainer
+
+
+def neighborhoods(ids: npt.NDArray[Any], vocab_size: int) -> Tensor:
+    """Which tokens occur after, before and around each token more often than by chance (V, 3 V)."""
+    near_VV = count_pairs(ids, vocab_size, [1.0] * NEAR)
+    wide_VV = count_pairs(ids, vocab_size, [1 - distance / WIDE for distance in range(WIDE)])
+    return torch.cat([information(near_VV), information(near_VV.T), information(wide_VV + wide_VV.T)], dim=1)
+
+
+def count_pairs(ids: npt.NDArray[Any], vocab_size: int, weights: list[float]) -> Tensor:
+    """How often a token follows another at distance 1, 2, ..., each distance with its weight (V, V)."""
+    ids, total = ids.astype(np.int64), np.zeros(vocab_size**2, np.float32)
+    for distance, weight in enumerate(weights, 1):
+        total += np.float32(weight) * np.bincount(ids[:-distance] * vocab_size + ids[distance:], minlength=total.size)
+    return torch.from_numpy(total.reshape(vocab_size, vocab_size))
+
+
+def information(counts_VV: Tensor) -> Tensor:
+    """Positive pointwise mutual information; frequencies of the context are smoothed, as in word2vec."""
+    context_V = counts_VV.sum(0) ** 0.75
+    expected_VV = counts_VV.sum(1, keepdim=True) * (context_V / context_V.sum())
+    return (counts_VV / expected_VV).log_().nan_to_num_(nan=0.0).clamp_(min=0.0)  # 0 / 0 is nan, log 0 is -inf
+
+
+def factorize(matrix_VC: Tensor, width: int, seed: int) -> Tensor:
+    """The first `width` left singular vectors, times the square roots of the singular values."""
+    torch.manual_seed(seed)
+    left_VK, values_K, _ = torch.svd_lowrank(matrix_VC, q=width + OVERSAMPLING, niter=ITERATIONS)
+    return left_VK[:, :width] * values_K[:width].sqrt()
 
 
 class ValidationLines(TrainingProgress):
@@ -155,9 +209,8 @@ def shrink(decoder: Decoder, by: float) -> Decoder:
 
 def measure(run: Run, made: Decoder, tokenizer: Tokenizer, evals: Path | None) -> dict[str, Any]:
     """Losses before training, after it and after rounding, and the word similarities of the table."""
-    tokens = open_tokens(run.inner / "tokens")
-    untrained = Decoder(run.decoder_config(tokenizer, tokens), seed=run.config.seed)
-    losses = {"untrained": untrained, "trained": load_decoder(run.folder), "rounded": made}
+    tokens, counts = open_tokens(run.inner / "tokens"), untrained(run).decoder
+    losses = {"untrained": counts, "trained": load_decoder(run.folder), "rounded": made}
     metrics: dict[str, Any] = {
         "tokens": {"train": tokens.train.size, "validation": tokens.validation.size},
         "tokens_seen": int(run.metrics[-1]["tokens"]),
@@ -168,12 +221,12 @@ def measure(run: Run, made: Decoder, tokenizer: Tokenizer, evals: Path | None) -
         },
     }
     if evals is not None:
-        tables = {name: decoder.embeddings.token_embedding.weight.detach() for name, decoder in losses.items()}
+        decoders = {"random": Decoder(counts.config, seed=run.config.seed), "counts": counts, "rounded": made}
+        tables = {name: decoder.embeddings.token_embedding.weight.detach() for name, decoder in decoders.items()}
         metrics["similarity"] = {
             name: {
                 "pairs": len(pairs := read_pairs(evals / file, tokenizer)),
-                "untrained": similarity(tables["untrained"], pairs),
-                "rounded": similarity(tables["rounded"], pairs),
+                **{table: similarity(tables[table], pairs) for table in tables},
             }
             for name, file in EVALS.items()
         }

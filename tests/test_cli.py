@@ -379,7 +379,7 @@ def test_single_step(run: Run) -> None:
     assert (done.code, done.err) == (0, "")
     assert "4  table rows" in done.out
     assert "3  token ids" not in done.out
-    assert " bfc7 3e58\n" in done.out
+    assert " bd23 3f5d\n" in done.out
 
 
 def test_page_is_written_completely_or_not_at_all(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

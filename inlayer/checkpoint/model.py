@@ -195,7 +195,7 @@ class Model:
 
         Example:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
-            [' five', ' four', ' three']
+            [' five', ' four', ' six']
         """
         from inlayer.geometry.neighbors import Filter, find_neighbors, searched_table
 
@@ -220,9 +220,9 @@ class Model:
             InputError: If a query is empty, zero or not finite, or the model has no such table.
 
         Example:
-            >>> result = load("default").analogy("king", "man", "woman")
+            >>> result = load("default").analogy("father", "man", "woman")
             >>> result.answers[0].text, result.nearest_to_first[0].text  # the arithmetic added nothing
-            (' prince', ' prince')
+            (' mother', ' mother')
         """
         from inlayer.geometry.neighbors import Filter, find_analogy, searched_table
 

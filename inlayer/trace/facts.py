@@ -259,7 +259,7 @@ class Trace:
     Example:
         >>> love = inlayer.walk("I love dogs").texts[0].tokens[1]
         >>> love.id, love.label, love.stored_hex[:2]
-        (812, ' love', ['3e80', 'be82'])
+        (812, ' love', ['3ea1', 'be89'])
     """
 
     format: Literal[3] = 3
