@@ -89,8 +89,8 @@ def test_commands_are_spelled_correctly() -> None:
 
 def test_every_finding_is_documented() -> None:
     page = (DOCS / "checkpoints.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[a-z-]+`(?:, `[a-z-]+`)*) \|", page, flags=re.MULTILINE)
-    explained = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}
+    rows = re.findall(r"^\| (`[a-z0-9-]+`(?:, `[a-z0-9-]+`)*) \|", page, flags=re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)}
     assert explained == set(ADVICE)
 
 

@@ -76,7 +76,7 @@ def _name_options(message: str, name: str, command: Any) -> str:
         if option.startswith("-") and "_" in one.name:
             message = re.sub(rf"(?<!config's )(?<![\w.'\"-]){one.name}\b", option, message)
         elif option.startswith("-"):
-            message = re.sub(rf"^{one.name}(?= (?:is|must|do|applies|\d|'))", option, message)
+            message = re.sub(rf"^(?!text \d){one.name}(?= (?:is|must|do|applies|\d|'))", option, message)  # "text 1"
     return message
 
 

@@ -42,7 +42,7 @@ def test_partial_characters_are_labeled_in_hex() -> None:
     trace = sample("smollm2").walk(["🦙"])
     labels = [token.label for token in trace.texts[0].tokens]
     assert "\ufffd" not in "".join(labels)
-    assert any(label == "f0 9f" or label.startswith("f0") for label in labels)
+    assert any(label.startswith("\\xf0") for label in labels)
 
 
 @given(st.text(max_size=40), st.integers(1, 20))
