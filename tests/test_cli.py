@@ -68,6 +68,7 @@ def test_version(run: Run) -> None:
     assert run("--version").out.strip() == f"inlayer {inlayer.__version__}"
 
 
+@pytest.mark.slow
 def test_piped_program_prints_plain_text() -> None:
     done = subprocess.run([sys.executable, "-m", "inlayer", "walk"], capture_output=True, check=False)
     assert done.returncode == 0
@@ -382,6 +383,7 @@ def test_single_step(run: Run) -> None:
     assert " bd23 3f5d\n" in done.out
 
 
+@pytest.mark.slow
 def test_page_is_written_completely_or_not_at_all(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, link = tmp_path / "walk.html", tmp_path / "link.html"
     done = run("walk", "<b>", "--html", str(file), "--step", "3")

@@ -24,6 +24,7 @@ from tests.families.test_parity import random_ids
 
 ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
 SEQ2SEQ = {"t5", "mt5", "umt5"}
+NO_HEAD = pytest.param(torch.float32, False, marks=pytest.mark.slow)
 
 
 def with_head(case: Case) -> Any:
@@ -70,7 +71,7 @@ class Loaded(Reference):
 
 
 @each_case
-@pytest.mark.parametrize(("dtype", "headed"), [(torch.float32, True), (torch.float32, False), (torch.bfloat16, True)])
+@pytest.mark.parametrize(("dtype", "headed"), [(torch.float32, True), NO_HEAD, (torch.bfloat16, True)])
 def test_hidden_states(folder: Path, case: Case, dtype: torch.dtype, headed: bool) -> None:
     path = saved(folder, case.name, dtype, headed)
     ids, mask = random_ids("right")

@@ -82,6 +82,7 @@ def test_equals_float64_on_real_models(source):
         np.testing.assert_allclose(ours, whole[ids].mean(0) if ids else 0 * whole[0], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sums", ["sum_with_torch", "sum_with_scipy", "sum_with_numpy"])
 def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatch, sums):
     model = inlayer.load("default")

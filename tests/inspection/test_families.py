@@ -15,7 +15,8 @@ from tests.families.references import CASES, Case, reference_config
 ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
 
 
-@pytest.mark.parametrize("headed", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("headed", [True, False])
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_randomly_initialized_models_are_healthy(tmp_path: Path, case: Case, headed: bool) -> None:
     torch.manual_seed(0)

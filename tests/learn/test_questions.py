@@ -175,6 +175,7 @@ def test_invalid_numbers_are_errors(written: str, unit: str, why: str) -> None:
     assert len(str(refused.value)) < 250
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_any_text_is_graded_or_rejected(written: str) -> None:
     with suppress(InputError):

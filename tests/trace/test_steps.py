@@ -219,6 +219,7 @@ def test_printed_code_contains_the_exact_text(text: str, columns: int) -> None:
     assert run_printed_code(pipeline.walk([text[:100], "b"]), columns, step=3)["texts"] == [text[:100], "b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [40, 80])
 def test_printed_code_of_long_texts_runs_on_their_beginning(columns: int) -> None:
     pipeline = random_bytes("rotary")

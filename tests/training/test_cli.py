@@ -148,6 +148,7 @@ def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> No
     assert (decoder.n_embd, decoder.n_layer, decoder.n_head, decoder.n_inner, decoder.block_size) == (16, 1, 2, 24, 8)
 
 
+@pytest.mark.slow
 def test_small_text_and_more_steps(tmp_path: Path, launch: Launcher) -> None:
     """The README is too small for the default vocabulary and for validation; the run gets more steps later."""
     out, text = tmp_path / "out", Path(__file__).parents[2] / "README.md"

@@ -149,6 +149,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_any_run_can_be_plotted(name: str, tmp_path: Path) -> None:
     data = draw(ODD[name], tmp_path / "training.png")
