@@ -112,7 +112,7 @@ def test_theta_changes_the_rotary_frequencies(open_page):
     watched.page.wait_for_selector("#changed-note")
     assert "theta changed from 10000 to 100" in watched.text("#changed-note")
     watched.step(7)
-    assert "rotary positions add nothing to the embeddings, whatever theta is" in watched.text("#changed-note")
+    assert "rotary positions add nothing to the embeddings, regardless of theta" in watched.text("#changed-note")
 
 
 def test_unchanged_numbers_keep_their_color(open_page):
