@@ -39,7 +39,7 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     ids = check_dense(ids, name, hints.get(type(ids).__name__, "; wrap it: torch.tensor([[...]])"))
     if ids.dtype in UNSIGNED:
         signed = ids.to(torch.int64)
-        # A value of 2**63 or more becomes negative; replace it by the largest int64, which is outside every table too.
+        # A value of 2**63 or more becomes negative; replace it with the largest int64, also outside every table.
         return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
     if ids.dtype not in SIGNED_OR_SMALL:
         hint = "are they vectors (inputs_embeds)?" if name == "input_ids" else "is it the tensor you meant?"

@@ -194,7 +194,7 @@ class FolderStore(Store):
             return super().explain_missing_table()
         adapter = read_config(path)
         kind, base = (printable(str(adapter.get(key))[:80]) for key in ("peft_type", "base_model_name_or_path"))
-        return f"it is a {kind} adapter, which has no table of its own; open its base model, {base}"
+        return f"it is an adapter ({kind}), which has no table of its own; open its base model, {base}"
 
     def _local_path(self, name: str) -> Path:
         """The path of a file, checked not to be a link out of the folder or out of the hub's cache."""

@@ -23,7 +23,7 @@ COMPARE_EXAMPLES = examples(
 @app.command(epilog=COMPARE_EXAMPLES)
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL or sample name.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The model to compare it with.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The model to compare A with.")],
     top: Annotated[
         int,
         typer.Option(min=0, max=100_000, help="Number of moved rows (on a terminal, also of unshared tokens) to show."),
@@ -52,7 +52,7 @@ def compare(
         with progress_bar("finding neighbors") as progress:
             page = compare_page(
                 (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared,
-                f"{comparison.shared:,} tokens are shared. Rows: {rows}.", progress,
+                f"Shared tokens: {comparison.shared:,}. Rows: {rows}.", progress,
             )  # fmt: skip
         write_output(Path(html), page.encode())
     if as_json:

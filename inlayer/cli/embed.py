@@ -77,7 +77,9 @@ def embed(
         str | None, typer.Option(metavar="FILE", help="Write .npy, .safetensors, .parquet or .jsonl.")
     ] = None,
     model: ModelOption = None,
-    field: Annotated[str | None, typer.Option(help="Column or JSON field of the texts. \\[default: text]")] = None,
+    field: Annotated[
+        str | None, typer.Option(help="Column or JSON field that contains the texts. \\[default: text]")
+    ] = None,
     per_file: Annotated[
         bool, typer.Option("--per-file", help="Read each .txt file as one text, not one per line.")
     ] = False,
@@ -297,7 +299,7 @@ def search(
     columns = 3 if any(row[2] for row in rows) else 2
     print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
     if opened.source == "default":
-        print_note("A demonstration model. For useful results, embed with --model wordllama.")
+        print_note('"default" is for demonstration. For useful results, use --model wordllama.')
 
 
 def _result_text(row: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 - exit code: 0 if the layer is healthy (notes are allowed), 1 if there are warnings or errors, 2 if the source cannot be
   read, 130 if it was stopped
-- stderr shows a progress bar if it is a terminal, and in any case an estimate if reading takes long
+- stderr shows a progress bar if it is a terminal, and in any case an estimate if reading takes a long time
 - Ctrl-C stops reading and reports what was found so far; a second one ends the program
 Tested in tests/inspection/test_command.py.
 """
@@ -94,7 +94,7 @@ def inspect(
 
 @contextmanager
 def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar that disappears when the work is done, and an estimate if it takes long."""
+    """A progress bar that disappears when the work is done, and an estimate if it takes a long time."""
     start, first, announced = 0.0, -1, False  # the first call, which follows the time for the tokenizer
 
     def announce(done: int, total: int) -> None:

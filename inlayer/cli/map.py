@@ -58,7 +58,7 @@ def map_(
         try:
             projection = model.project(method, progress=progress)
         except KeyboardInterrupt:
-            sys.stderr.write("interrupted before there was a map; nothing was written\n")
+            sys.stderr.write("interrupted before the map was computed; nothing was written\n")
             raise typer.Exit(130) from None
     sample = 10**9 if model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS and html else SAMPLED_ROWS
     with progress_bar("measuring distortion") as progress:
@@ -81,7 +81,7 @@ def map_(
             "source": model.source, "method": projection.method, "complete": projection.complete,
             "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
             "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness,
-            "holes": _holes(projection), "files": written,
+            "holes": _undrawn_rows(projection), "files": written,
             "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
         }
     )  # fmt: skip
@@ -93,12 +93,12 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
     spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
     sampled = f" (measured on {SAMPLED_ROWS:,} of the rows)" if len(distortion.ids) == SAMPLED_ROWS else ""
-    holes = _holes(projection)
+    undrawn = _undrawn_rows(projection)
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"{distortion.kept.mean():.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
         f"trustworthiness {distortion.trustworthiness:.3f}{sampled}",
-        *(f"{count(len(holes), 'row')} without a direction, not drawn: {_named(holes)}" for _ in holes[:1]),
+        *(f"{count(len(undrawn), 'row')} without a direction, not drawn: {_named(undrawn)}" for _ in undrawn[:1]),
         *(f"wrote {printable(shown(name))}" for name in written),
     ]
     console().print("\n".join(lines))
@@ -106,7 +106,7 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
         console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")
 
 
-def _holes(projection: TableProjection) -> list[int]:
+def _undrawn_rows(projection: TableProjection) -> list[int]:
     """Rows that have no coordinates on the map."""
     return [row for row, (x, _) in enumerate(projection.points.tolist()) if not math.isfinite(x)]
 

@@ -64,7 +64,7 @@ def _usage_message(message: str, names: list[str]) -> str:
 
 
 def _name_options(message: str, name: str, command: Any) -> str:
-    """Replace arguments of the library in its message by the options of this command.
+    """Replace arguments of the library in its message with the options of this command.
 
     A name with an underscore is replaced wherever it occurs, except where it is a field of a config; a plain word only
     at the start, where it is the subject.

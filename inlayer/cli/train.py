@@ -91,10 +91,10 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         return
     terminal, folder = console(), shlex.quote(config.out)
     show(report, terminal)
-    terminal.print(f"\n{folder}/ has the model, report.html and metrics.jsonl. Try it:", soft_wrap=True)
+    terminal.print(f"\n{folder}/ contains the model, report.html and metrics.jsonl. Try it:", soft_wrap=True)
     terminal.print(f'inlayer walk "I love dogs" --model {folder}', soft_wrap=True)
     if importlib.util.find_spec("matplotlib") is None:
-        sys.stderr.write("no plot was drawn; it needs matplotlib: pip install 'inlayer[train]'\n")
+        sys.stderr.write("the plot was skipped because it needs matplotlib: pip install 'inlayer[train]'\n")
 
 
 def saved_config(given: dict[str, Any]) -> TrainConfig:

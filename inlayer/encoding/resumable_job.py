@@ -66,7 +66,7 @@ class EmbedJob:
         try:
             self._check_folder()
             self.folder.mkdir(exist_ok=True)
-            with locked(self.folder / "lock", "another inlayer embed is writing this output"):
+            with locked(self.folder / "lock", "another inlayer embed process is writing this output"):
                 try:
                     self._check_settings()
                     rows = self._write_parts(progress)

@@ -110,7 +110,7 @@ class Weighting:
             counts += np.bincount(encoder.ids(batch).flat, minlength=len(counts))
         if not counts.any():
             raise InputError(
-                f"the {len(texts):,} texts have no tokens; pass texts similar to the ones you want to encode"
+                f"none of the given texts ({len(texts):,}) has tokens; pass texts similar to those you want to encode"
             )
         weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
         scale = weights if model.token_weights is None else weights * model.token_weights

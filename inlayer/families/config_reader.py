@@ -37,7 +37,7 @@ def read_config(config: object) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    with file_errors(path, "(is it a path?) cannot be read", ConfigError):
+    with file_errors(path, "cannot be read as a config path", ConfigError):
         if path.is_dir():
             path = path / "config.json"
         if not path.is_file():

@@ -78,7 +78,9 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         kind = nested.get("model_type")
         raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **tie}
     elif type_name in NESTED:
-        raise ConfigError(f"a {type_name} config needs its text part in text_config, which is missing or not an object")
+        raise ConfigError(
+            f"the {type_name} config needs its text part in text_config, which is missing or not an object"
+        )
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):

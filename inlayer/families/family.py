@@ -21,7 +21,7 @@ class Family:
     defaults: dict[str, Any]
     positions: Literal["none", "learned", "sinusoidal", "rotary"] = "rotary"
     positions_flag: str | None = None  # the field that switches them on: true or "rope"
-    alibi_flag: str | None = None  # the field that replaces them by ALiBi, which adds nothing to the rows
+    alibi_flag: str | None = None  # the field that replaces them with ALiBi, which adds nothing to the rows
     # relative positions, which attention adds to its scores
     relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
     pads: bool = True  # the table has a padding row: pad_token_id

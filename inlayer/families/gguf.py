@@ -188,7 +188,10 @@ def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) 
 def _rotated_fraction(rotated: object, head: object) -> float:
     """The rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
     if type(rotated) is not int or type(head) is not int or not 2 <= rotated <= head or rotated % 2:
-        raise ConfigError(f"it rotates {short(rotated)} channels of a head with {short(head)} channels, not pairs")
+        raise ConfigError(
+            f"it rotates {short(rotated)} of the {short(head)} channels of a head; expected an even number of them, "
+            "2 or more"
+        )
     fraction = rotated / head
     return fraction if int(fraction * head) == rotated else math.nextafter(fraction, 1.0)
 

@@ -200,7 +200,7 @@ class PositionIdRule:
 
     def __post_init__(self) -> None:
         if self.by == "ids" and self.padding_idx is None:
-            raise ConfigError("position ids numbered by ids need padding_idx, the id to skip")
+            raise ConfigError("position ids that skip padding by id need padding_idx, the id to skip")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,7 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
     holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
     listed = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
     missing = (
-        f"{len(holes):,} rows are zero or not finite and are not drawn: {listed}{', ...' * (len(holes) > HOLES)}. "
+        f"Rows that are zero or not finite and not drawn ({len(holes):,}): {listed}{', ...' * (len(holes) > HOLES)}. "
     )
     about = (
         f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "

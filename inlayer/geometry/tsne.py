@@ -69,4 +69,4 @@ def tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.
 
 def missing_tsne() -> MissingExtraError:
     """The error if openTSNE is not installed."""
-    return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs nothing")
+    return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs no extra package")

@@ -28,6 +28,7 @@ from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import ScannedRows
 from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
+from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
 
 SCALE_RATIO = 100.0  # between head and table
@@ -105,7 +106,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
     if scan.statistics is not None and not scan.statistics.finite.all():
         ids = tuple(scan.statistics.ids[~scan.statistics.finite].tolist())
-        message = f"{len(ids):,} rows of the head {facts.tensor} contain NaN or infinity, and so will every loss"
+        message = f"NaN or infinity in {count(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
         yield Finding("error", "head-not-finite", message, ids=ids)
 
 

@@ -259,7 +259,7 @@ def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding
     if length is None or declared is None:
         return
     if not MIN_CONTEXT <= length <= MAX_CONTEXT:
-        message = f"the context length is {length:,} token{'' if length == 1 else 's'}"
+        message = f"the context length is {length:,}; expected {MIN_CONTEXT:,} to {MAX_CONTEXT:,} tokens"
         yield Finding("warning", "unusual-context-length", message)
     original = max((rotary.original_max_position_embeddings or 0 for rotary in facts.rotary), default=0)
     if original > declared:
@@ -321,7 +321,7 @@ def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_
     used = np.arange(len(scan.ids)) >= spec.position_offset + spec.position_id_rule.start
     count, zero = int(used.sum()), int((used & scan.is_zero).sum())
     if zero > 1 or 0 < count == zero:
-        message = f"{zero:,} of {count:,} positions in {name} are zero, so tokens there have no position"
+        message = f"{zero:,} of {count:,} positions in {name} are zero, so they add no position information"
         yield Finding("error" if zero == count else "warning", "positions-zero", message, zero)
     _, sizes = np.unique(scan.first_equal[used & ~scan.is_zero], return_counts=True)
     largest = int(sizes.max(initial=0))

@@ -76,22 +76,23 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
     undertrained, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
     count, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
     expected, advice = count <= MAX_UNSEEN_RATIO * unseen, ""
+    tokens = f"{unseen:,} token{'s' * (unseen != 1)}"
     if expected:
-        advice = (
-            f"{unseen:,} tokens never occurred in the training text. Train on more text, or use a smaller vocabulary."
-        )
+        advice = f"{tokens} never occurred in the training text. Train on more text, or use a smaller vocabulary."
     elif has_many_undertrained(rows) and training is not None:
-        advice = f"Only {unseen:,} tokens never occurred in the training text (per the training record), so this is "
+        advice = f"Only {tokens} never occurred in the training text (per the training record), so this is "
         advice += "probably not the tokenizer that the table was trained with."
     elif has_many_undertrained(rows):
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
         advice += "or this is not the tokenizer that the table was trained with. The files do not say which."
     contradicted = training is not None and not expected and has_many_undertrained(rows)
+    several = "look undertrained: their embeddings resemble"
+    verdict = "looks undertrained: its embedding resembles" if count == 1 else several
     yield from rows.finding(
         "warning" if contradicted else "note",
         "undertrained-tokens",
-        f"{count:,} of {ordinary:,} ordinary tokens look undertrained: their embeddings resemble those of "
-        f"{undertrained.references:,} reference tokens that text never produces",
+        f"{count:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference tokens "
+        "that text never produces",
         undertrained.rows,
         rows.statistics.norms,
         advice,
@@ -134,7 +135,7 @@ def _channel_findings(facts: RowFacts, width: int) -> Iterator[Finding]:
         message = f"channel {facts.dominant_channel} holds {share:.1%} of the table's energy (sum of squares)"
         yield Finding("warning", "dominant-channel", message)
     if dead:
-        message = f"{dead:,} of {width:,} channels are zero in every row"
+        message = f"{dead:,} of {width:,} channels {'is' if dead == 1 else 'are'} zero in every row"
         yield Finding("warning" if dead > MAX_DEAD_CHANNELS * width else "note", "dead-channels", message, dead)
 
 

@@ -73,7 +73,7 @@ def check_tables(
         if fact.rows_read < rows and not quick:
             not_checked.append(f"{rows - fact.rows_read:,} of {rows:,} rows of {fact.tensor}")
     if len(listed) > MAX_LISTED:
-        not_checked.append(f"{len(listed) - MAX_LISTED:,} more tables")
+        not_checked.append(count(len(listed) - MAX_LISTED, "more table"))
     return facts, findings, not_checked
 
 
@@ -126,7 +126,7 @@ def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tok
     elif info.role in PER_TOKEN and rows < model.table_info.shape[0] and tokens.tokenizer is not None:
         reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY)]
         if beyond := int((reached >= rows).sum()):
-            message = f"{name} has {rows:,} rows, so {beyond:,} tokens that occur in text have none"
+            message = f"{name} has {rows:,} rows; tokens that occur in text but have no row: {beyond:,}"
             yield Finding("warning", "table-rows-mismatch", message, beyond)
 
 
@@ -143,7 +143,7 @@ def _value_findings(info: TableInfo, scan: RowStatistics, tokens: TokenKinds) ->
     name = quoted(info.name)
     if not scan.finite.all():
         bad = scan.ids[~scan.finite]
-        message = f"{len(bad):,} rows of {name} contain NaN or infinity"
+        message = f"NaN or infinity in {count(len(bad), 'row')} of {name}"
         yield Finding("error", "table-not-finite", message, ids=tuple(bad.tolist()))
     if info.role not in PER_TOKEN and not scan.is_zero.all():
         return
@@ -153,7 +153,7 @@ def _value_findings(info: TableInfo, scan: RowStatistics, tokens: TokenKinds) ->
         yield Finding("note", "table-zero-rows", f"every row of {name} is zero, as before training", ids=())
     elif len(dead):
         severe = len(dead) > MAX_DEAD * len(scan.ids)
-        message = f"{len(dead):,} rows of {name} are zero, although their tokens occur in text"
+        message = f"{name} has {count(len(dead), 'zero row')} for tokens that occur in text"
         yield Finding("error" if severe else "warning", "table-zero-rows", message, ids=tuple(dead.tolist()))
 
 

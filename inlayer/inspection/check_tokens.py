@@ -2,7 +2,7 @@
 
 source -> Model -> facts -> [findings] -> Report
 - rows after the last token are normal: tables are padded to a multiple of 64 or 128
-- a special token beyond the table that is named after images or audio belongs to a larger sibling model (Gemma-3 1B)
+- a special token beyond the table that is named for image or audio input belongs to a larger sibling model (Gemma-3 1B)
 - the config assigns ids to roles such as eos and pad; null and -1 both mean that a role has no token
 - see also: classifying ids (token_kinds.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
@@ -82,13 +82,13 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
             token_id in special and OTHER_MODALITY.search(tokens.text(token_id) or "") for token_id in outside
         )
         message = f"{count:,} {'token has an id' if count == 1 else 'tokens have ids'} beyond the {tokens.rows:,} rows "
-        message += "of the table" + ("; named after images or audio, which this model does not accept" * sibling)
+        message += "of the table" + ("; named for image or audio input, which this model does not accept" * sibling)
         advice = "These tokens never reach this model." if sibling else ""
         severity: Severity = "note" if sibling else "error"
         examples = tokens.examples(outside)
         yield Finding(severity, "token-ids-out-of-range", message, count, outside, examples, advice)
     if trailing > MAX_TRAILING_ROWS * tokens.rows:
-        message = f"the last {trailing:,} of {tokens.rows:,} rows have no token, more than padding explains"
+        message = f"the last {trailing:,} of {tokens.rows:,} rows have no token, more than padding can explain"
         ids = tuple(range(tokens.rows - trailing, tokens.rows))
         yield Finding("warning", "tokenizer-too-small", message, ids=ids)
 
@@ -120,9 +120,10 @@ def special_token_findings(
             groups.setdefault(group, []).append(token_id)
     for (severity, code), ids in groups.items():
         is_single = len(ids) == 1
+        rows = "it has a row" if is_single else "they have rows"
         what = {
             "special-id-out-of-range": f"outside the table of {tokens.rows:,} rows",
-            "special-id-without-token": f"without a token, but {'it has a row' if is_single else 'they have rows'}",
+            "special-id-without-token": f"not assigned to a token, although {rows}",
             "special-id-not-special": "an ordinary token" if is_single else "ordinary tokens",
         }[code]
         ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."

@@ -35,7 +35,7 @@ ADVICE = {
     "duplicate-rows": "Train tokens that were added by copying a row. Otherwise compare with the original checkpoint.",
     "constant-rows": "Convert the table again from the original; a quantizer that lost its scales leaves such rows.",
     "repeated-block": "Merge the shards of the table again, each of them once and in order.",
-    "all-rows-identical": "The table was filled, not trained. Download the weights again.",
+    "all-rows-identical": "The table was filled with a single row, not trained. Download the weights again.",
     "scale-too-small": _SCALED,
     "scale-too-large": _SCALED,
     "norm-outliers": "Compare these rows with the original checkpoint. Values this large overwhelm other tokens.",

@@ -83,7 +83,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     if vocabulary.reusable_ids:
         listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids, console)
         reserved = f"({vocabulary.reserved_tokens:,} reserved)"
-        yield "reusable", f"{vocabulary.reusable_ids:,} ids that text never produces {reserved}: {listed}"
+        yield "reusable", f"{count(vocabulary.reusable_ids, 'id')} that text never produces {reserved}: {listed}"
     if vocabulary.special_tokens:
         yield "special", _special(vocabulary.special_tokens, console)
     unusual = f"{rows.nan_rows:,} with NaN, {rows.inf_rows:,} with infinity, {rows.zero_rows:,} all zero"
@@ -151,11 +151,11 @@ def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
         size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}{share}"
         yield "" if index else "tables", f"{table.role}: {table.tensor}, {size}"
-        parts = [f"in {table.file} at byte {table.offset:,}", f"{table.zero_rows:,} rows of zeros"]
+        parts = [f"in {table.file} at byte {table.offset:,}", f"{count(table.zero_rows, 'row')} of zeros"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
         parts += [f"norm {table.norm_median:.3g}"] if table.norm_median is not None else []
         parts += [f"equals {table.copy_of}"] if table.copy_of is not None else []
-        parts += [f"{table.rows_read:,} rows read"] if table.rows_read < table.rows else []
+        parts += [f"{count(table.rows_read, 'row')} read"] if table.rows_read < table.rows else []
         yield "", "; ".join(parts)
     if len(tables) > MAX_TABLES:
         yield "", f"and {len(tables) - MAX_TABLES:,} more (--json lists them)"
@@ -221,5 +221,5 @@ def _verdict(report: Report) -> str:
     verdict = "findings" if report.exit_code else "healthy"
     if report.not_checked and not any(finding.severity != "note" for finding in report.findings):
         verdict = "no defects in what was checked"
-        verdict += ", not enough for --strict" if report.strict else ""
+        verdict += "; --strict requires a complete check" if report.strict else ""
     return f"{verdict}: {summary}" if summary else verdict

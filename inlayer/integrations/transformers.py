@@ -191,7 +191,9 @@ def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
     """Raise an error for another class, special or missing weights, and hooks, which would stay on the old module."""
     if type(module) not in kinds:
         kind = f"{type(module).__module__}.{type(module).__qualname__}"  # a quantized Linear is also called Linear
-        raise InputError(f"the model's {name} is a {kind}, not an nn.{kinds[0].__name__}; is it quantized or modified?")
+        raise InputError(
+            f"the model's {name} is of type {kind}, not nn.{kinds[0].__name__}; is it quantized or modified?"
+        )
     weight = module.weight
     assert isinstance(weight, Tensor)
     if weight.dtype not in DTYPES:

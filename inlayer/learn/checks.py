@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.sandbox.protocol import RemoteHandle, Unsendable
+from inlayer.render.numbers import count
 
 MAX_ROWS, MAX_COLUMNS = 4, 6  # of a tensor that is printed
 MAX_CHARACTERS = 160  # of another value
@@ -203,7 +204,7 @@ def format_value(value: Any) -> str:
         return kind
     flat = value.detach().reshape(-1, value.shape[-1] if value.dim() else 1)
     rows = [_format_row(row) for row in flat[:MAX_ROWS]]
-    more = [f"... {len(flat) - MAX_ROWS:,} more rows"] if len(flat) > MAX_ROWS else []
+    more = [f"... {count(len(flat) - MAX_ROWS, 'more row')}"] if len(flat) > MAX_ROWS else []
     return "\n".join([kind, *rows, *more])
 
 

@@ -23,6 +23,7 @@ from inlayer.learn.checks import LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
 from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
+from inlayer.render.numbers import count
 from inlayer.shapes import check_seed
 
 MAX_SOURCE = 1 << 20  # characters
@@ -192,7 +193,7 @@ class GradingRun:
             solved = self.solve(check, len(session.calls), self.random_state)
             if not expected and solved is not None:
                 raises = isinstance(solved.output, LearnerException)
-                expected = f"a {solved.output.type}" if raises else describe_value(solved.output)
+                expected = f"error: {solved.output.type}" if raises else describe_value(solved.output)
             example = self.solve(check, len(session.calls))
         lines = session.calls[-1].lines("your output") + labeled("expected", expected)
         if example is not None:
@@ -224,7 +225,7 @@ def find_problems(task: Task) -> Iterator[str]:
     wrong = task.wrong
     messages: dict[str, str] = {}
     if len(wrong) < MIN_WRONG:
-        yield f"{task.id}: there are {len(wrong)} wrong solutions; at least {MIN_WRONG} are required"
+        yield f"{task.id}: it has {count(len(wrong), 'wrong solution')}; at least {MIN_WRONG} are required"
     for name, source in wrong.items():
         failure = grade(task, source, examples=False).failure
         if failure is None:

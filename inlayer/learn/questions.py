@@ -257,11 +257,11 @@ def diagnose(value: Value, answer: Value) -> str:
     """What is wrong with an answer, without giving the right one away."""
     if isinstance(value, tuple) and isinstance(answer, tuple):
         if len(value) != len(answer):
-            return f"Your shape has {len(value)} axes, but it must have {len(answer)}."
+            return f"Your shape has the wrong number of axes: {len(value)} instead of {len(answer)}."
         if sorted(value) == sorted(answer):
             return "Your shape has the right sizes in the wrong order."
         right = sum(one == other for one, other in zip(value, answer, strict=True))
-        return f"{right} of the {len(answer)} sizes of your shape are right."
+        return f"Correct sizes in your shape: {right} of {len(answer)}."
     assert not isinstance(value, tuple)
     assert not isinstance(answer, tuple)
     direction = "large" if value > answer else "small"

@@ -275,9 +275,9 @@ def value_of(result: CallResult) -> Any:
 
 def check_raised(result: CallResult, rule: str, error: type[Exception], message: str) -> None:
     """Fail the check unless a call raised `error`."""
-    requirement = message or f"this call must raise a {error.__name__}"
-    expected = f"a {error.__name__}"
+    requirement = message or f"this call must raise {error.__name__}"
+    expected = f"error: {error.__name__}"
     if result.raised is None:
         raise CheckFailed(rule, f"{requirement}; it returned {describe_value(result.value)}", expected)
     if error.__name__ not in result.raised.bases:
-        raise CheckFailed(rule, f"{requirement}; your code raised {result.raised}, not a {error.__name__}", expected)
+        raise CheckFailed(rule, f"{requirement}; your code raised {result.raised}, not {error.__name__}", expected)

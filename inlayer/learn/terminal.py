@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from inlayer.learn.links import link_command
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
 from inlayer.render.markdown import MarkdownNode, inline_text, parse, print_fence, print_markdown
+from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +89,9 @@ class CoursePrinter:
         for line in lines[:max_lines]:
             self.line(self.glyphs.safe(line.expandtabs(4)), style=style, indent=indent)
         if len(lines) > max_lines:
-            self.line(f"{self.glyphs.more} and {len(lines) - max_lines:,} more lines", style=style, indent=indent)
+            self.line(
+                f"{self.glyphs.more} and {count(len(lines) - max_lines, 'more line')}", style=style, indent=indent
+            )
 
     def markdown(self, text: str) -> None:
         print_markdown(self.console, parse(text), link_command)
@@ -133,7 +136,7 @@ class CoursePrinter:
         for task, record in status.tasks:
             notes = [
                 f"passed before; last check: {record.summary}" if record.fails_again else record.summary,
-                "solution seen" if record.solution_seen else "",
+                "solution viewed" if record.solution_seen else "",
                 "skipped" if record.skipped else "",
             ]
             note = "; ".join(filter(None, notes))
@@ -221,7 +224,7 @@ class CoursePrinter:
         self.heading("Why it works")
         self.markdown(task.why)
         if not passed:
-            note = "Recorded: solution seen. Write it yourself and check it; it still counts when it passes."
+            note = "Recorded: solution viewed. Write your own and check it; it still counts when it passes."
             self.line(note, style="dim")
 
     # ---- questions

@@ -163,7 +163,7 @@ class Table(nn.Embedding):
             kind = f"of dtype {weight.dtype}" if isinstance(weight, Tensor) else type_name(weight)
             raise DtypeError(f"the rows are {kind}; a table needs a floating-point tensor")
         if weight.dim() != 2 or 0 in weight.shape:
-            raise ShapeError(f"the rows have shape {tuple(weight.shape)}; a table is (V, D), neither of them 0")
+            raise ShapeError(f"the rows have shape {tuple(weight.shape)}; a table is (V, D) with both sizes at least 1")
         vocab_size, n_embd = weight.shape
         table = cls(vocab_size, n_embd, padding_idx=padding_idx, device="meta")
         table.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight)

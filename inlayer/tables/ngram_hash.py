@@ -31,7 +31,7 @@ PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5 and 7 decide whether 
 
 @dataclass(frozen=True, kw_only=True)
 class NgramSpec:
-    """Which rows of one table the n-grams that end at a token read.
+    """Which rows of one table are read by the n-grams that end at a token.
 
     A head hashes the last `order` ids: each is multiplied by the multiplier of its distance, the products are mixed,
     and the remainder by the head's modulus is the row, counted from the first row of that head.

@@ -89,8 +89,9 @@ def train_bpe(
     learned = engine.get_vocab_size()
     if exact and learned != vocab_size - len(specials):
         raise InputError(
-            f"the text yields only {learned - 256} merges, which makes {learned + len(specials)} ids; for vocab_size "
-            f"{vocab_size} use more text" + (" or a lower min_frequency" if min_frequency > 1 else "")
+            f"the text yields only {learned - 256} merge{'s' * (learned != 257)}, which makes "
+            f"{learned + len(specials)} ids; for vocab_size {vocab_size} use more text"
+            + (" or a lower min_frequency" if min_frequency > 1 else "")
         )
     engine.add_special_tokens(specials)
     if engine.get_vocab_size() != learned + len(specials):

@@ -198,7 +198,7 @@ def rename_special_tokens(known: dict[str, int], config: dict[str, Any], where: 
         by_id[int(token_id)] = text
     special_tokens = {token: token_id for token_id, token in by_id.items()}
     if len(special_tokens) != len(by_id):
-        raise TokenizerError(f"added_tokens_decoder next to {where} gives one token two ids")
+        raise TokenizerError(f"added_tokens_decoder next to {where} assigns two ids to one token")
     return special_tokens
 
 

@@ -143,7 +143,7 @@ def check_parts(config: dict[str, Any], where: str) -> None:
 
     for template in steps_of(config, "post_processor"):  # thousands of pieces take the library seconds to read
         if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
-            raise TokenizerError(f"{where}: its post_processor can make a text more than {MAX_ADDED:,} ids longer")
+            raise TokenizerError(f"{where}: its post_processor can add more than {MAX_ADDED:,} ids to a text")
     for step in steps_of(config, "normalizer"):
         if step.get("type") == "Precompiled" and not _has_whole_map(step.get("precompiled_charsmap")):
             raise TokenizerError(f"{where}: its normalizer's character map is malformed")
@@ -162,7 +162,10 @@ def check_parts(config: dict[str, Any], where: str) -> None:
             run = max(run, own) if is_form else 1.0
             growth, added = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
-            raise TokenizerError(f"{where}: its {part} can make a text {growth:,.0f} times longer, plus {added:,.0f}")
+            raise TokenizerError(
+                f"{where}: its {part} can grow a text {growth:,.0f}-fold plus {added:,.0f}; limit {MAX_GROWTH}-fold "
+                f"plus {MAX_ADDED:,}"
+            )
 
 
 def _has_whole_map(charsmap: object) -> bool:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
+from inlayer.render.numbers import count
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
@@ -132,7 +133,9 @@ class Forward:
         first, end = self.window.first_token, min(length, self.window.end)
         if first and first >= length:
             limit = f"{max(0, length - 1):,}"
-            raise InputError(f"first_token is {first:,}; the longest text has {length:,} tokens; give at most {limit}")
+            raise InputError(
+                f"first_token is {first:,}; the longest text has {count(length, 'token')}; give at most {limit}"
+            )
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.ids_BT, self.whole_mask_BT = ids_BT, mask_BT
         position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding

@@ -199,7 +199,7 @@ class TrainConfig:
     warmup: int | None = option(None, OPTIMIZER, "Warm-up steps.", derived="10% of the steps, at most 50", minimum=0)
     schedule: str = option("cosine", OPTIMIZER, "Schedule after warm-up.", choices=("cosine", "linear", "constant"))
     min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
-    max_grad_norm: float = option(1.0, OPTIMIZER, "Gradient-norm clipping; 0 turns it off.")
+    max_grad_norm: float = option(1.0, OPTIMIZER, "Maximum gradient norm; 0 turns clipping off.")
     precision: str = option(
         "float32", OPTIMIZER, "Compute dtype: float32, or bfloat16 with autocast.", choices=("float32", "bfloat16")
     )
@@ -213,7 +213,9 @@ class TrainConfig:
     save_interval: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
     log_interval: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
     threads: int | None = option(None, RUN, "Number of torch CPU threads.", derived="torch's default", maximum=4096)
-    parallel: str = option("data", RUN, "Under torchrun: FSDP2, or a sharded vocabulary.", choices=PARALLEL_MODES)
+    parallel: str = option(
+        "data", RUN, "Parallelism under torchrun: FSDP2 (data) or a sharded vocabulary (vocab).", choices=PARALLEL_MODES
+    )
 
     def __post_init__(self) -> None:
         files = (self.files,) if isinstance(self.files, (str, os.PathLike)) else self.files

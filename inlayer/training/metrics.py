@@ -102,7 +102,7 @@ class Alerts:
             smoothed = math.fsum(self._losses) / WINDOW
             if smoothed > self._best + SPIKE:
                 messages["spike"] = (
-                    f"loss rose from {self._best:.2f} to {smoothed:.2f} by step {step}; the run diverges"
+                    f"loss rose from {self._best:.2f} to {smoothed:.2f} by step {step}; the run is diverging"
                 )
             self._best = min(self._best, smoothed)
             if step >= self._patience and self._best > self._unigram_loss - UNIGRAM_MARGIN:

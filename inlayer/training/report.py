@@ -167,7 +167,7 @@ def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
             f"norms, as inlayer inspect shows them, are {scale:g} times as large",
         )
     if report.table.nonfinite_rows:
-        yield "not finite", f"{report.table.nonfinite_rows:,} rows contain NaN or infinity"
+        yield "not finite", f"NaN or infinity in {count(report.table.nonfinite_rows, 'row')}"
 
 
 # ---- terminal

@@ -281,9 +281,9 @@ class Run:
             sizes = f"{tokens.vocab_size:,} ids instead of {wanted:,}"
             self.alerts.raised["vocabulary"] = f"the vocabulary has {sizes}, because the text is too small for more"
         if config.validation and held_out < width:
-            number = f"only {held_out:,}" if held_out else "no"
+            number = f"only {count(held_out, 'token')}" if held_out else "no tokens"
             self.alerts.raised["validation"] = (
-                f"no validation loss: {number} tokens are held out, but a sequence has {width:,}; use more text, "
+                f"no validation loss: the held-out text has {number}, but a sequence has {width:,}; use more text, "
                 "hold out more of it (--validation), or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():

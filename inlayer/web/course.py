@@ -28,6 +28,7 @@ from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
+from inlayer.render.numbers import count
 from inlayer.trace.facts import plain
 from inlayer.web import schemas
 from inlayer.web.guard import error_response
@@ -204,7 +205,7 @@ class CourseView:
         failure, printed = verdict.failure, verdict.printed
         line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
         if len(printed) > MAX_PRINTED:
-            printed = f"{printed[:MAX_PRINTED]}\n({len(printed) - MAX_PRINTED:,} more characters)"
+            printed = f"{printed[:MAX_PRINTED]}\n({count(len(printed) - MAX_PRINTED, 'more character')})"
         comparison = self.service.compare_with_walk(verdict)
         return verdict.to_dict() | {
             "printed": printed,
@@ -265,7 +266,7 @@ def _tensor(tensor: Tensor | None, message: str) -> dict[str, Any] | None:
     is_integer = not (tensor.is_floating_point() or tensor.is_complex())
     first = rows[:MAX_ROWS, :MAX_CHANNELS]
     labels = itertools.islice(itertools.product(*map(range, tensor.shape[:-1])), MAX_ROWS)
-    hidden = f" {len(rows) - MAX_ROWS:,} more rows are not shown." if len(rows) > MAX_ROWS else ""
+    hidden = f" Rows not shown: {len(rows) - MAX_ROWS:,}." if len(rows) > MAX_ROWS else ""
     return {
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).removeprefix("torch."),

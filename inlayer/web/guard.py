@@ -139,7 +139,9 @@ class Guard:
             problem = "wrong" if tokens else "missing"
             message = f"the token is {problem}; open the complete address that the server printed"
             if scope["path"].startswith(API):
-                message = f"the API key is {problem}; use the one of --api-key, or the token that the server printed"
+                message = (
+                    f"the API key is {problem}; use the key given with --api-key, or the token that the server printed"
+                )
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
         rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
         return {**scope, "query_string": rest.encode("ascii")}

@@ -98,7 +98,7 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     seed = int(str(card.locator("form").get_attribute("data-seed")))
     for given, shown in (
         ("12", "cannot be read"),
-        ("(1, 2)", "Your shape has 2 axes, but it must have 3."),
+        ("(1, 2)", "Your shape has the wrong number of axes: 2 instead of 3."),
         (None, "Correct!"),
     ):
         correct = str(open_course().exercises["forward/hidden_shape"].ask(seed).answer)

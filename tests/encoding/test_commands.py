@@ -139,7 +139,7 @@ def test_rows_of_several_files_keep_the_name_of_their_file(run, tmp_path):
     }  # fmt: skip
     lines = run("search", "the king", "--in", "v.parquet", "-k", "1")[1].splitlines()
     assert [line.rstrip() for line in lines[:2]] == ["cosine  row  text", " 1.000    2  the king  (b.txt)"]
-    assert lines[2:] == ["A demonstration model. For useful results, embed with --model wordllama."]
+    assert lines[2:] == ['"default" is for demonstration. For useful results, use --model wordllama.']
     assert run("embed", "a.txt", "--out", "one.parquet")[0] == 0
     assert pq.read_schema("one.parquet").names == ["text", "embedding"]
 
@@ -467,7 +467,7 @@ def test_two_runs_do_not_write_the_same_output(tmp_path):
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", seconds=60) as process:
         assert process.stdout.readline() == "part\n"
         with start(tmp_path, "embed", "lines.txt", "--out", "v.npy") as second:
-            assert "another inlayer embed is writing this output" in second.communicate(timeout=TIMEOUT)[1]
+            assert "another inlayer embed process is writing this output" in second.communicate(timeout=TIMEOUT)[1]
         process.kill()
 
 

@@ -102,7 +102,7 @@ def test_huge_file_is_not_read(tmp_path: Path) -> None:
 
 def test_config_text_instead_of_a_path_is_an_error() -> None:
     """The config's text, passed as a path, is too long for a file name."""
-    assert "is it a path?" in refusal(json.dumps(LLAMA | {"note": "x" * 5000}))
+    assert "cannot be read as a config path" in refusal(json.dumps(LLAMA | {"note": "x" * 5000}))
 
 
 @pytest.mark.parametrize("thing", [None, 3, [LLAMA], b"config.json", object()])

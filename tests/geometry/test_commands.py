@@ -109,7 +109,7 @@ def test_compare_writes_a_page(run: Run, tmp_path: Path) -> None:
     assert "wrote " in out
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert "6,144 tokens are shared" in text
+    assert "Shared tokens: 6,144" in text
     assert "http" not in text.replace("http-equiv", "").replace("xmlns='http://www.w3.org/2000/svg'", "")  # the icon
 
 

@@ -427,7 +427,7 @@ def failing(model: Any) -> None:
         (
             quantized,
             InputError,
-            r"head is a torch\.ao\.nn\.quantized\.dynamic\..*Linear, not an nn\.Linear; is it quantized",
+            r"head is of type torch\.ao\.nn\.quantized\.dynamic\..*Linear, not nn\.Linear; is it quantized",
         ),
         (sequence, InputError, r"head is a torch\.nn\.modules\.container\.Sequential"),
         (in_bytes, DtypeError, r"head has dtype torch\.float8_e4m3fn"),

@@ -344,10 +344,10 @@ def test_solution_needs_show_before_passing(run: Run) -> None:
     done = run("solution", "add", "--show")
     assert "return table[ids].sum(0)" in done.out
     assert "Because rows add up." in done.out
-    assert "solution seen" in done.out
+    assert "solution viewed" in done.out
     assert ProgressFile().read().record("task", "add").solution_seen
     assert run("solution", "add").code == 0  # seen before
-    assert "solution seen before passing: add" in run("progress").out
+    assert "solution viewed before passing: add" in run("progress").out
     Path("add_again.py").write_text(SOLUTION)
     run("check", "add_again.py")
     done = run("solution")
@@ -433,7 +433,7 @@ def test_a_revealed_exercise_stays_open(run: Run, course: Course) -> None:
     run("exercise", "first/sum_of")
     answer = answer_of(course, "first/sum_of")
     done = run("exercise", "first/sum_of", typed="?\n")
-    assert f"\n{int(answer):,}\nAdded." in done.out.replace("leaves): ", "leaves): \n")
+    assert f"\n{int(answer):,}\nAdded." in done.out.replace("quits): ", "quits): \n")
     record = ProgressFile().read().record("exercise", "first/sum_of")
     assert (record.done, record.seed) == ("", None)
     assert "a ✓ left" in (shown := run("exercise", "first/which", typed="?\n").out) or "b ✓ left" in shown
@@ -708,7 +708,7 @@ def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyP
     assert Path("grades.v1.csv").read_text() == BatchReport(rows=(row,), seed=3).to_csv()
     assert json.loads(Path("grades.v1.json").read_text())["seed"] == 3
     stopped = run("grade", "class")
-    assert (stopped.code, stopped.err) == (130, "stopped: 1 files were not graded\n")
+    assert (stopped.code, stopped.err) == (130, "stopped; files not graded: 1\n")
 
 
 def test_dev_check_lists_problems(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

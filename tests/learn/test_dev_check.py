@@ -43,4 +43,4 @@ def test_problems_are_found(copy: Task) -> None:
 def test_too_few_wrong_solutions_are_found(copy: Task) -> None:
     for path in list((copy.folder / "wrong").iterdir())[4:]:
         path.unlink()
-    assert "gather: there are 4 wrong solutions; at least 5 are required" in list(find_problems(copy))
+    assert "gather: it has 4 wrong solutions; at least 5 are required" in list(find_problems(copy))

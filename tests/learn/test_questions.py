@@ -296,9 +296,9 @@ def test_free_text_is_not_graded() -> None:
 @pytest.mark.parametrize(
     ("answer", "written", "shown"),
     [
-        ((2, 10, 4096), "(2, 10)", "Your shape has 2 axes, but it must have 3."),
+        ((2, 10, 4096), "(2, 10)", "Your shape has the wrong number of axes: 2 instead of 3."),
         ((2, 10, 4096), "(10, 2, 4096)", "right sizes in the wrong order"),
-        ((2, 10, 4096), "(2, 9, 4096)", "2 of the 3 sizes of your shape are right"),
+        ((2, 10, 4096), "(2, 9, 4096)", "Correct sizes in your shape: 2 of 3."),
         (525_336_576, "4,202,692,608", "8 times too large: bits or bytes?"),
         (2_000, "2", "1,000 times too small: check the unit."),
         (2_000, "1999", "too small, but close"),

@@ -161,7 +161,7 @@ def test_rising_loss_is_reported_once() -> None:
     ((step, message),) = alerts_of(lines)
     assert 150 < step < 175
     assert message.startswith("loss rose from 3.")
-    assert message.endswith(f"by step {step}; the run diverges")
+    assert message.endswith(f"by step {step}; the run is diverging")
 
 
 def test_single_outlier_is_ignored() -> None:

@@ -172,7 +172,7 @@ def test_terminal_shows_everything(columns: int) -> None:
         (row,) = [line for line in shown.split("\n") if "most frequent quarter" in line]
         assert row.split("quarter")[1].split(None, len(cells) - 1) == cells
     assert "NaN" not in shown
-    assert "17 rows contain NaN" in printed(replace(make_report(), table=make_table(nonfinite=17)), columns)
+    assert "NaN or infinity in 17 rows" in printed(replace(make_report(), table=make_table(nonfinite=17)), columns)
 
 
 def test_color_changes_only_colors() -> None:

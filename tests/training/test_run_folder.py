@@ -327,7 +327,7 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
     assert report.model["vocab_size"] == load_decoder(tmp_path / "out").config.vocab_size < 1000
     vocabulary, validation = report.warnings
     assert vocabulary.startswith(f"the vocabulary has {report.model['vocab_size']:,} ids instead of 4,096")
-    assert validation.startswith("no validation loss: no tokens are held out, but a sequence has ")
+    assert validation.startswith("no validation loss: the held-out text has no tokens, but a sequence has ")
     assert recorder.warnings == list(report.warnings)
     assert report.validation is None
     with pytest.raises(InputError, match=r"the text yields only \d+ merges, .*for vocab_size 4096 use more text"):

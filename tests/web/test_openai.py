@@ -118,7 +118,9 @@ def test_errors_have_the_format_of_openai(server, body, message):
 
 def test_key(server, client):
     wrong = openai.OpenAI(base_url=client.base_url, api_key="wrong", max_retries=0)
-    with pytest.raises(openai.AuthenticationError, match="the API key is wrong; use the one of --api-key") as error:
+    with pytest.raises(
+        openai.AuthenticationError, match="the API key is wrong; use the key given with --api-key"
+    ) as error:
         wrong.embeddings.create(model="default", input="x")
     assert error.value.code == "invalid_api_key"
     assert Client(server.port, TOKEN).send("/v1/models").status == 200  # the page's token works, too

@@ -306,8 +306,8 @@ class RemoteRows(RowSource):
             folder = self.file.cache.make_folder(self._key())
             if folder is None:
                 raise CheckpointError(
-                    f"the table in {self.file} must be downloaded, but the cache folder cannot be written; set HF_HOME "
-                    "to a folder that can"
+                    f"the table in {self.file} must be downloaded, but the cache folder is not writable; set HF_HOME "
+                    "to a writable folder"
                 )
             path = folder / "table.rows"
             with file_errors(path, "cannot be written", CheckpointError), WeakFileLock(path.with_suffix(".lock")):

@@ -11,6 +11,7 @@ import typer
 from inlayer.cli.app import Json, progress_bar
 from inlayer.cli.learn.common import SEED, command
 from inlayer.files import check_path, shown, write_output
+from inlayer.render.numbers import count
 
 
 @command("notebook", "", "forward padding --folder notebooks")
@@ -50,11 +51,11 @@ def grade(
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
             path = target.with_name(target.name + ending)
             write_output(path, text.encode())
-            sys.stdout.write(f"{shown(path)} ({len(report.rows):,} rows)\n")
+            sys.stdout.write(f"{shown(path)} ({count(len(report.rows), 'row')})\n")
     else:
         sys.stdout.write(report.to_json() if as_json else report.to_csv())
     if report.not_graded:
-        sys.stderr.write(f"stopped: {report.not_graded:,} files were not graded\n")
+        sys.stderr.write(f"stopped; files not graded: {report.not_graded:,}\n")
         raise typer.Exit(130)
 
 
@@ -71,7 +72,7 @@ def dev_check(
         problems = list(find_problems(task))
         total += len(problems)
         sys.stdout.write("".join(f"{problem}\n" for problem in problems))
-        counted = f"1 solution, 1 starter file, {len(task.wrong)} wrong solutions"
-        sys.stdout.write(f"{task.id}: {counted}; {len(problems)} problem{'' if len(problems) == 1 else 's'}\n")
+        counted = f"1 solution, 1 starter file, {count(len(task.wrong), 'wrong solution')}"
+        sys.stdout.write(f"{task.id}: {counted}; {count(len(problems), 'problem')}\n")
         sys.stdout.flush()
     raise typer.Exit(1 if total else 0)

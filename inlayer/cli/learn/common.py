@@ -99,18 +99,18 @@ def paged(out: CoursePrinter, *, enabled: bool) -> Iterator[None]:
         yield
 
 
-class LeftError(Exception):
-    """The learner left in the middle of a question."""
+class QuitError(Exception):
+    """The learner quit in the middle of a question."""
 
 
 @contextmanager
 def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
-    """End with one line: after Ctrl-C with exit code 130, after LeftError with 0 and the command that continues."""
+    """End with one line: after Ctrl-C with exit code 130, after QuitError with 0 and the command that continues."""
     try:
         yield
-    except (KeyboardInterrupt, LeftError) as error:
+    except (KeyboardInterrupt, QuitError) as error:
         saved = "progress is not saved" if service.progress.unsaved_reason else "your progress is saved"
-        if isinstance(error, LeftError):
+        if isinstance(error, QuitError):
             sys.stdout.write(f"Stopped here; {saved}. To continue:\n  {command}\n")
             raise typer.Exit from None
         sys.stdout.flush()

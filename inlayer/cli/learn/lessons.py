@@ -129,7 +129,7 @@ def skip(
 def progress(
     as_json: Json = False,
     export: Annotated[
-        str | None, typer.Option(metavar="FILE", help='Write it to a file; "-" is standard output.')
+        str | None, typer.Option(metavar="FILE", help='Write your progress to a file; "-" writes to standard output.')
     ] = None,
     import_: Annotated[
         str | None, typer.Option("--import", metavar="FILE", help="Merge progress exported on another machine.")
@@ -200,7 +200,7 @@ def show_progress(service: CourseService, *, as_json: bool) -> None:
         out.line(f"{labels[kind]:<18} {done:>3} of {total}")
     out.line(f"{'hints used':<18} {sum(state.record('task', name).hints for name in course.tasks):>3}")
     if seen := [name for name in course.tasks if state.record("task", name).solution_seen]:
-        out.line(f"solution seen before passing: {', '.join(seen)}")
+        out.line(f"solution viewed before passing: {', '.join(seen)}")
     if overview.due:
         out.line(f"{'questions to repeat':<18} {len(overview.due):>2}:")
         out.question_list(overview.due)

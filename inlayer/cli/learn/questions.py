@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from inlayer.cli.app import print_json
-from inlayer.cli.learn.common import SEED, LeftError, command, open_printer, open_service, prompt, stoppable
+from inlayer.cli.learn.common import SEED, QuitError, command, open_printer, open_service, prompt, stoppable
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.learn.course_steps import QuizRun
@@ -22,9 +22,9 @@ from inlayer.learn.service import CourseService, random_seed
 from inlayer.learn.terminal import CoursePrinter
 
 ANSWER = Annotated[
-    str | None, typer.Option(help="Grade this answer without asking; exit code 0 if it is correct, 1 if not.")
+    str | None, typer.Option(help="Grade this answer without prompting; exit code 0 if it is correct, 1 if not.")
 ]
-AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON without asking.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of prompting.")]
 
 
 def grade_once(service: CourseService, question: TheoryQuestion, answer: str | None, *, as_json: bool) -> None:
@@ -52,10 +52,10 @@ def grade_once(service: CourseService, question: TheoryQuestion, answer: str | N
 
 
 def prompt_until(out: CoursePrinter, text: str, grade: Callable[[str], AnswerResult | None]) -> AnswerResult | None:
-    """Ask until an answer can be graded; an empty line leaves."""
+    """Ask until an answer can be graded; an empty line quits."""
     while True:
         if not (answer := prompt(text)):
-            raise LeftError
+            raise QuitError
         try:
             return grade(answer)
         except InputError as error:
@@ -92,7 +92,7 @@ def exercise(
         ids = ", ".join(drawn.id for drawn in chosen)
         raise InputError(f"{quoted(what)} has {len(chosen)} open exercises; name one of {ids}")
     if answer is not None and seed is None and service.state().record("exercise", chosen[0].id).seed is None:
-        raise InputError(f"{chosen[0].id} has not been asked yet; ask it first (with --json), or give its --seed")
+        raise InputError(f"{chosen[0].id} has not been shown yet; show it first (with --json), or pass its --seed")
     question = service.draw_exercise(chosen[0], seed)
     if answer is not None or done:
         grade_once(service, question, None if done else answer, as_json=as_json)
@@ -110,7 +110,7 @@ def ask_exercise(out: CoursePrinter, service: CourseService, exercise: Exercise,
             self_check(out, service, exercise, question)
             return
         grade = lambda answer: None if answer == "?" else service.answer(question, answer)  # noqa: E731
-        while (result := prompt_until(out, "Your answer (? reveals it, Enter leaves): ", grade)) is not None:
+        while (result := prompt_until(out, "Your answer (? shows the solution, Enter quits): ", grade)) is not None:
             out.answer_result(result)
             if result.correct:
                 return
@@ -120,17 +120,17 @@ def ask_exercise(out: CoursePrinter, service: CourseService, exercise: Exercise,
 def self_check(out: CoursePrinter, service: CourseService, exercise: Exercise, question: FreeTextQuestion) -> None:
     """Let the learner compare their answer with the sample answer, point by point."""
     if prompt("Write your answer here or on paper, then press Enter to see the sample answer: ") is None:
-        raise LeftError
+        raise QuitError
     out.line()
     out.sample_answer(question)
-    out.line("Does your answer make this point?")
+    out.line("Does your answer make each of these points?")
     covered, total = 0, len(question.points)
     for point in question.points:
         out.line(point, indent=2)
         while (reply := prompt("    y or n: ")) is not None and reply.lower() not in {"y", "yes", "n", "no"}:
             pass
         if reply is None:
-            raise LeftError
+            raise QuitError
         covered += reply.lower().startswith("y")
     service.record_exercise(exercise.id, correct=covered == total)
     out.line(f"{covered} of {total} points, by your own assessment.", style="bold")
@@ -182,7 +182,7 @@ def ask_quiz(
             out.heading(f"{question} ({current.lesson})")
             out.line()
             out.question(current)
-            result = prompt_until(out, "Your answer, a letter (Enter leaves): ", run.answer)
+            result = prompt_until(out, "Your answer, a letter (Enter quits): ", run.answer)
             assert result is not None
             before, due = service.record_answer(current.id, correct=result.correct, repeated=repeated)
             if result.correct:

@@ -87,7 +87,9 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
 @command("hint", "", "gather --level 3")
 def hint(
     task: TASK = None,
-    level: Annotated[int | None, typer.Option(min=1, max=3, help="1 a nudge, 2 the idea, 3 most of the code.")] = None,
+    level: Annotated[
+        int | None, typer.Option(min=1, max=3, help="Hint level: 1 (a nudge), 2 (the idea) or 3 (most of the code).")
+    ] = None,
 ) -> None:
     """Show a hint: a nudge, then the idea, then most of the code; one more each time."""
     service, out = open_service(), open_printer()
@@ -102,7 +104,9 @@ def hint(
 @command("solution", "gather", "gather --show")
 def solution(
     task: TASK = None,
-    show: Annotated[bool, typer.Option("--show", help="Show it before you have passed; this is recorded.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the solution before you have passed; this is recorded.")
+    ] = False,
 ) -> None:
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()

@@ -7,7 +7,7 @@ const sides = compared.sides.map((side) => ({
   ...readMapData(side), groups: byteArray(side.groups), ids: numbers(side.ids, Int32Array),
 }));
 const [cosines, ...norms] = [compared.cosines, compared.norms_a, compared.norms_b].map((text) => numbers(text, Float32Array));
-const places = sides.map((side) => new Map(Array.from(side.ids, (id, place) => [id, place]))); // id -> index of the shared token
+const indexes = sides.map((side) => new Map(Array.from(side.ids, (id, index) => [id, index]))); // id -> index of the shared token
 const maps = sides.map((side, s) => makeMap(page(s === 0 ? "map-a" : "map-b"), side, {
   onHover: (id) => maps[1 - s].highlight(id === null ? null : partner(s, id)),
   onChoose: (id) => open(s, id, s),
@@ -19,8 +19,8 @@ function byteArray(text) {
 
 // The id of the same token in the other model, or null.
 function partner(s, id) {
-  const place = places[s].get(id);
-  return place === undefined ? null : sides[1 - s].ids[place];
+  const index = indexes[s].get(id);
+  return index === undefined ? null : sides[1 - s].ids[index];
 }
 
 function recolor() {
@@ -29,11 +29,11 @@ function recolor() {
 }
 
 function open(s, id, still = -1) {
-  const other = partner(s, id), ids = s === 0 ? [id, other] : [other, id], place = places[s].get(id);
+  const other = partner(s, id), ids = s === 0 ? [id, other] : [other, id], index = indexes[s].get(id);
   maps.forEach((map, side) => (ids[side] === null ? map.choose(-1) : map.choose(ids[side], side !== still)));
   page("token").textContent = mapLabel(sides[s].texts[id]);
   page("about").textContent = other === null ? `Only in ${"AB"[s]}.`
-    : `Cosine similarity of its rows in A and B: ${cosines[place].toFixed(3)}. Norms: ${norms[0][place].toPrecision(3)} in A, ${norms[1][place].toPrecision(3)} in B.`;
+    : `Cosine similarity of its rows in A and B: ${cosines[index].toFixed(3)}. Norms: ${norms[0][index].toPrecision(3)} in A, ${norms[1][index].toPrecision(3)} in B.`;
   const near = ids.map((one, side) => (one === null ? [] : maps[side].neighborsOf(one)));
   const names = near.map((list, side) => new Set(list.map(([one]) => mapLabel(sides[side].texts[one]))));
   page("lists").replaceChildren(...near.flatMap((list, side) => (list.length === 0 ? [] : [
@@ -73,7 +73,7 @@ function listOf(items) {
 }
 
 function listMoved() {
-  const items = compared.listed.map((place) => ({ side: 0, id: sides[0].ids[place], value: cosines[place] }));
+  const items = compared.listed.map((index) => ({ side: 0, id: sides[0].ids[index], value: cosines[index] }));
   page("lists").replaceChildren(...(items.length ? [heading("Moved most, by cosine"), listOf(items)] : []));
 }
 

@@ -9,8 +9,8 @@ function show(id) {
   const share = mapData.kept?.[id];
   page("token").textContent = mapLabel(mapData.texts[id]);
   const kept = Number.isNaN(share) ? "" : ` ${Math.round(share * 100)}% of its ${mapData.measured} true neighbors are also neighbors on the map.`;
-  const hole = map.isPlaced(id) ? "" : " This row is zero or not finite, so it is not on the map.";
-  page("about").textContent = `Token ${id}.${hole}${kept}${mapData.near ? " Nearest tokens by cosine over all channels:" : ""}`;
+  const notDrawn = map.isPlaced(id) ? "" : " This row is zero or not finite, so it is not on the map.";
+  page("about").textContent = `Token ${id}.${notDrawn}${kept}${mapData.near ? " Nearest tokens by cosine over all channels:" : ""}`;
   page("near").replaceChildren(...map.neighborsOf(id).map(([other, cosine]) => neighborItem(other, cosine)));
   history.replaceState(null, "", `#token=${id}`);
 }

@@ -27,9 +27,9 @@ function labelOrder(texts, whole) {
   });
   const order = Int32Array.from(texts.keys());
   order.sort((a, b) => rank[a] - rank[b] || a - b);
-  const places = new Int32Array(texts.length);
-  order.forEach((id, place) => { places[id] = place; });
-  return { order, places, words: rank, kinds };
+  const priorities = new Int32Array(texts.length);
+  order.forEach((id, index) => { priorities[id] = index; });
+  return { order, priorities, words: rank, kinds };
 }
 
 // Boxes on the screen that do not overlap, found by rows of a fixed height.
@@ -96,7 +96,7 @@ function labelBoxes(x, y, width, height, away) {
 
 // Chooses labels for the background. Those already shown come first, so they stay while the view moves.
 function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
-  const { order, places, words, kinds } = labelOrder(texts, whole);
+  const { order, priorities, words, kinds } = labelOrder(texts, whole);
   const names = new Map(), widths = new Map();
   const farRank = words.filter((rank) => rank < 2).length < MIN_WORDS ? 4 : 1; // of tokens named on the whole map
   const shown = new Map(); // id -> {alpha, wanted, side}
@@ -127,14 +127,14 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
     grid.runs(frame.left, frame.bottom, frame.right, frame.top, (from, end) => {
       for (let i = from; i < end; i += 1) if (isInside(grid.ids[i])) found.push(grid.ids[i]);
     });
-    return found.sort((a, b) => places[a] - places[b]);
+    return found.sort((a, b) => priorities[a] - priorities[b]);
   }
 
   // depth: 0 when the whole map is shown, 1 when close; boxes: areas already taken.
   function pick({ grid, frame, toScreen, isInside, boxes, depth, most, skip }) {
     const gapX = 6 + 60 * (1 - depth), gapY = 2 + 26 * (1 - depth);
     const stay = depth > 0.02 ? [...shown.keys()].filter((id) => shown.get(id).wanted && isInside(id)) : [];
-    stay.sort((a, b) => places[a] - places[b]);
+    stay.sort((a, b) => priorities[a] - priorities[b]);
     for (const label of shown.values()) label.wanted = false;
     let count = 0;
     for (const list of [stay, candidates(grid, frame, isInside)]) {

@@ -47,10 +47,10 @@ function makePointGrid(points) {
   const next = starts.slice(0, -1);
   for (let i = 0; i < total; i += 1) {
     if (cells[i] < 0) continue;
-    const place = next[cells[i]]++;
-    ids[place] = i;
-    xs[place] = points[2 * i];
-    ys[place] = points[2 * i + 1];
+    const slot = next[cells[i]]++;
+    ids[slot] = i;
+    xs[slot] = points[2 * i];
+    ys[slot] = points[2 * i + 1];
   }
 
   // Calls visit(first, end) for each run of points whose cells meet a rectangle.

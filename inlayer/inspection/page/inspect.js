@@ -12,6 +12,7 @@ function make(name, attributes = {}, ...children) {
   element.append(...children);
   return element;
 }
+const counted = (amount, noun) => `${number(amount)} ${noun}${amount === 1 ? "" : "s"}`;
 const number = (value) => (value === null ? "unknown" : Number.isInteger(value) ? value.toLocaleString("en-US") : value.toPrecision(4));
 
 function showFacts(report) {
@@ -32,7 +33,7 @@ function showFacts(report) {
   for (const other of report.tables) {
     const share = other.parameter_share === null ? "" : `, ${(100 * other.parameter_share).toFixed(1)}% of the parameters`;
     const copy = other.copy_of === null ? "" : `; equals ${other.copy_of}`;
-    const text = `${other.tensor}: ${number(other.rows)} x ${number(other.width)} ${other.dtype}${share}, in ${other.file} from byte ${number(other.offset)}; ${number(other.zero_rows)} rows of zeros${copy}`;
+    const text = `${other.tensor}: ${number(other.rows)} x ${number(other.width)} ${other.dtype}${share}, in ${other.file} from byte ${number(other.offset)}; ${counted(other.zero_rows, "row")} of zeros${copy}`;
     byId("facts").append(make("dt", {}, `Table (${other.role})`), make("dd", {}, text));
   }
   for (const memory of report.ngrams) {
@@ -51,13 +52,13 @@ function showNorms({ counts, edges }) {
   const largest = Math.max(...counts, 0);
   if (largest === 0) return byId("norms").append("No row has a finite norm.");
   const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
-  const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the largest bin has ${number(largest)} rows`;
+  const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the largest bin has ${counted(largest, "row")}`;
   for (const [name, value] of Object.entries({ viewBox: `0 0 ${counts.length} 100`, preserveAspectRatio: "none", class: "norms", role: "img", "aria-label": label })) svg.setAttribute(name, value);
   counts.forEach((count, i) => {
     const bar = document.createElementNS(space, "rect"), height = count ? Math.max(1, 100 * count / largest) : 0;
     for (const [name, value] of Object.entries({ x: i + 0.05, width: 0.9, y: 100 - height, height })) bar.setAttribute(name, value);
     const title = document.createElementNS(space, "title");
-    title.textContent = `${number(edges[i])} to ${number(edges[i + 1])}: ${number(count)} rows`;
+    title.textContent = `${number(edges[i])} to ${number(edges[i + 1])}: ${counted(count, "row")}`;
     bar.append(title);
     svg.append(bar);
   });
@@ -93,8 +94,8 @@ function showMap(report, data, colors) {
   else map = makeMap(byId("map"), data, {});
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
-  const holes = data.holes ? ` ${number(data.holes)} rows are zero or not finite and are not drawn: ${data.missing.join(", ")}.` : "";
-  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}; ${Math.round(100 * data.kept_share)}% of the ${data.measured} true nearest tokens stay neighbors on this map.${holes}`;
+  const undrawn = data.holes ? ` Rows that are zero or not finite and not drawn (${number(data.holes)}): ${data.missing.join(", ")}.` : "";
+  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}; ${Math.round(100 * data.kept_share)}% of the ${data.measured} true nearest tokens stay neighbors on this map.${undrawn}`;
 }
 
 // A served page leads to the other pages, with the token of this one.

@@ -70,15 +70,15 @@ function choiceLine(name, value, nodes) {
 }
 
 async function answerExercise(exercise, form, answer) {
-  const place = form.nextElementSibling;
-  if (answer === "") return place.replaceChildren(note("Enter an answer first."));
+  const result = form.nextElementSibling;
+  if (answer === "") return result.replaceChildren(note("Enter an answer first."));
   try {
     const graded = await server.answer({ exercise: exercise.id, seed: exercise.seed, answer: answer });
-    place.replaceChildren(gradedView(graded));
+    result.replaceChildren(gradedView(graded));
     if (graded.correct) markDone(exercise, form);
     else if (graded.is_valid) refreshCourse();
   } catch (error) {
-    place.replaceChildren(make("p", { class: "error" }, error.message));
+    result.replaceChildren(make("p", { class: "error" }, error.message));
   }
 }
 
@@ -146,16 +146,16 @@ function freeForm(exercise) {
 
 // Done when the answer contains every point; missing points are listed.
 async function compareWithSample(exercise, area, points, boxes) {
-  const place = area.closest(".exercise").querySelector(".graded");
+  const result = area.closest(".exercise").querySelector(".graded");
   const missing = points.filter((_, number) => !boxes[number].checked);
   const count = `${points.length - missing.length} of ${counted(points.length, "point")}`;
   if (missing.length) {
-    place.replaceChildren(feedback(false, `${count}. ${exercise.done ? "" : "This exercise stays open. "}Add what is missing:`,
+    result.replaceChildren(feedback(false, `${count}. ${exercise.done ? "" : "This exercise stays open. "}Add what is missing:`,
       make("ul", { class: "missing-points" }, missing.map((point) => make("li", {}, inline(point))))));
     return;
   }
   const recorded = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, matches_model: true }));
   if (!recorded) return;
-  place.replaceChildren(feedback(true, `Done: ${count}, by your own assessment.`));
+  result.replaceChildren(feedback(true, `Done: ${count}, by your own assessment.`));
   markDone(exercise, area);
 }

@@ -28,10 +28,10 @@ function renderQuestion() {
 
 // The same counts as in the list of lessons: a missed question counts again once it is not due any more.
 function renderTally() {
-  const place = byId("quiz-tally");
-  if (!place || !course.runs_code) return;
+  const tally = byId("quiz-tally");
+  if (!tally || !course.runs_code) return;
   const lesson = course.lessons.find(({ id }) => id === quizRun.lesson.id);
-  place.textContent = `Lesson ${lesson.number}: ${quizCounts(lesson)}`;
+  tally.textContent = `Lesson ${lesson.number}: ${quizCounts(lesson)}`;
 }
 
 function quizCounts({ counts: { quiz }, due }) {
@@ -71,7 +71,7 @@ function questionCard(question) {
 }
 
 async function answerQuestion(question, answer, form) {
-  const place = form.nextElementSibling;
+  const result = form.nextElementSibling;
   const repeated = quizRun.missed.has(question.id);
   const graded = await attempt(() => server.answer({ question: question.id, seed: question.seed, answer: answer, repeated }));
   if (!graded) return;
@@ -83,7 +83,7 @@ async function answerQuestion(question, answer, form) {
     quizRun.queue.splice(Math.min(RETRY_AFTER, quizRun.queue.length), 0, graded.next_try);
   }
   byId("answer-question").remove();
-  place.replaceChildren(feedback(graded.correct, graded.correct ? "Correct!" : "Incorrect. This question will come back."));
+  result.replaceChildren(feedback(graded.correct, graded.correct ? "Correct!" : "Incorrect. This question will come back."));
   const next = button(quizRun.queue.length ? "Next question" : "Finish", () => {
     renderQuestion();
     (byId("question-title") ?? byId("quiz-end")).focus();

@@ -7,8 +7,8 @@ const workspace = { task: null, editor: null, code: "", digest: null, timer: 0, 
 
 function taskView(lesson, task) {
   const runsCode = course.runs_code;
-  const place = lesson.tasks.indexOf(task);
-  const room = make("div", { class: "editor", id: "editor" });
+  const index = lesson.tasks.indexOf(task);
+  const editorParent = make("div", { class: "editor", id: "editor" });
   const actions = make("div", { class: "actions" },
     button("Check", check, { id: "check", class: "primary", disabled: !runsCode, "aria-keyshortcuts": "Control+Enter" }),
     make("span", { class: "muted keys-hint" }, make("kbd", {}, "Ctrl"), " ", make("kbd", {}, "Enter")),
@@ -19,11 +19,11 @@ function taskView(lesson, task) {
     button("Skip", () => skip(`task/${task.id}`), { id: "skip-task", class: "quiet", disabled: !runsCode }));
   workspace.task = task;
   const elements = [
-    stageHead(`Task ${place + 1} of ${lesson.tasks.length}`, task.title, task.step, lesson),
+    stageHead(`Task ${index + 1} of ${lesson.tasks.length}`, task.title, task.step, lesson),
     prose(task.text),
     !runsCode && make("p", { class: "note read-only" }, course.read_only_message),
     make("div", { class: "editor-head" }, code(`${task.id}.py`), make("span", { id: "file-note", class: "muted" })),
-    room,
+    editorParent,
     make("p", { id: "editor-keys", class: "note" }, "Tab indents. To leave the editor with the keyboard: ",
       make("kbd", {}, "Esc"), ", then ", make("kbd", {}, "Tab"), "."),
     make("div", { id: "conflict", class: "stale-note", role: "alert", tabindex: -1, hidden: true }),
@@ -33,15 +33,15 @@ function taskView(lesson, task) {
     make("div", { id: "shown-solution" }),
     make("div", { id: "after" }),
   ];
-  return [elements, () => fillTask(lesson, task, room)];
+  return [elements, () => fillTask(lesson, task, editorParent)];
 }
 
-function fillTask(lesson, task, room) {
+function fillTask(lesson, task, editorParent) {
   workspace.code = task.file.code;
   workspace.digest = task.file.digest;
   workspace.inConflict = false;
   workspace.editor = inlayerEditor.create({
-    parent: room, text: workspace.code, nonce: byId("style").nonce, label: `Your code, ${task.id}.py`,
+    parent: editorParent, text: workspace.code, nonce: byId("style").nonce, label: `Your code, ${task.id}.py`,
     describedBy: "editor-keys", typed, submit: check,
   });
   fileNote(task.file.digest !== null ? `your file: ${task.file.path}` : "starter file; saved once you change it");

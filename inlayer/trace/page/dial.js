@@ -207,14 +207,14 @@ function dialDrawing() {
     const vectors = { q: pairVector(left, rotary, pair), k: pairVector(right, rotary, pair) };
     const longest = Math.max(...Object.values(vectors).map((vector) => Math.hypot(...vector))) || 1;
     const scale = radius / (longest * Math.max(1, rotary.attention_factor));
-    const turned = {
+    const rotated = {
       q: hands.q.show(vectors.q, rotatePair(vectors.q, m, rotary, pair), { scale, token: left, position: m }),
       k: hands.k.show(vectors.k, rotatePair(vectors.k, n, rotary, pair), { scale, token: right, position: n }),
     };
-    const between = Math.atan2(Math.sin(turned.q - turned.k), Math.cos(turned.q - turned.k));
+    const between = Math.atan2(Math.sin(rotated.q - rotated.k), Math.cos(rotated.q - rotated.k));
     const isDrawn = Number.isFinite(between);
-    const [x, y] = isDrawn ? polar(turned.k + between / 2, 60) : [0, 0];
-    setAll(wedge, { d: isDrawn ? `${arc(turned.k, between, 42)} L${center} ${center} Z` : "" });
+    const [x, y] = isDrawn ? polar(rotated.k + between / 2, 60) : [0, 0];
+    setAll(wedge, { d: isDrawn ? `${arc(rotated.k, between, 42)} L${center} ${center} Z` : "" });
     setAll(degrees, { x, y: y + 4 });
     degrees.textContent = isDrawn ? `${Math.round(Math.abs(between) * 180 / Math.PI)}\u00b0` : "";
     const [first, second] = pairChannels(rotary, pair);

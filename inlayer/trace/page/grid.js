@@ -107,26 +107,26 @@ function rove(container) {
 }
 
 function neighborStop(stops, stop, key) {
-  const place = stops.indexOf(stop);
-  if (key === "ArrowRight") return stops[place + 1] ?? null;
-  if (key === "ArrowLeft") return stops[place - 1] ?? null;
+  const start = stops.indexOf(stop);
+  if (key === "ArrowRight") return stops[start + 1] ?? null;
+  if (key === "ArrowLeft") return stops[start - 1] ?? null;
   if (key === "Home") return stops[0];
   if (key === "End") return stops[stops.length - 1];
   const far = key === "PageDown" || key === "PageUp";
-  if (key === "ArrowDown" || key === "PageDown") return below(stops, place, 1, far ? 10 : 1);
-  if (key === "ArrowUp" || key === "PageUp") return below(stops, place, -1, far ? 10 : 1);
+  if (key === "ArrowDown" || key === "PageDown") return below(stops, start, 1, far ? 10 : 1);
+  if (key === "ArrowUp" || key === "PageUp") return below(stops, start, -1, far ? 10 : 1);
   return undefined;
 }
 
 // The stop `lines` lines above or below this one on the screen.
-function below(stops, place, direction, lines) {
+function below(stops, start, direction, lines) {
   const center = (element) => {
     const box = element.getBoundingClientRect();
     return { x: box.left + box.width / 2, y: box.top + box.height / 2, height: box.height };
   };
-  const from = center(stops[place]);
+  const from = center(stops[start]);
   let line = null, crossed = 0, best = null, nearest = Infinity;
-  for (let index = place + direction; index >= 0 && index < stops.length; index += direction) {
+  for (let index = start + direction; index >= 0 && index < stops.length; index += direction) {
     const at = center(stops[index]);
     if ((at.y - from.y) * direction < Math.min(8, from.height / 2)) continue;
     if (line === null || Math.abs(at.y - line) > 6) {

@@ -149,13 +149,13 @@ function movedRows(steps) {
         span("next-name mono", cut(names.get(id) ?? String(id), 14)),
         draw("svg", { viewBox: "0 0 28 28", class: "moved-dial", "aria-hidden": "true" },
           draw("line", { x1: 2, y1: 22, x2: 26, y2: 22, class: "dial-unscaled" }),
-          draw("line", { x1: 2, y1: 22, class: "dial-hand", ...turnedTip(toNumber(cosine ?? 1)) })),
+          draw("line", { x1: 2, y1: 22, class: "dial-hand", ...rotatedTip(toNumber(cosine ?? 1)) })),
         span("number", cosine === null ? "\u2013" : fixed(cosine, 3))), { "--token": tokenColor(id) })));
     },
   };
 }
 
-function turnedTip(cosine) {
+function rotatedTip(cosine) {
   const angle = Math.acos(Math.min(1, Math.max(-1, cosine)));
   return { x2: 2 + 22 * Math.cos(angle), y2: 22 - 22 * Math.sin(angle) };
 }

@@ -80,7 +80,7 @@ def left_padded_position(draw: random.Random) -> NumberQuestion:
     """the position of a token after padding"""
     longest, length = draw.randint(30, 60), draw.randint(6, 20)
     token = draw.randint(2, length - 1)  # counted from 1: "the third token"
-    place = longest - length + token - 1
+    index = longest - length + token - 1
     return NumberQuestion(
         text=(
             f"A text of {length} tokens is padded on the left to length {longest}. Its token number "
@@ -90,9 +90,9 @@ def left_padded_position(draw: random.Random) -> NumberQuestion:
         answer=token - 1,
         explanation=f"Positions count real tokens from 0. The {longest - length} padding tokens are not counted.",
         common_mistakes={
-            place: "That is its index in the padded batch. In a batch with a longer text it would be different.",
+            index: "That is its index in the padded batch. In a batch with a longer text it would be different.",
             token: "Positions start at 0.",
-            place + 1: "That is its index in the padded batch, counted from 1.",
+            index + 1: "That is its index in the padded batch, counted from 1.",
         },
     )
 

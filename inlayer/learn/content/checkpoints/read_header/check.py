@@ -44,8 +44,8 @@ def pack(header: Any, size: int | None = None, *, length: int | None = None, ord
     spans = (
         [one["data_offsets"][1] for one in header.values() if "data_offsets" in one] if isinstance(header, dict) else []
     )
-    said = len(text) if length is None else length
-    written = said.to_bytes(8, "big" if order == "big" else "little")
+    stated_length = len(text) if length is None else length
+    written = stated_length.to_bytes(8, "big" if order == "big" else "little")
     return written + text + b"\xff" * (max(spans, default=0) if size is None else size)
 
 
@@ -73,8 +73,8 @@ def reads(session: GradingSession) -> None:
     entries = draw(session)
     answer = session.try_call(pack(entries))
     if answer.raised is not None:
-        turned = session.try_call(pack(entries, order="big"))
-        if turned.raised is None and turned.value:
+        as_big_endian = session.try_call(pack(entries, order="big"))
+        if as_big_endian.raised is None and as_big_endian.value:
             raise CheckFailed(
                 "big-endian",
                 f"you read the length as big-endian; it is little-endian (your code raised {answer.raised})",

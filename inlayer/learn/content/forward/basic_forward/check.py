@@ -114,9 +114,9 @@ def padding_is_zero(session: GradingSession) -> None:
 def padding_anywhere(session: GradingSession) -> None:
     """finds padding anywhere in the batch"""
     table, ids, padding = drawn(session)
-    for place in ((0, 0), (1, 2), (1, ids.shape[1] - 2)):
+    for index in ((0, 0), (1, 2), (1, ids.shape[1] - 2)):
         sparse = torch.where(ids == padding, (ids + 1) % len(table), ids)
-        sparse[place] = padding
+        sparse[index] = padding
         if padding_answer(session, table, sparse, padding):
             raise CheckFailed("one-position", "you missed a nonzero padding token elsewhere in the batch")
     without = torch.where(ids == padding, (ids + 1) % len(table), ids)

@@ -61,8 +61,8 @@ def values(session: GradingSession) -> None:
     want = add_up(ids, upstream, rows)
     counts = torch.bincount(ids.flatten(), minlength=rows)
     last, first = torch.zeros_like(want), torch.zeros_like(want)
-    for place, row in enumerate(ids.flatten().tolist()):
-        last[row] = upstream.flatten(0, 1)[place]
+    for position, row in enumerate(ids.flatten().tolist()):
+        last[row] = upstream.flatten(0, 1)[position]
         if not first[row].any():
             first[row] = last[row]
     got = session.call(ids, upstream, rows, None)

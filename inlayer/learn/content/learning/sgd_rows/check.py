@@ -83,8 +83,8 @@ def values(session: GradingSession) -> None:
     rate = session.random_int(2, 9) / 10
     gradient = add_up(ids, upstream, len(table))
     last = torch.zeros_like(gradient)
-    for place, row in enumerate(ids.flatten().tolist()):
-        last[row] = upstream.flatten(0, 1)[place]
+    for position, row in enumerate(ids.flatten().tolist()):
+        last[row] = upstream.flatten(0, 1)[position]
     counts = torch.bincount(ids.flatten(), minlength=len(table)).clamp(min=1)[:, None]
     after, _ = step(session, table, ids, upstream, rate, 0.0)
     check_values(
@@ -116,8 +116,8 @@ def decaying(session: GradingSession) -> None:
     counts = torch.bincount(ids.flatten(), minlength=len(table))[:, None]
     seen = (counts > 0).to(table.dtype)
     each_time = table.clone()
-    for place, row in enumerate(ids.flatten().tolist()):
-        each_time[row] -= rate * (upstream.flatten(0, 1)[place] + decay * each_time[row])
+    for position, row in enumerate(ids.flatten().tolist()):
+        each_time[row] -= rate * (upstream.flatten(0, 1)[position] + decay * each_time[row])
     after, _ = step(session, table, ids, upstream, rate, decay)
     plain = table - rate * gradient
     check_values(

@@ -47,8 +47,8 @@ def start_of_text(session: GradingSession) -> None:
 def end_of_text(session: GradingSession) -> None:
     """does not look back beyond the stop"""
     ids, multipliers, moduli, stop = draw(session, tokens=12)
-    for place in (0, 4, 5, 9):
-        ids[place] = stop
+    for index in (0, 4, 5, 9):
+        ids[index] = stop
     judge(session, (ids, multipliers, moduli, stop))
 
 
@@ -75,10 +75,10 @@ def rows_of(given: Given, how: str = "") -> list[list[int]]:
     used = multipliers[::-1] if how == "oldest-first" else multipliers
     offsets = [0] * len(moduli) if how == "no-offsets" else list(accumulate([0, *moduli]))
     rows = []
-    for place, newest in enumerate(ids):
+    for index, newest in enumerate(ids):
         mixed, ended, found = newest * used[0], how == "own-stop" and newest == stop, []
         for back, modulus in enumerate(moduli, start=1):
-            at = place + back if how == "next-tokens" else place - back
+            at = index + back if how == "next-tokens" else index - back
             outside = not 0 <= at < len(ids) and how != "wraps-around"
             seen = stop if outside else ids[at % len(ids)]
             over = outside or (seen == stop and how != "crosses-the-stop")

@@ -133,7 +133,7 @@ def empty(session: GradingSession) -> None:
         if isinstance(ids, Tensor) and len(ids) != len(batch):
             raise CheckFailed(
                 "empty-text",
-                f"{len(batch)} texts, one of them empty, became {len(ids)} rows; every text keeps its row",
+                f"{len(batch)} texts, one of them empty, became a batch of {len(ids)}; every text keeps its row",
             )
         check_shape(ids, tuple(want_ids.shape), "B T")
         check_shape(mask, tuple(want_ids.shape), "B T")
@@ -169,7 +169,7 @@ def draw(session: GradingSession) -> list[list[int]]:
         *(session.random_int(1, longest - 1) for _ in range(session.random_int(1, 3))),
     ]
     order = torch.randperm(len(lengths), generator=session.generator).tolist()
-    return [session.random_ids(PAD, (lengths[place],), low=1).tolist() for place in order]
+    return [session.random_ids(PAD, (lengths[index],), low=1).tolist() for index in order]
 
 
 def both(value: Any) -> tuple[Tensor, Tensor]:

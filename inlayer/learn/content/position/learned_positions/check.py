@@ -8,6 +8,7 @@ from torch import Tensor
 from inlayer.learn.checks import check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
 from inlayer.learn.session import CheckFailed, GradingSession
+from inlayer.render.numbers import count
 
 NAME = "learned_positions"
 PARAMETERS = ("token_table", "position_table", "ids")
@@ -17,11 +18,11 @@ CLOSE = 1e-5
 
 def shape(session: GradingSession) -> None:
     """returns one vector per token, as wide as a row"""
-    tokens, places, ids = draw(session)
+    tokens, positions, ids = draw(session)
     batch, length = ids.shape
     width = tokens.shape[1]
     check_shape(
-        session.call(tokens, places, ids),
+        session.call(tokens, positions, ids),
         (batch, length, width),
         "B T D",
         mistakes={"joined": ((batch, length, 2 * width), "the two rows are concatenated; add them")},
@@ -30,36 +31,36 @@ def shape(session: GradingSession) -> None:
 
 def untouched(session: GradingSession) -> None:
     """does not modify the tables"""
-    tokens, places, ids = draw(session)
-    answer = session.try_call(tokens, places, ids)
+    tokens, positions, ids = draw(session)
+    answer = session.try_call(tokens, positions, ids)
     if answer.raised is not None:
         raise CheckFailed("raises", f"your code raised {answer.raised}")
-    for name, before, after in zip(("token", "position"), (tokens, places), answer.tensor_arguments, strict=False):
+    for name, before, after in zip(("token", "position"), (tokens, positions), answer.tensor_arguments, strict=False):
         if not torch.equal(before, after):
             raise CheckFailed("table-edited", f"the {name} table changed during the call: your code wrote to its rows")
 
 
 def values(session: GradingSession) -> None:
     """adds the position's row to the token's row"""
-    tokens, places, ids = draw(session)
+    tokens, positions, ids = draw(session)
     batch, length = ids.shape
-    rows, added = tokens[ids], places[:length]
+    rows, added = tokens[ids], positions[:length]
     first = rows.clone()
     first[0] += added
     check_values(
-        session.call(tokens, places, ids),
+        session.call(tokens, positions, ids),
         rows + added,
         mistakes={
             "no-positions": (rows, "these are the token rows alone: the position of a token has no effect"),
-            "starts-at-one": (rows + places[1 : length + 1], "the first token gets row 1; positions start at 0"),
+            "starts-at-one": (rows + positions[1 : length + 1], "the first token gets row 1; positions start at 0"),
             "wrong-axis": (
-                rows + places[:batch, None],
+                rows + positions[:batch, None],
                 "all tokens of a text get the same position row: you counted the texts of the batch, not the tokens",
             ),
             "first-text-only": (first, "only the first text of the batch got its positions"),
             "multiplied": (rows * added, "you multiplied the two rows; add them"),
             "positions-by-id": (
-                rows + places[ids % len(places)],
+                rows + positions[ids % len(positions)],
                 "you selected the position row by the token's id; select it by the token's position",
             ),
         },
@@ -70,11 +71,11 @@ def values(session: GradingSession) -> None:
 
 def worked_example(session: GradingSession) -> None:
     """reproduces the worked example of the lesson ("Hi")"""
-    tokens, places = session.random_normal(256, 4), session.random_normal(8, 4)
+    tokens, positions = session.random_normal(256, 4), session.random_normal(8, 4)
     tokens[72], tokens[105] = torch.tensor([[0.89, -0.45, 0.23, 0.34], [0.33, 0.77, -0.11, 0.22]])
-    places[0], places[1] = torch.tensor([[0.22, -0.11, 0.44, -0.66], [0.77, 0.33, -0.88, 0.12]])
+    positions[0], positions[1] = torch.tensor([[0.22, -0.11, 0.44, -0.66], [0.77, 0.33, -0.88, 0.12]])
     want = torch.tensor([[[1.11, -0.56, 0.67, -0.32], [1.10, 1.10, -0.99, 0.34]]])
-    got = session.call(tokens, places, torch.tensor([[72, 105]]))
+    got = session.call(tokens, positions, torch.tensor([[72, 105]]))
     check_values(
         got, want, rule="worked-example", message='the result for "Hi" is not what the lesson shows', atol=CLOSE
     )
@@ -82,13 +83,13 @@ def worked_example(session: GradingSession) -> None:
 
 def gradient(session: GradingSession) -> None:
     """lets the gradient reach both tables"""
-    tokens, places, ids = draw(session)
+    tokens, positions, ids = draw(session)
     weight = session.random_normal(*ids.shape, tokens.shape[1])
     for of, name in enumerate(("token", "position")):
-        got = session.gradient(tokens, places, ids, of=of, weight=weight)
+        got = session.gradient(tokens, positions, ids, of=of, weight=weight)
         if got is None:
             raise CheckFailed("no-gradient", f"no gradient reaches the {name} table, so it could not be trained")
-        want = torch.zeros_like(tokens if of == 0 else places)
+        want = torch.zeros_like(tokens if of == 0 else positions)
         if of == 0:
             want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
         else:
@@ -99,16 +100,16 @@ def gradient(session: GradingSession) -> None:
 
 def full_length(session: GradingSession) -> None:
     """accepts a text of exactly block_size tokens"""
-    tokens, places, ids = draw(session, full=True)
-    answer = session.try_call(tokens, places, ids)
+    tokens, positions, ids = draw(session, full=True)
+    answer = session.try_call(tokens, positions, ids)
     if answer.raised is not None:
         raise CheckFailed(
             "full-length-refused",
-            f"the text has {len(places)} tokens and there are {len(places)} positions, 0 to "
-            f"{len(places) - 1}; that fits, but your code raised {answer.raised}",
+            f"the text has {len(positions)} tokens and there are {len(positions)} positions, 0 to "
+            f"{len(positions) - 1}; that fits, but your code raised {answer.raised}",
         )
     check_values(
-        answer.value, tokens[ids] + places, message="the values are wrong for a text of full length", atol=CLOSE
+        answer.value, tokens[ids] + positions, message="the values are wrong for a text of full length", atol=CLOSE
     )
 
 
@@ -117,16 +118,16 @@ def past_the_end(session: GradingSession) -> None:
     tokens, width = session.random_normal(20, 3), 3
     for block_size in (session.random_int(11, 15), 1):  # a single row would broadcast over any length
         length = block_size + session.random_int(16, 40)
-        places, ids = session.random_normal(block_size, width), session.random_ids(20, (2, length))
-        answer = session.try_call(tokens, places, ids)
-        situation = f"the text has {length} tokens and there are {block_size} positions"
+        positions, ids = session.random_normal(block_size, width), session.random_ids(20, (2, length))
+        answer = session.try_call(tokens, positions, ids)
+        situation = f"the text has {length} tokens, but the table has {count(block_size, 'position')}"
         if answer.raised is None:
             got = answer.value
             if isinstance(got, Tensor) and got.shape == (2, block_size, width):
                 raise CheckFailed(
                     "cut-short", f"{situation}, and your code silently dropped the tokens without a position"
                 )
-            around = tokens[ids] + places[torch.arange(length) % block_size]
+            around = tokens[ids] + positions[torch.arange(length) % block_size]
             if isinstance(got, Tensor) and got.shape == around.shape and torch.allclose(got, around, atol=CLOSE):
                 raise CheckFailed("wraps-around", f"{situation}, and your code silently starts again at position 0")
             raise CheckFailed("past-block-size", f"{situation}; raise a ValueError instead of returning a result")

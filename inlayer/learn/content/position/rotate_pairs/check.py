@@ -34,25 +34,25 @@ def values(session: GradingSession) -> None:
     waves = torch.cat((angles.sin(), angles.cos()), dim=-1)
     check_values(
         session.call(x, positions),
-        turn(x, angles),
+        rotate(x, angles),
         mistakes={
             "not-rotated": (x.double(), "x came back unchanged: nothing was rotated"),
             "interleaved-pairs": (
-                turn(x, angles, interleaved=True),
+                rotate(x, angles, interleaved=True),
                 "you paired channel 0 with 1 and 2 with 3; pair channel i with channel i + K / 2",
             ),
-            "wrong-direction": (turn(x, -angles), "the pairs are rotated clockwise; check the signs of the sines"),
+            "wrong-direction": (rotate(x, -angles), "the pairs are rotated clockwise; check the signs of the sines"),
             "no-minus-sign": (
-                turn(x, angles, minus=1),
+                rotate(x, angles, minus=1),
                 "one of the two sines has the wrong sign: the norm of the pairs changes, so this is not a rotation",
             ),
             "exponent-not-doubled": (
-                turn(x, positions[:, None] * 10_000 ** -(pair / width)),
+                rotate(x, positions[:, None] * 10_000 ** -(pair / width)),
                 "the frequencies of neighboring pairs are too close; check the exponent for the last i",
             ),
             "adds-encoding": (x + waves, "you added sines and cosines to x; a rotation multiplies by them"),
             "starts-at-one": (
-                turn(x, angles + 10_000 ** -(2 * pair / width)),
+                rotate(x, angles + 10_000 ** -(2 * pair / width)),
                 "every token is rotated as if it were one position further; positions start at 0",
             ),
         },
@@ -69,7 +69,7 @@ def gradient(session: GradingSession) -> None:
     got = session.gradient(x, positions, of=0, weight=weight)
     if got is None:
         raise CheckFailed("no-gradient", "no gradient reaches x: the result is detached from it")
-    want = turn(weight, -angles_of(positions, x.shape[2]))
+    want = rotate(weight, -angles_of(positions, x.shape[2]))
     message = "the gradient is not the upstream gradient rotated back"
     check_values(got, want, rule="gradient", message=message, atol=CLOSE)
 
@@ -80,10 +80,10 @@ def any_positions(session: GradingSession) -> None:
     positions = session.random_ids(400, (x.shape[1],), low=20)
     check_values(
         session.call(x, positions),
-        turn(x, angles_of(positions, x.shape[2])),
+        rotate(x, angles_of(positions, x.shape[2])),
         mistakes={
             "ignores-positions": (
-                turn(x, angles_of(torch.arange(x.shape[1]), x.shape[2])),
+                rotate(x, angles_of(torch.arange(x.shape[1]), x.shape[2])),
                 "the tokens are rotated as if they were at 0, 1, 2, ...; use the given positions",
             )
         },
@@ -98,10 +98,10 @@ def base(session: GradingSession) -> None:
     positions = torch.arange(x.shape[1]) + session.random_int(5, 30)
     check_values(
         session.call(x, positions, theta=theta),
-        turn(x, angles_of(positions, x.shape[2], theta)),
+        rotate(x, angles_of(positions, x.shape[2], theta)),
         mistakes={
             "theta-ignored": (
-                turn(x, angles_of(positions, x.shape[2])),
+                rotate(x, angles_of(positions, x.shape[2])),
                 f"theta was {theta:,.0f}, but the pairs rotate as with 10,000",
             )
         },
@@ -121,7 +121,7 @@ def half_types(session: GradingSession) -> None:
     check_dtype(answer.value, torch.bfloat16)
     check_values(
         answer.value,
-        turn(x, angles_of(positions, x.shape[2])),
+        rotate(x, angles_of(positions, x.shape[2])),
         rule="low-precision-angles",
         message=(
             f"x in bfloat16 at positions such as {int(positions[0]):,} is rotated by wrong angles; "
@@ -134,7 +134,7 @@ def half_types(session: GradingSession) -> None:
     positions = session.random_ids(100, (x.shape[1],))
     check_values(
         session.call(x, positions),
-        turn(x, angles_of(positions, x.shape[2])),
+        rotate(x, angles_of(positions, x.shape[2])),
         rule="cast-too-early",
         message=(
             "the bfloat16 result is off by more than its own rounding: cosines, sines or products were "
@@ -181,13 +181,13 @@ def angles_of(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
     return positions[:, None] * theta ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
 
 
-def turn(x: Tensor, angles: Tensor, *, interleaved: bool = False, minus: int = -1) -> Tensor:
+def rotate(x: Tensor, angles: Tensor, *, interleaved: bool = False, minus: int = -1) -> Tensor:
     """Rotate in float64, one pair at a time."""
     wide, width = x.double(), x.shape[-1]
-    turned = torch.empty_like(wide)
+    rotated = torch.empty_like(wide)
     for pair in range(width // 2):
         i, j = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + width // 2)
         cos, sin = angles[:, pair].cos(), angles[:, pair].sin()
-        turned[..., i] = wide[..., i] * cos + minus * wide[..., j] * sin
-        turned[..., j] = wide[..., i] * sin + wide[..., j] * cos
-    return turned
+        rotated[..., i] = wide[..., i] * cos + minus * wide[..., j] * sin
+        rotated[..., j] = wide[..., i] * sin + wide[..., j] * cos
+    return rotated

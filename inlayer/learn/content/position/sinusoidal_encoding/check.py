@@ -116,9 +116,11 @@ def shift_is_a_rotation(session: GradingSession) -> None:
     got = session.call(torch.cat((start, start + step)), width)
     check_shape(got, (4, width), "T D")
     hands = torch.complex(got[:, 1::2].double(), got[:, 0::2].double())
-    turned = hands[2:] / hands[:2]
-    if float((turned[0] - turned[1]).abs().max()) > math.sqrt(CLOSE):
-        raise CheckFailed("not-a-turn", f"from p to p + {step} the pairs rotate by different angles, depending on p")
+    rotations = hands[2:] / hands[:2]
+    if float((rotations[0] - rotations[1]).abs().max()) > math.sqrt(CLOSE):
+        raise CheckFailed(
+            "not-a-rotation", f"from p to p + {step} the pairs rotate by different angles, depending on p"
+        )
 
 
 CHECKS = (shape, values, any_positions, odd, shift_is_a_rotation)

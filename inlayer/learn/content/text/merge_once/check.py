@@ -111,10 +111,10 @@ def short(session: GradingSession) -> None:
         if answer.raised is not None:
             raise CheckFailed(
                 "short-raises",
-                (f"a text with {len(ids)} ids raised {answer.raised.type}; it has no pair, so return it unchanged"),
+                f"the ids {ids} raised {answer.raised.type}; they have no pair, so return them unchanged",
             )
         if answer.value != ids:
-            raise CheckFailed("short-changed", f"a text with {len(ids)} ids has no pair, so nothing should change")
+            raise CheckFailed("short-changed", f"the ids {ids} have no pair, so nothing should change")
 
 
 def counting(session: GradingSession) -> None:
@@ -156,32 +156,32 @@ def count(ids: list[int]) -> dict[Pair, int]:
 
 
 def replace(ids: list[int], pair: Pair | tuple[int, ...], new_id: int) -> list[int]:
-    merged, place = [], 0
-    while place < len(ids):
-        found = tuple(ids[place : place + 2]) == pair
-        merged.append(new_id if found else ids[place])
-        place += 2 if found else 1
+    merged, index = [], 0
+    while index < len(ids):
+        found = tuple(ids[index : index + 2]) == pair
+        merged.append(new_id if found else ids[index])
+        index += 2 if found else 1
     return merged
 
 
 def replace_either(ids: list[int], pair: tuple[int, ...], new_id: int) -> list[int]:
-    merged, place = [], 0
-    while place < len(ids):
-        found = len(ids) > place + 1 and tuple(sorted(ids[place : place + 2])) == pair
-        merged.append(new_id if found else ids[place])
-        place += 2 if found else 1
+    merged, index = [], 0
+    while index < len(ids):
+        found = len(ids) > index + 1 and tuple(sorted(ids[index : index + 2])) == pair
+        merged.append(new_id if found else ids[index])
+        index += 2 if found else 1
     return merged
 
 
 def first_only(ids: list[int], pair: Pair, new_id: int) -> list[int]:
-    place = list(pairwise(ids)).index(pair)
-    return [*ids[:place], new_id, *ids[place + 2 :]]
+    index = list(pairwise(ids)).index(pair)
+    return [*ids[:index], new_id, *ids[index + 2 :]]
 
 
 def keep_one(ids: list[int], pair: Pair, new_id: int) -> list[int]:
     """Merge but advance by only one id afterwards."""
     pairs = [*pairwise(ids), None]
-    return [new_id if pairs[place] == pair else value for place, value in enumerate(ids)]
+    return [new_id if pairs[index] == pair else value for index, value in enumerate(ids)]
 
 
 def until_done(ids: list[int], new_id: int) -> list[int]:

@@ -6,6 +6,7 @@ import unicodedata
 
 from inlayer.errors import type_name
 from inlayer.learn.session import CheckFailed, GradingSession
+from inlayer.render.numbers import count
 
 NAME = "utf8_bytes"
 PARAMETERS = ("text",)
@@ -124,6 +125,7 @@ def judge(got: object, text: str) -> None:
             raise CheckFailed(rule, message)
     if isinstance(got, list) and len(got) != len(text.encode()):
         raise CheckFailed(
-            "length", f"you returned {len(got)} ids for a text of {len(text)} characters; return one id per byte"
+            "length",
+            f"you returned {count(len(got), 'id')} for {count(len(text), 'character')}; return one id per byte",
         )
     raise CheckFailed("values", "the number of ids is right, but their values are not")

@@ -22,13 +22,13 @@ def vocabulary_built(session: GradingSession) -> None:
     want = number(words)
     if got == want:
         return
-    no_room = {word: place for place, word in enumerate(dict.fromkeys(words))}
-    by_place = {UNKNOWN: 0} | {word: place for place, word in enumerate(words, start=1)}
-    ordered = {UNKNOWN: 0} | {word: place for place, word in enumerate(sorted(set(words)), start=1)}
+    without_unknown = {word: index for index, word in enumerate(dict.fromkeys(words))}
+    by_index = {UNKNOWN: 0} | {word: index for index, word in enumerate(words, start=1)}
+    ordered = {UNKNOWN: 0} | {word: index for index, word in enumerate(sorted(set(words)), start=1)}
     folded = number([word.lower() for word in words])
-    if got == no_room or got == no_room | {UNKNOWN: len(no_room)}:
+    if got == without_unknown or got == without_unknown | {UNKNOWN: len(without_unknown)}:
         raise CheckFailed("starts-at-zero", f"id 0 belongs to {UNKNOWN}, but the first word of the corpus got it")
-    if got == by_place:
+    if got == by_index:
         raise CheckFailed(
             "repeats-counted", "a repeated word got a new id; that leaves gaps and changes the ids of words"
         )
@@ -120,18 +120,18 @@ def draw_words(session: GradingSession, count: int) -> list[str]:
 def corpus_words(session: GradingSession) -> list[str]:
     """Return random words out of order: one repeated at the end, two that differ only in capitalization."""
     start = session.random_int(0, len(WORDS) - 1)
-    turned = [WORDS[(start + 5 * place) % len(WORDS)] for place in range(len(WORDS))]
-    return [*turned, *draw_words(session, 3), turned[2]]
+    reordered = [WORDS[(start + 5 * index) % len(WORDS)] for index in range(len(WORDS))]
+    return [*reordered, *draw_words(session, 3), reordered[2]]
 
 
 def number(words: list[str]) -> dict[str, int]:
-    return {word: place for place, word in enumerate(dict.fromkeys([UNKNOWN, *words]))}
+    return {word: index for index, word in enumerate(dict.fromkeys([UNKNOWN, *words]))}
 
 
 def shuffled_vocabulary(session: GradingSession) -> dict[str, int]:
     """Return a vocabulary whose ids do not follow dict order and where the unknown word is not 0."""
     size, shift = len(WORDS) + 1, session.random_int(5, 9)
-    return {word: (place * 4 + shift) % size for place, word in enumerate((*WORDS, UNKNOWN))}
+    return {word: (index * 4 + shift) % size for index, word in enumerate((*WORDS, UNKNOWN))}
 
 
 def judge_kind(got: object) -> None:

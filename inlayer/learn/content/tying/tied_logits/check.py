@@ -23,7 +23,7 @@ def logits_of(table: Tensor, ids: Tensor) -> Tensor:
     return table[ids] @ table.T
 
 
-def not_turned(session: GradingSession) -> None:
+def check_transposed(session: GradingSession) -> None:
     """Detect a product from the wrong side; it has a valid shape only if V = D, so test it there."""
     size = session.random_int(4, 6)
     model = session.construct(size, size)
@@ -37,7 +37,7 @@ def not_turned(session: GradingSession) -> None:
 
 def shape(session: GradingSession) -> None:
     """returns one logit per row of the table"""
-    not_turned(session)
+    check_transposed(session)
     batch, tokens, rows, width = (
         session.random_int(2, 3),
         session.random_int(4, 5),

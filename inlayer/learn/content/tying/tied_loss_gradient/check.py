@@ -18,8 +18,8 @@ FORBIDDEN = ("autograd", "inlayer")
 
 def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
     """Return a table, ids with one repeated, and targets with one repeated."""
-    rows, width, places = session.random_int(9, 12), session.random_int(6, 8), session.random_int(4, 5)
-    ids, targets = session.random_ids(rows, (places,)), session.random_ids(rows, (places,))
+    rows, width, n_positions = session.random_int(9, 12), session.random_int(6, 8), session.random_int(4, 5)
+    ids, targets = session.random_ids(rows, (n_positions,)), session.random_ids(rows, (n_positions,))
     ids[-1] = ids[0]
     targets[1] = targets[0]
     return session.random_normal(rows, width) / 2, ids, targets
@@ -55,7 +55,7 @@ def shape(session: GradingSession) -> None:
                     (len(ids), width),
                     "this has a row for every position; the table has one for every id",
                 ),
-                "turned": ((width, rows), "rows and channels are swapped"),
+                "transposed": ((width, rows), "rows and channels are swapped"),
             },
         )
 
@@ -64,9 +64,9 @@ def from_head(session: GradingSession) -> None:
     """from_head reaches every row"""
     table, ids, targets = draw(session)
     lookup, want = both(table, ids, targets)
-    hidden, places = table[ids], len(ids)
+    hidden, n_positions = table[ids], len(ids)
     one_hot = functional.one_hot(targets, len(table)).float()
-    chances = (hidden @ table.T).softmax(-1)
+    probabilities = (hidden @ table.T).softmax(-1)
     first, second = pair(session.call(table, ids, targets))
     if (
         isinstance(first, Tensor)
@@ -79,15 +79,15 @@ def from_head(session: GradingSession) -> None:
         want,
         mistakes={
             "target-not-subtracted": (
-                chances.T @ hidden / places,
+                probabilities.T @ hidden / n_positions,
                 "every row is pushed away from the hidden states, even the target's: nothing pulls it closer",
             ),
             "only-targets": (
-                -one_hot.T @ hidden / places,
+                -one_hot.T @ hidden / n_positions,
                 "only the targets' rows get a gradient; the head compares with all rows",
             ),
             "not-averaged": (
-                want * places,
+                want * n_positions,
                 "this is the gradient of the sum over all positions; the loss is their mean",
             ),
             "uphill": (
@@ -95,7 +95,7 @@ def from_head(session: GradingSession) -> None:
                 "the sign is wrong: this is the direction in which the loss falls; the gradient points where it grows",
             ),
             "inputs-for-targets": (
-                (chances - functional.one_hot(ids, len(table)).float()).T @ hidden / places,
+                (probabilities - functional.one_hot(ids, len(table)).float()).T @ hidden / n_positions,
                 "you used the input ids as the targets",
             ),
             "both-together": (want + lookup, "this is the total gradient; return only the head's part"),
@@ -110,12 +110,12 @@ def from_lookup(session: GradingSession) -> None:
     """from_lookup reaches the rows of the ids"""
     table, ids, targets = draw(session)
     want, _ = both(table, ids, targets)
-    chances = (table[ids] @ table.T).softmax(-1)
-    by_logits = (chances - functional.one_hot(targets, len(table)).float()) / len(ids)
+    probabilities = (table[ids] @ table.T).softmax(-1)
+    by_logits = (probabilities - functional.one_hot(targets, len(table)).float()) / len(ids)
     by_hidden = by_logits @ table
     last, at_targets = torch.zeros_like(table), torch.zeros_like(table).index_add_(0, targets, by_hidden)
-    for place, row in enumerate(ids.tolist()):
-        last[row] = by_hidden[place]
+    for position, row in enumerate(ids.tolist()):
+        last[row] = by_hidden[position]
     first, _ = pair(session.call(table, ids, targets))
     check_values(
         first,
