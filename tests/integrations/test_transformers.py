@@ -429,7 +429,7 @@ def failing(model: Any) -> None:
             InputError,
             r"head is of type torch\.ao\.nn\.quantized\.dynamic\..*Linear, not nn\.Linear; is it quantized",
         ),
-        (sequence, InputError, r"head is a torch\.nn\.modules\.container\.Sequential"),
+        (sequence, InputError, r"head is of type torch\.nn\.modules\.container\.Sequential"),
         (in_bytes, DtypeError, r"head has dtype torch\.float8_e4m3fn"),
         (on_meta, InputError, r"table has no values"),
         (hooked, InputError, "table has hooks, which would be lost"),
