@@ -166,7 +166,7 @@ def test_without_a_cache_folder_only_rows_are_read(hub: Hub, local: np.ndarray, 
     (tmp_path / "huggingface" / "assets").write_text("a file in place of a folder")
     source = open_rows()
     assert np.array_equal(read(source, IDS), local[IDS])
-    with pytest.raises(CheckpointError, match="the cache folder cannot be written; set HF_HOME"):
+    with pytest.raises(CheckpointError, match="the cache folder is not writable; set HF_HOME to a writable folder"):
         source.map()
 
 
