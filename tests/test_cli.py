@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -17,10 +18,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from typer.main import get_command
 
 import inlayer
 from inlayer.cli import main
 from inlayer.cli.app import app
+from inlayer.cli.messages import error_message
+from inlayer.errors import InputError
 
 
 @dataclass
@@ -139,6 +143,8 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["map", "--method", "up"], "--method 'up' is unknown"),
         (["train", "--n-embd", "30"], "--n-embd 30 is not divisible by --n-head 4"),
         (["train", "--beta1", "1"], "--beta1 is 1; it must be less than 1"),
+        (["train", "n_head.txt"], "n_head.txt: not found"),
+        (["walk", "--file", "tests"], "tests is a folder, not a file"),
         (["train", "--preset", "huge"], "--preset is 'huge'; it must be one of 'toy'"),
         (["walk", "--tokenizer", str(Path(__file__).parent)], "is a folder without a tokenizer"),
         (["walk", "--tokens", "0"], "--tokens"),
@@ -184,6 +190,23 @@ def test_invalid_input_is_reported_in_one_line_with_exit_code_2(run: Run, argume
     assert done.err.startswith("inlayer: ")
     assert done.err.count("\n") == 1
     assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments", "expected"),
+    [
+        ("cannot write to runs/learning_rate=0.01", ["train"], "cannot write to runs/learning_rate=0.01"),
+        ("learning_rate is 0", ["train"], "--learning-rate is 0"),
+        ("seed is -1", ["train", "--seed=-1"], "--seed is -1"),
+        ("tokenizer is a folder", ["walk", "--file", "tokenizer"], "tokenizer is a folder"),
+        ("the rotary base theta is 0", ["walk"], "the rotary base theta is 0"),
+        ("the rotary base theta is -1", ["walk", "--theta", "-1"], "the rotary base --theta is -1"),
+    ],
+)
+def test_errors_name_options_but_change_no_path(message: str, arguments: list[str], expected: str) -> None:
+    for name in arguments[:1]:
+        import_module(f"inlayer.cli.{name}")
+    assert error_message(InputError(message), arguments, get_command(app)) == expected
 
 
 @pytest.mark.parametrize("command", ["walk", "train", "search", "neighbors"])

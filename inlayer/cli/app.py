@@ -105,7 +105,7 @@ def short_text(text: str, columns: int, blank: str | None = " ") -> str:
     """A text for one line of the console: escaped, and cut to some columns."""
     from inlayer.render.glyphs import glyphs_for
 
-    return glyphs_for(console().encoding, color=False).fold(text, columns, blank)
+    return glyphs_for(getattr(sys.stdout, "encoding", None) or "utf-8", color=False).fold(text, columns, blank)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:

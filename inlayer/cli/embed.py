@@ -42,7 +42,7 @@ __all__ = ["embed", "search"]
 
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 POOLS = ("mean", "first", "last", "max")
-SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT = 20, 4, 60
+SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8
 NUMBER = 8  # columns of a number and the space before it
 COMPARED_ROWS = 8  # texts whose similarities fit on a line
 
@@ -215,9 +215,10 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
         names = [f"{number} {text}" for number, text in zip(numbers, texts, strict=True)]
         _print_numbers("cosine similarity", numbers, names, units @ units.T)
     if given:
-        rows = f" and the first {SHOWN_ROWS} texts" if len(texts) > SHOWN_ROWS else ""
-        values = f"the first {shown_values} of {vectors.shape[1]} values"
-        print_note(f"Only {values}{rows} are shown; --out FILE writes all of them.")
+        cut = [f"the first {shown_values} of {vectors.shape[1]} values"] * (shown_values < vectors.shape[1])
+        cut += [f"the first {SHOWN_ROWS} texts"] * (len(texts) > SHOWN_ROWS)
+        if cut:
+            print_note(f"Only {' and '.join(cut)} are shown; --out FILE writes all of them.")
     else:
         print_note(f"Each vector has {vectors.shape[1]} values. To embed the texts of a file:")
         print_note("  inlayer embed FILE --out vectors.parquet")
@@ -225,7 +226,7 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
 
 def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:
     """Print a row of numbers for each text, which is cut to the width of the terminal."""
-    columns = min(SHOWN_TEXT, max(len(corner), console().width - NUMBER * len(titles) - 1))
+    columns = min(SHOWN_TEXT, max(len(corner), MIN_LABEL, console().width - NUMBER * len(titles) - 1))
     labels = [short_text(text, columns) for text in texts]
     rows = zip(labels, values[:, : len(titles)].tolist(), strict=True)
     print_table([corner, *titles], [(label, *(f"{value:.3f}" for value in row)) for label, row in rows])

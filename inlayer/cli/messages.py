@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.exceptions import TyperException
 
-from inlayer.errors import CheckpointError
+from inlayer.errors import CheckpointError, MissingFileError
 
 USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and ours
     (
@@ -48,9 +48,9 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     names, command = _find(arguments, app)
     if isinstance(error, TyperException):
         return _usage_message(error.format_message(), names)
-    if isinstance(error, CheckpointError):  # it names fields of a file
+    if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error)
-    return _name_options(str(error), " ".join(names), command)
+    return _name_options(str(error), " ".join(names), command, arguments)
 
 
 def _usage_message(message: str, names: list[str]) -> str:
@@ -63,19 +63,21 @@ def _usage_message(message: str, names: list[str]) -> str:
     return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
 
 
-def _name_options(message: str, name: str, command: Any) -> str:
+def _name_options(message: str, name: str, command: Any, arguments: list[str]) -> str:
     """Replace arguments of the library in its message with the options of this command.
 
-    A name with an underscore is replaced wherever it occurs, except where it is a field of a config; a plain word only
-    at the start, where it is the subject.
+    A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
+    is replaced only if its option was used, and at the start, where it is the subject.
     """
-    for argument, option in ALIASES.get(name, {}).items():
-        message = message.replace(argument, option)
+    used = {argument.partition("=")[0] for argument in arguments}
+    for words, replacement in ALIASES.get(name, {}).items():
+        if not used.isdisjoint(replacement.split()):
+            message = message.replace(words, replacement)
     for one in command.params:
         option = max(one.opts, key=len)
         if option.startswith("-") and "_" in one.name:
-            message = re.sub(rf"(?<!config's )(?<![\w.'\"-]){one.name}\b", option, message)
-        elif option.startswith("-"):
+            message = re.sub(rf"(?<!config's )(?<![\w./\\'\"-]){one.name}(?![\w/\\=-]|\.\w)", option, message)
+        elif option in used:
             message = re.sub(rf"^(?!text \d){one.name}(?= (?:is|must|do|applies|\d|'))", option, message)  # "text 1"
     return message
 

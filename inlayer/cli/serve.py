@@ -100,7 +100,7 @@ def open_models(sources: tuple[str | None, ...]) -> dict[str, Model]:
 
 
 def open_pipelines(sources: tuple[str | None, ...]) -> dict[str, Pipeline]:
-    """Prepare models for walks. A worker process opens them again, the process of the command does not."""
+    """Prepare models for walks. Every process that needs them opens them itself."""
     from inlayer.trace import Pipeline
 
     return {name: Pipeline(model, name=name) for name, model in open_models(sources).items()}

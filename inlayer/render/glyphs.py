@@ -15,6 +15,7 @@ import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -118,6 +119,7 @@ ASCII = {
 }  # fmt: skip
 
 
+@cache
 def glyphs_for(encoding: str, *, color: bool) -> Glyphs:
     """Choose the glyphs that an encoding can represent."""
     try:

@@ -15,13 +15,12 @@ import numpy as np
 
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_of_bytes
-from inlayer.trace.family_facts import NgramFacts, NgramRead, SharedNgrams
+from inlayer.trace.family_facts import NgramFacts, NgramRead, SharedNgrams, TokenIndex
 
 if TYPE_CHECKING:
     from inlayer.trace.forward import Forward
 
 Reads = list[list[list[NgramRead]]]
-TokenIndex = tuple[int, int]
 
 
 def ngram_facts(result: Forward) -> list[NgramFacts]:

@@ -21,7 +21,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from inlayer.encoding.encode import Encoder, EncodeSettings
-from inlayer.errors import InlayerError, InputError
+from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import listing, quoted
 from inlayer.ragged import Ragged
 from inlayer.trace import Pipeline
@@ -52,6 +52,8 @@ def field(name: str) -> Iterator[None]:
     """Errors inside the block are about this field."""
     try:
         yield
+    except CheckpointError:  # about a file
+        raise
     except InlayerError as error:
         raise FieldError(str(error), name) from error
 

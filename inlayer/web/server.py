@@ -16,7 +16,6 @@ import gc
 import ipaddress
 import multiprocessing
 import multiprocessing.connection
-import multiprocessing.context
 import os
 import secrets
 import signal
@@ -24,9 +23,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING
 
 import h11
@@ -89,15 +89,8 @@ def print_address(address: Address) -> None:
 
 
 def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:
-    """Build the application inside a worker process, which ends when the supervisor ends, even by SIGKILL."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        sentinel = parent.sentinel
-
-        def watch() -> None:
-            multiprocessing.connection.wait([sentinel])
-            os._exit(0)
-
-        threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
+    """Build the application inside a worker process."""
+    exit_with_parent()
     from inlayer.web.app import make_app
 
     hosts = () if _address(host) else (host,)
@@ -107,8 +100,20 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
     return app
 
 
+def exit_with_parent() -> None:
+    """End this process when the one that started it ends, even by SIGKILL."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        sentinel = parent.sentinel
+
+        def watch() -> None:
+            multiprocessing.connection.wait([sentinel])
+            os._exit(0)
+
+        threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
+
+
 class Supervisor(Multiprocess):
-    """uvicorn's supervisor, which also has the models opened once itself, so an error is reported in one line."""
+    """uvicorn's supervisor, which also announces the server and remembers the signal that stopped it."""
 
     stopped_by: signal.Signals | None = None
 
@@ -117,10 +122,8 @@ class Supervisor(Multiprocess):
         self.listener, self.ready = listener, ready
 
     def init_processes(self) -> None:
-        """Start the workers, open the models, and announce the server once a worker answers."""
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: no traceback while they start
+        """Start the workers, and announce the server once all of them answer."""
         super().init_processes()
-        signal.signal(signal.SIGINT, handler)
         try:
             self.ready()
         except BaseException:
@@ -166,22 +169,19 @@ def serve(
         raise InputError("the API key must be printable ASCII without spaces, and not empty")
     token = secrets.token_urlsafe(32)
     listener = bind(host, port)
+    uvicorn._subprocess.spawn = processes = start_fork_server()  # type: ignore[assignment]
+    models = find_model_names(open_pipelines, processes)  # before the workers: an error is reported once, in one line
     config = make_config(partial(worker_app, open_pipelines, token, host, api_key), workers=_workers())
 
     def ready() -> None:
-        try:
-            with ProcessPoolExecutor(1, mp_context=processes) as checking:  # this process does not import torch
-                models = checking.submit(model_names, open_pipelines).result()
-        except BrokenExecutor:
-            raise InputError(STOPPED) from None
         # All of them: the first one would accept every connection that is made before the others listen.
         if all(worker.wait_until_ready(START_SECONDS, supervisor.should_exit) for worker in supervisor.processes):
             listener.listen(BACKLOG)
-            address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
-            announce(address)
+            supervisor.handle_signals()
+            if not supervisor.should_exit.is_set():
+                port = listener.getsockname()[1]
+                announce(Address(host=host, port=port, token=token, fragment=fragment, models=models))
 
-    processes = fork_server()
-    uvicorn._subprocess.spawn = processes  # type: ignore[assignment]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     supervisor = Supervisor(config, listener, ready)
     try:
@@ -197,16 +197,40 @@ def serve(
     raise InputError(STOPPED)
 
 
-def model_names(open_pipelines: OpenPipelines) -> list[str]:
-    """The names of the models, once all of them can be opened."""
-    return list(open_pipelines())
+def find_model_names(open_pipelines: OpenPipelines, processes: BaseContext) -> list[str]:
+    """Open the models in another process, because this one does not import torch; their names, or their error."""
+    receiver, sender = processes.Pipe(duplex=False)
+    process = processes.Process(target=send_model_names, args=(sender, open_pipelines), daemon=True)  # type: ignore[attr-defined]
+    process.start()
+    sender.close()
+    try:
+        names = receiver.recv()
+    except EOFError:
+        raise InputError(STOPPED) from None
+    if isinstance(names, Exception):
+        raise names
+    return list(names)
 
 
-def fork_server() -> multiprocessing.context.BaseContext:
-    """How worker processes start: forked from one process that has imported torch, where the system has fork."""
+def send_model_names(sender: Connection, open_pipelines: OpenPipelines) -> None:
+    """Send the names of the models, or the error of one that cannot be opened."""
+    exit_with_parent()
+    try:
+        sender.send(list(open_pipelines()))
+    except Exception as error:
+        sender.send(error)
+
+
+def start_fork_server() -> BaseContext:
+    """How processes start: forked from one process that imports torch once, where the system has fork."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
     multiprocessing.set_forkserver_preload([PRELOADED])
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # its processes inherit it: no traceback after Ctrl-C
+    forkserver.ensure_running()
+    signal.signal(signal.SIGINT, handler)
     return multiprocessing.get_context("forkserver")
 
 

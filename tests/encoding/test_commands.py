@@ -144,6 +144,13 @@ def test_rows_of_several_files_keep_the_name_of_their_file(run, tmp_path):
     assert pq.read_schema("one.parquet").names == ["text", "embedding"]
 
 
+def test_the_note_names_only_what_is_left_out(run, monkeypatch):
+    assert "are shown" not in run("embed", "I love dogs", "--dim", "2")[1]
+    assert "Only the first 4 of 128 values are shown" in run("embed", "I love dogs")[1]
+    monkeypatch.setenv("COLUMNS", "32")
+    assert run("embed", "dogs", "cats")[1].count("dogs") == 2  # in both tables
+
+
 def test_without_arguments_three_sentences_and_their_similarities(run):
     code, out, err = run("embed")
     assert (code, err) == (0, "")

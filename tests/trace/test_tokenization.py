@@ -38,7 +38,7 @@ def test_tokenization_matches_the_tokenizer(name: str, text: str) -> None:
     assert within == sum(bool(token.bytes) or not token.special for token in tokens)
 
 
-def test_partial_characters_are_labeled_in_hex() -> None:
+def test_partial_characters_are_labeled_by_their_bytes() -> None:
     trace = sample("smollm2").walk(["🦙"])
     labels = [token.label for token in trace.texts[0].tokens]
     assert "\ufffd" not in "".join(labels)

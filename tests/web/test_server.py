@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -53,6 +54,8 @@ def test_json_output_loopback_only_and_a_token_that_is_never_logged() -> None:
         assert sorted(facts) == ["host", "models", "port", "token", "url"]
         assert facts["url"] == f"http://127.0.0.1:{client.port}/?token={client.token}"
         assert facts["models"] == ["default"]
+        if sys.platform == "linux":  # the supervisor does not import torch
+            assert "libtorch" not in Path(f"/proc/{program.pid}/maps").read_text()
         trace = client.send("/api/walk", {"texts": ["I love dogs"]}).json
         assert trace["texts"][0]["text"] == "I love dogs"
         assert facts["host"] == "127.0.0.1"  # no other address of this machine answers
@@ -347,6 +350,30 @@ def send_many(client: Client, number: int) -> None:
             client.send("/api/walk", {"texts": [text], "tokens": 1_024, "dims": 32})
     except OSError:  # the server is gone
         pass
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_ctrl_c_while_starting_stops_it() -> None:
+    arguments = [sys.executable, "-m", "inlayer", "serve"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        wait_until(lambda: bool(children(program.pid)))  # it has started to import torch in another process
+        program.send_signal(signal.SIGINT)
+        assert program.communicate(timeout=TIMEOUT) == ("", "")
+    assert program.returncode == 130
+
+
+@pytest.mark.slow
+def test_a_model_that_no_worker_can_open_is_one_line(tmp_path: Path) -> None:
+    import inlayer
+
+    shutil.copytree(Path(inlayer.__file__).parent / "samples" / "default", tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"rope_theta": 0}))
+    arguments = [sys.executable, "-m", "inlayer", "serve", "--model", str(tmp_path / "model")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "rotary base theta is 0" in done.stderr
 
 
 # ---- worker processes
