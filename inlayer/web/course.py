@@ -119,8 +119,8 @@ class CourseView:
                 for exercise in lesson.exercises
             ],
             "questions": [
-                _question(service.ask(exercise.id, random_seed())) | {"due": state.record("question", exercise.id).due}
-                for exercise in overview.quiz(lesson)
+                _question(service.ask(question.id, random_seed())) | {"due": state.record("question", question.id).due}
+                for question in overview.quiz(lesson)
             ],
         }
 
