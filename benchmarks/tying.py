@@ -275,14 +275,14 @@ def summarize(lines: Sequence[Mapping[str, float]], validation: float, unigram: 
         "largest_gradient": rounded(max(line["gradient_norm"] for line in lines)),
         **{
             name: rounded(last[name])
-            for name in ("row_norm_mean", "row_norm_max", "mean_vector_ratio", "output_share", "logit_std")
+            for name in ("row_norm_mean", "row_norm_max", "mean_vector_ratio", "head_gradient_share", "logit_std")
         },
         "curves": {
             "step": [int(line["step"]) for line in measured],
             "loss": [rounded(smoothed[int(line["step"]) - 1]) for line in measured],
             **{
                 name: [rounded(line[name]) for line in measured]
-                for name in ("row_norm_mean", "mean_vector_ratio", "output_share", "logit_std")
+                for name in ("row_norm_mean", "mean_vector_ratio", "head_gradient_share", "logit_std")
             },
         },
     }

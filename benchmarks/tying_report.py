@@ -94,7 +94,7 @@ def table_statistics(runs: Sequence[Run]) -> str:
 
 
 FAILURES = ("diverged", "collapsed")
-FIELDS = ("mean_vector_ratio", "row_norm_max", "logit_std", "output_share")
+FIELDS = ("mean_vector_ratio", "row_norm_max", "logit_std", "head_gradient_share")
 
 
 def mean(values: Iterable[float | None]) -> str:
@@ -159,7 +159,7 @@ def draw_table(runs: Sequence[Run], path: Path) -> None:
         "mean_vector_ratio": "mean-vector ratio",
         "row_norm_mean": "mean row norm",
         "logit_std": "std of the logits",
-        "output_share": "gradient share of the head",
+        "head_gradient_share": "gradient share of the head",
     }
     figure, panels = plt.subplots(2, 4, figsize=(14, 6), sharex=True, sharey="col", layout="constrained")
     for row, name in zip(panels, ("tied", TIED_DEFAULT), strict=True):

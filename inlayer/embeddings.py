@@ -13,7 +13,8 @@ Tested against transformers for every family in tests/families/test_parity.py, a
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args, overload
+from functools import partial
+from typing import Any, get_args, overload
 
 import torch
 from jaxtyping import Float
@@ -23,6 +24,7 @@ from inlayer.errors import ConfigError, InputError
 from inlayer.families import describe
 from inlayer.families.spec import AlibiSpec, BucketSpec, NormKind, PerLayerSpec, ValueSpec
 from inlayer.initialization import derive_seeds
+from inlayer.layer_stage import LayerStage, StageName, record_stage
 from inlayer.ngram_lookup import NgramLookup
 from inlayer.norms import build_norm
 from inlayer.per_layer import PerLayerEmbedding
@@ -47,15 +49,6 @@ SPEC_SETTINGS = (
     "norm", "norm_eps", "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule",
     "position_offset", "per_layer", "value",
 )  # fmt: skip
-StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
-
-
-class LayerStage(NamedTuple):
-    """The vectors after one stage of the layer, and what the stage added to them, if it is a sum."""
-
-    name: StageName
-    added: Tensor | None
-    after: Tensor
 
 
 class Embeddings(NgramLookup):
@@ -89,7 +82,7 @@ class Embeddings(NgramLookup):
         position_id_rule: Position ids if the caller does not pass them (RoBERTa and OPT skip padding).
         position_offset: Unused rows at the start of learned positions.
         per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4), see `per_layer()`.
-        value: Sizes of value embeddings (NeoMME), see `value()`.
+        value: Sizes of value embeddings (NeoMME), see `value_embeddings()`.
         head_dim: For positions="rotary": width of an attention head, n_embd by default.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
@@ -277,12 +270,7 @@ class Embeddings(NgramLookup):
             problem = neither if input_ids is None else both
             raise InputError(f"{problem} given; pass exactly one: ids to look up, or their vectors")
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
-
-        def after(name: StageName, hidden: Tensor, added: Tensor | None = None) -> Tensor:
-            if record is not None:
-                record.append(LayerStage(name, added, hidden[0] if single else hidden))
-            return hidden
-
+        after = partial(record_stage, record, single)
         hidden = after("row", self._rows(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
             hidden = after("scale", self._scaled(hidden))
@@ -375,7 +363,7 @@ class Embeddings(NgramLookup):
 
         Returns:
             cos and sin, each (B, T, R) for R rotated channels, in the table's dtype. None for a `layer` without
-            rotary positions (NoPE, as in every fourth layer of Llama-4).
+            rotary positions (NoPE, as in every fourth layer of Llama-4 and in all layers of Kimi-K3).
 
         Raises:
             InputError: If the positions are not rotary, or `layer_type` or `layer` is missing or unknown.
@@ -386,6 +374,8 @@ class Embeddings(NgramLookup):
             (torch.Size([3, 16]), 1.0, 0.0)
         """
         positions = self.position_embedding
+        if positions is None and layer is not None:
+            return None
         if not isinstance(positions, RotaryPositions):
             raise InputError("this layer's positions are not rotary, so it has no cos and sin")
         if layer is not None:

@@ -1,9 +1,9 @@
 """Per-layer embeddings (Gemma-3n, Gemma-4): a second table with one small vector per token for every block.
 
 text -> ids -> rows -> [vectors of each block] -> decoder
-- row of the second table x sqrt(P), split into L vectors of width P
-- + the model's input vector, projected to L x P, x 1 / sqrt(D), normalized per layer
-- x 1 / sqrt(2). Gemma-3n rounds these two factors to the dtype, Gemma-4 does not
+- first part: the row of the second table, times sqrt(P), split into L vectors of width P
+- second part: the model's input vector, projected to L x P, times 1 / sqrt(D), normalized per layer
+- the result is their sum, times 1 / sqrt(2). Gemma-3n rounds the last two factors to the dtype, Gemma-4 does not
 - EmbeddingGemma-2 has no second table: its vectors are the normalized projection alone
 Tested against transformers, in float32 and bfloat16, in tests/families/test_per_layer.py and by `make families`.
 """

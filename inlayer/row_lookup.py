@@ -195,12 +195,12 @@ class RowLookup(InputTable):
         return layers[0] if single else layers
 
     @overload
-    def value(self, input_ids: Tensor) -> Float[Tensor, "... T W"]: ...
+    def value_embeddings(self, input_ids: Tensor) -> Float[Tensor, "... T W"]: ...
 
     @overload
-    def value(self, input_ids: Tensor, *, layer: int | None) -> Float[Tensor, "... T W"] | None: ...
+    def value_embeddings(self, input_ids: Tensor, *, layer: int | None) -> Float[Tensor, "... T W"] | None: ...
 
-    def value(self, input_ids: Tensor, *, layer: int | None = None) -> Float[Tensor, "... T W"] | None:
+    def value_embeddings(self, input_ids: Tensor, *, layer: int | None = None) -> Float[Tensor, "... T W"] | None:
         """Look up value embeddings (NeoMME): vectors that some blocks add to the values of their attention.
 
         Args:
@@ -216,9 +216,9 @@ class RowLookup(InputTable):
 
         Example:
             >>> layer = inlayer.Embeddings.from_config({"model_type": "neomme", "vocab_size": 64})
-            >>> layer.value(torch.tensor([[5, 6]])).shape, layer.value_layers
+            >>> layer.value_embeddings(torch.tensor([[5, 6]])).shape, layer.value_layers
             (torch.Size([1, 2, 256]), (5, 16))
-            >>> layer.value(torch.tensor([[5, 6]]), layer=0) is None
+            >>> layer.value_embeddings(torch.tensor([[5, 6]]), layer=0) is None
             True
         """
         if self.value_embedding is None:

@@ -1,9 +1,13 @@
 """Settings of the whole test run."""
 
+from __future__ import annotations
+
 import gc
 import os
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.browser.missing_browser import pytest_terminal_summary  # noqa: F401  # says loudly when no browser was there
@@ -25,3 +29,20 @@ def pytest_collection_finish() -> None:
     """Collections no longer visit what has been imported, which takes 0.6 s per collection."""
     gc.freeze()
     gc.enable()
+
+
+def mentions_slow_tests(path: Path) -> bool:
+    return "slow" in path.read_text(encoding="utf-8")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m slow` does not even import the other half of the files, which would take 8 s per process."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if config.option.markexpr == "slow" and is_test and not mentions_slow_tests(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A slow test in a file without that word would never run: an error."""
+    for path in {item.path for item in items if item.get_closest_marker("slow")}:
+        if not mentions_slow_tests(path):
+            raise pytest.UsageError(f"{path} has slow tests, but `-m slow` skips it: write `slow` into it")

@@ -70,6 +70,7 @@ def test_python_shows_results_that_are_checked(name: str) -> None:
     assert "assert " in (DOCS / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_commands_are_spelled_correctly() -> None:
     """Every `inlayer ...` line of a shell block is parsed, but not run; tests/test_help.py runs the examples."""
     text = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))

@@ -58,6 +58,7 @@ def file_names() -> frozenset[str]:
     return frozenset(path.name for path in tracked())
 
 
+@pytest.mark.slow
 def test_every_path_in_prose_exists() -> None:
     files = [file for file in tracked("*.py", "*.md") if "/wrong/" not in str(file)]
     files = [file for file in files if file.name != "small.py"]  # a made-up course

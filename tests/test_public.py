@@ -52,7 +52,7 @@ HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sente
     [
         "import inlayer",
         "import inlayer; inlayer.ByteTokenizer().encode('Hi'); inlayer.WordTokenizer.from_text('a b').encode('b')",
-        "import inlayer.tokenizers",
+        "import inlayer.tokenizers, inlayer.cli.serve, inlayer.web.server",  # the process that supervises the workers
         "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
         "import inlayer.learn, inlayer.learn.progress_file, inlayer.learn.course_steps, inlayer.learn.questions",

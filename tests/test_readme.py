@@ -40,6 +40,7 @@ def test_it_opens_with_the_two_commands() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")  # the second runs this very test
 
 
+@pytest.mark.slow
 def test_make_run_prints_what_it_shows() -> None:
     shown = "\n".join(trimmed(blocks("text")[0]))
     assert len(shown) > 500
@@ -71,6 +72,7 @@ def test_its_pictures_are_there() -> None:
     assert all((ROOT / picture).stat().st_size > 1000 for picture in pictures)
 
 
+@pytest.mark.slow
 def test_the_python_runs_top_to_bottom() -> None:
     code = "\n".join(blocks("python"))
     assert code.count("assert ") >= 5  # every snippet shows a result that is checked

@@ -23,6 +23,7 @@ from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families.tensor_names import WITH_HEAD
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
+from inlayer.positions import sinusoidal_encoding
 from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tables.stored import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
@@ -144,7 +145,10 @@ def _find_part(model: Model, part: str, like: Tensor) -> TensorInfo:
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
     """A small part of the layer in the table's dtype."""
+    dtype = torch.float32 if part in FLOAT32_PARTS else torch_dtype(model.table.dtype)
+    computed = part == "position_embedding.weight" and model.spec is not None and model.spec.sinusoidal_if_missing
+    if computed and like.numel() * 4 <= MAX_PART and model.find_part(part) is None:
+        return sinusoidal_encoding(torch.arange(len(like)), like.shape[1], layout="half").to(dtype)
     tensor = _find_part(model, part, like)
     check_tensor(model.source, tensor, tensor.nbytes <= MAX_PART, f"this part has at most {MAX_PART:,} bytes")
-    dtype = torch.float32 if part in FLOAT32_PARTS else torch_dtype(model.table.dtype)
     return to_tensor(model.store.read(tensor.name)).to(dtype)

@@ -354,13 +354,14 @@ class Model:
             >>> load("default").encoder().width
             128
         """
-        if self._last_encoder is None or self._last_encoder[0] is not weights:
-            from inlayer.encoding.encode import Encoder
-            from inlayer.encoding.weighting import Weighting
+        from inlayer.encoding.weighting import cache_key, open_weighting
 
-            loaded = weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
-            self._last_encoder = weights, Encoder(self, loaded)
-        return self._last_encoder[1]
+        last, key = self._last_encoder, cache_key(weights)  # another thread may replace the last one
+        if last is None or last[0] != key:
+            from inlayer.encoding.encode import Encoder
+
+            self._last_encoder = last = key, Encoder(self, open_weighting(weights))
+        return last[1]
 
     @property
     def is_tied(self) -> bool:

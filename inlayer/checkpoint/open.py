@@ -165,7 +165,7 @@ def _open_folder(folder: Path) -> Store:
     kinds, name = _modules(folder)
     inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
     store = _open_weights(folder / name if inner else folder)
-    if kinds[:1] == ["StaticEmbedding"]:
+    if kinds[:1] in (["StaticEmbedding"], ["TableModule"]):  # the second is ours
         is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
         store.config, store.note = None, STATIC + (UNIT if is_unit else "")
     return store

@@ -26,7 +26,11 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare A with.")],
     top: Annotated[
         int,
-        typer.Option(min=0, max=100_000, help="Number of moved rows (on a terminal, also of unshared tokens) to show."),
+        typer.Option(
+            min=0,
+            max=100_000,
+            help="Number of moved rows to show; in the terminal, also the number of unshared tokens.",
+        ),
     ] = 10,
     html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
     as_json: Json = False,

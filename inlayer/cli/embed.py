@@ -27,7 +27,7 @@ from inlayer.cli.app import (
     short_text,
 )
 from inlayer.cli.inputs import check_argument
-from inlayer.errors import InputError
+from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, printable, quoted, shown
 from inlayer.render.numbers import count
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from inlayer.encoding.encode import Encoder, EncodeSettings
     from inlayer.encoding.resumable_job import EmbedJob
     from inlayer.encoding.sources import Reader
-    from inlayer.encoding.weighting import Weighting
 
 __all__ = ["embed", "search"]
 
@@ -69,8 +68,8 @@ def embed(
         list[str] | None,
         typer.Argument(
             metavar="[TEXTS | FILES | -]",
-            help="Texts, files (.txt, .jsonl, .csv, .tsv, .parquet, also .gz and .zst), folders, patterns, or - for "
-            "standard input (a text per line; with --field, a JSON object per line).",
+            help="Texts, files (.txt, .jsonl, .csv and .tsv, optionally with .gz or .zst; .parquet), folders, "
+            "patterns, or - for standard input (one text per line; with --field, one JSON object per line).",
         ),
     ] = None,
     out: Annotated[
@@ -136,11 +135,9 @@ def embed(
     vector_settings = {
         "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
         "normalize": normalize, "dim": dim, "dtype": settings.dtype.name,
+        "checksum": _checksum(encoder),
     }  # fmt: skip
-    input_settings = {
-        "inputs": texts, "field": field, "per_file": per_file, "engine": engine,
-        "checksum": _checksum(opened, encoder.weighting),
-    }  # fmt: skip
+    input_settings = {"inputs": texts, "field": field, "per_file": per_file, "engine": engine}
     arguments = (encoder, settings, reader, check_path(out, "--out"), vector_settings, input_settings)
     if engine == "ray":
         from inlayer.encoding.ray_job import RayJob
@@ -160,13 +157,14 @@ def embed(
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 
-def _checksum(model: Model, weighting: Weighting | None) -> int:
-    """A checksum of some table rows and of the weighting: a run must not be resumed after either has changed."""
+def _checksum(encoder: Encoder) -> int:
+    """A checksum of some table rows, token weights and the weighting: a run is not resumed if one of them changed."""
     import numpy as np
 
-    rows = model.table.rows(np.linspace(0, model.table.num_embeddings - 1, 64).astype(np.int64))
-    fitted = () if weighting is None else (weighting.token_weights, weighting.mean, weighting.matrix)
-    return zlib.crc32(b"".join(array.tobytes() for array in (rows, *fitted)))
+    table, weighting = encoder.pooler.table, encoder.weighting
+    arrays = [table.rows(np.linspace(0, table.num_embeddings - 1, 64).astype(np.int64)), encoder.pooler.scale]
+    arrays += [] if weighting is None else [weighting.mean, weighting.matrix]
+    return zlib.crc32(b"".join(array.tobytes() for array in arrays if array is not None))
 
 
 def _check_choice(option: str, value: str, *choices: str) -> None:
@@ -247,8 +245,7 @@ def search(
     pool: Annotated[str | None, typer.Option(help="As in inlayer embed. \\[default: as in the file, or mean]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Find the rows whose vectors are nearest to a text: exact, by cosine, in constant memory."""
-    from inlayer.checkpoint import load
+    """Find the embedded texts nearest to a query by cosine similarity (exact search, constant memory)."""
     from inlayer.encoding.outputs import open_vectors
     from inlayer.geometry.nearest import nearest
 
@@ -258,15 +255,11 @@ def search(
     stored = {name: value for name, value in vector_settings.items() if isinstance(value, str)}
     if pool is not None:
         _check_choice("--pool", pool, *POOLS)
-    opened = load(model or stored.get("model"))
-    if vector_settings.get("table") not in (None, [*opened.table.shape]):
-        raise InputError(
-            f"{shown(vectors)} was created with model {quoted(stored.get('model'))}, but the table of "
-            f"{opened.source} has a different size; omit --model"
-        )
+    weights = weights or stored.get("weights")
+    opened = _open_model_of(vectors, vector_settings, model or stored.get("model"), weights)
     text = check_argument(query, "the query")
     texts = [text] if len(text.split()) > 1 else [text, opened.vocabulary.as_in_text(text)]  # as in a sentence: " dog"
-    queries = opened.encode(texts, pool=pool or stored.get("pool", "mean"), weights=weights or stored.get("weights"))
+    queries = opened.encode(texts, pool=pool or stored.get("pool", "mean"), weights=weights)
     width = queries.shape[1]
     if width < table.embedding_dim:
         raise InputError(
@@ -301,6 +294,29 @@ def search(
     print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
     if opened.source == "default":
         print_note('"default" is for demonstration. For useful results, use --model wordllama.')
+
+
+def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | None, weights: str | None) -> Model:
+    """Open the model of a file of vectors, and check it and the weighting against what the file says about them."""
+    from inlayer.checkpoint import load
+
+    try:
+        opened = load(model)
+        encoder = opened.encoder(weights)
+    except MissingFileError as error:
+        advice = f"; if what {shown(vectors)} was created with is elsewhere, pass --model or --weights"
+        raise MissingFileError(f"{error}{advice if vector_settings else ''}") from None
+    if vector_settings.get("table") not in (None, [*opened.table.shape]):
+        raise InputError(
+            f"{shown(vectors)} was created with model {quoted(vector_settings.get('model'))}, but the table of "
+            f"{opened.source} has a different size; omit --model"
+        )
+    if vector_settings.get("checksum") not in (None, _checksum(encoder)):
+        sys.stderr.write(
+            f"note: {shown(vectors)} was created with other values of the model or the weighting, so cosines may be "
+            "wrong; embed the texts again\n"
+        )
+    return opened
 
 
 def _result_text(row: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a table on word similarity and analogies, against random and simple baselines."""
+    """Score a table on word similarity and analogies, and compare it with random and simple baselines."""
     from inlayer.checkpoint import load
 
     if not similarity and analogies is None:

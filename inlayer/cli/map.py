@@ -47,7 +47,7 @@ def map_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map so far."""
+    """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map computed so far."""
     from inlayer.checkpoint import load
 
     model = load(source)

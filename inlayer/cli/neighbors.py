@@ -5,6 +5,7 @@ Tested in tests/geometry/test_commands.py.
 
 from __future__ import annotations
 
+import re
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,8 +104,8 @@ def analogy(
     """Answer an analogy by word arithmetic, and show what the first word alone would have answered."""
     from inlayer.checkpoint import load
 
-    parts = " ".join(words).split()
-    if len(parts) != 5 or parts[1] not in {"-", "−", "–"} or parts[3] != "+":
+    parts = re.split(r"\s+([-−–+])\s+", " ".join(words).strip())
+    if len(parts) != 5 or parts[1] == "+" or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
     first, second, third = parts[::2]
     opened = load(model)

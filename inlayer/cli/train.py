@@ -32,7 +32,7 @@ EXAMPLES = examples(
     "inlayer train --out model --resume --steps 900",
     "torchrun --nproc-per-node 2 -m inlayer train book.txt --out model --parallel data",
 )
-FILES = typer.Argument(help="UTF-8 text files. Default: English text from Python's standard library.")
+FILES = typer.Argument(help="UTF-8 text files. \\[default: English text from Python's standard library]")
 RESUME = typer.Option("--resume", help="Continue the run in --out. A larger --steps extends it.", rich_help_panel="Run")
 JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel="Run")
 

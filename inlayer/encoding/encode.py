@@ -10,8 +10,8 @@ Tested against a plain float64 computation in tests/encoding/test_encode.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
-from inlayer.errors import DtypeError, InputError, TextError, type_name
+from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, TokenizerError, type_name
 from inlayer.files import quoted
 from inlayer.formats.safetensors import as_float_dtype
 from inlayer.ragged import IdArray, Ragged
 from inlayer.render.progress_bar import Progress
 from inlayer.shapes import check_id_array, check_size
-from inlayer.tokenizers.base import check_text, check_texts
+from inlayer.tokenizers.base import check_text, check_texts, is_list_like
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -39,6 +39,7 @@ BATCH = 16_384  # texts
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
 TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
 BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
+TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # a text causes them
 
 
 class TokenVectors(NamedTuple):
@@ -151,10 +152,12 @@ class Encoder:
         """
         done = 0
         for batch in batches(texts, batch_size):
-            ids = self._ids_at(done, batch)
+            with self.naming_text(batch, done):
+                ids = self.ids(batch)
+                vectors = self.pooled(ids, settings) if settings.pool != "none" else None
             done += len(batch)
-            if settings.pool != "none":
-                yield self.pooled(ids, settings)
+            if vectors is not None:
+                yield vectors
                 continue
             start, max_tokens = 0, TOKEN_VALUES // self.pooler.width if batch_size is None else ids.flat.size
             while start < len(ids):
@@ -183,13 +186,18 @@ class Encoder:
         vector: Array = np.add.reduce(self.pooler.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
         return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
 
-    def _ids_at(self, start: int, texts: list[str]) -> Ragged:
-        """The ids of a batch; an error names a text by its index in the whole list."""
+    @contextmanager
+    def naming_text(self, texts: list[str], first: int) -> Iterator[None]:
+        """An error inside the block names the text that causes it; `first` is the index of the first text."""
         try:
-            return self.ids(texts)
-        except TextError:
-            for index, text in enumerate(texts, start):
+            yield
+        except TEXT_ERRORS:
+            for index, text in enumerate(texts, first):
                 check_text(text, f"text {index}")
+                try:
+                    self.pooler.pool(self.ids([text]), "first")
+                except TEXT_ERRORS as error:
+                    raise type(error)(f"text {index}: {error}") from None
             raise
 
     def encode(
@@ -206,11 +214,12 @@ class Encoder:
         done, parts = 0, []
         vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for batch in batches(texts, batch_size):
-            ids = self._ids_at(done, batch)
-            if per_token:
-                parts.append(ids)
-            else:
-                self._write_pooled(ids, settings, vectors[done : done + len(batch)])
+            with self.naming_text(batch, done):
+                ids = self.ids(batch)
+                if per_token:
+                    parts.append(ids)
+                else:
+                    self._write_pooled(ids, settings, vectors[done : done + len(batch)])
             done += len(batch)
             if progress is not None:
                 progress(done, len(texts))
@@ -238,6 +247,6 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
 
 
 def _each(texts: Any) -> Any:
-    if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
+    if not is_list_like(texts):
         raise DtypeError(f"texts is {type_name(texts)}; it must be a list of str (encode also takes a single str)")
     return texts

@@ -28,17 +28,17 @@ def blocks(stream: Any, on_long_line: Callable[[int], None]) -> Iterator[tuple[i
     rest, number, skipping = [b""], 1, False
     while data := stream.read(BLOCK):
         data = data.removeprefix(BOM_UTF8) if number == 1 and rest == [b""] and not skipping else data
+        end = data.find(b"\n")
+        if not skipping and sum(map(len, rest)) + (len(data) if end < 0 else end) > MAX_TEXT:
+            on_long_line(number)
+            rest, skipping = [b""], True
         if skipping:
-            _, end, data = data.partition(b"\n")
-            if not end:
+            if end < 0:
                 continue
-            number, skipping = number + 1, False
+            data, number, skipping = data[end + 1 :], number + 1, False
         cut = data.rfind(b"\n")
         if cut < 0:
             rest.append(data)
-            if sum(map(len, rest)) > MAX_TEXT:
-                on_long_line(number)
-                rest, skipping = [b""], True
             continue
         block = b"".join([*rest, data[:cut]])
         rest = [data[cut + 1 :]]

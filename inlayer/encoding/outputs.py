@@ -37,7 +37,7 @@ JOINED_BYTES = 2**24  # copied at once
 
 
 def check_output(path: Path, dtype: np.dtype[Any]) -> None:
-    """Check the suffix of an output, that its format has this dtype, and that nothing is overwritten."""
+    """Check the suffix of an output, that its format supports this dtype, and that nothing is overwritten."""
     if path.suffix not in FORMATS:
         raise InputError(f"--out is {shown(path)}; its suffix must be one of {', '.join(FORMATS)}")
     if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
@@ -53,7 +53,7 @@ def check_output(path: Path, dtype: np.dtype[Any]) -> None:
 def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> None:
     """Write one part."""
     if kind in {".npy", ".safetensors"}:
-        vectors.tofile(path)
+        path.write_bytes(vectors.view(np.uint8).data)  # unlike tofile, this says that the disk is full
     elif kind == ".jsonl":
         values = vectors if vectors.dtype.kind == "f" else vectors.astype(np.float32)
         with path.open("w", encoding="utf-8") as file:
@@ -179,8 +179,9 @@ def _as_schema(table: Any, schema: Any) -> Any:
     columns = []
     for field in schema:
         with storable_columns(field.name):
-            known = field.name in table.column_names
-            columns.append(table[field.name].cast(field.type) if known else pa.nulls(len(table), field.type))
+            column = table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
+            # only if needed: pyarrow cannot cast a slice of structs whose fields are null
+            columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.table(columns, schema=schema)
 
 

@@ -130,7 +130,7 @@ class RayJob(EmbedJob):
         )  # fmt: skip
         with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies
             try:
-                ray.init(log_to_driver=False, logging_level=logging.ERROR)
+                _start(ray)
                 ray.data.DataContext.get_current().enable_progress_bars = False
                 logging.getLogger("ray.data").setLevel(logging.ERROR)
                 workers = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
@@ -140,9 +140,22 @@ class RayJob(EmbedJob):
                 for row in rows.iter_rows():
                     yield json.loads(row["report"])
             except (ray.exceptions.RayError, ConnectionError) as error:
-                raise InputError(f"the Ray cluster failed: {str(error).strip().splitlines()[-1][:200]}") from None
+                raise InputError(f"the Ray cluster failed: {_reason(error)}") from None
             finally:
                 ray.shutdown()
+
+
+def _start(ray: Any) -> None:
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
+    except ConnectionError:
+        raise
+    except Exception as error:  # a node that does not start in time raises a plain Exception
+        raise InputError(f"the Ray cluster did not start: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1][:200]
 
 
 class GroupWorker:

@@ -117,7 +117,8 @@ class EmbedJob:
                 size = 0
                 continue
             pending.append(rows)
-            vectors.append(np.asarray(self.encoder.batch(rows.texts, self.settings)))
+            with self.encoder.naming_text(rows.texts, seen - len(rows.texts)):
+                vectors.append(np.asarray(self.encoder.batch(rows.texts, self.settings)))
             if sum(batch.nbytes for batch in vectors) + size >= PART_BYTES:
                 self._write_part(seen, crc, pending, vectors)
                 pending, vectors, size = [], [], 0
@@ -169,8 +170,8 @@ class EmbedJob:
             return
         if foreign := [path.name for path in self.folder.iterdir() if not OWN.fullmatch(path.name)]:
             raise InputError(
-                f"{shown(self.folder)} is not from inlayer embed: it has {listing(foreign, 3)}; choose another --out, "
-                "or move that folder"
+                f"{shown(self.folder)} was not created by inlayer embed: it contains {listing(foreign, 3)}; choose "
+                "another --out, or move that folder"
             )
 
     def _remove(self) -> None:

@@ -41,7 +41,7 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
             files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
             files = [file for file in files if not any(part[0] == "." for part in file.relative_to(path).parts)]
             if not files:
-                raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, or these as .gz")
+                raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, .gz or .zst")
             sources += files
         elif kind == "file":
             if not kind_of(path):
@@ -52,7 +52,7 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
         elif kind == "special" or (kind == "missing" and kind_of(path)):
             raise not_a_file(path, kind)
         elif kind == "missing" and PATH_LIKE.fullmatch(argument):
-            raise MissingFileError(f"{shown(path)}: not found; if it is a text, give it through standard input (-)")
+            raise MissingFileError(f"{shown(path)}: not found; to embed it as text, pass it on standard input (-)")
         else:
             sources.append(argument)
     if sources.count("-") > 1:

@@ -1,8 +1,8 @@
 """The inputs of `inlayer embed`: texts and other columns of files, folders, patterns and standard input.
 
 [files] -> rows of texts -> vectors
-- .txt (a text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
-- standard input has a text per line, or a JSON object if a field is named
+- .txt (one text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
+- standard input has one text per line, or one JSON object if a field is named
 - a file is read block by block: memory does not depend on its size
 - a bad row is never dropped silently: `on_bad_row` gets its file, number and problem, and either raises or counts it
 Tested in tests/encoding/test_commands.py.
@@ -102,6 +102,11 @@ class Reader:
         keep: bool,
     ) -> None:  # fmt: skip
         self.sources, self.field, self.per_file, self.on_bad_row, self.keep = sources, field, per_file, on_bad_row, keep
+        kinds = {self._kind(source) for source in sources}
+        if field is not None and kinds and kinds <= {"", ".txt"}:
+            raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
+        if per_file and ".txt" not in kinds:
+            raise InputError("--per-file is for .txt files, but the input has none; omit it")
         sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
         self.meter, self._sizes = Meter(sum(sizes)), sizes
 
@@ -117,8 +122,14 @@ class Reader:
             before += size
             self.meter.done = before
 
+    def _kind(self, source: Path | str) -> str:
+        """How a source is read; empty for a text."""
+        if isinstance(source, Path):
+            return kind_of(source)
+        return "" if source != "-" else ".txt" if self.field is None else ".jsonl"
+
     def _file(self, source: Path | str, name: str, before: int) -> Iterator[TextRows]:
-        kind = kind_of(source) if isinstance(source, Path) else ".txt" if self.field is None else ".jsonl"
+        kind = self._kind(source)
         if kind == ".parquet":
             yield from self._parquet(Path(source), name, before)
             return

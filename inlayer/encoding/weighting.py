@@ -23,7 +23,7 @@ import numpy.typing as npt
 from inlayer.encoding.encode import Encoder, batches
 from inlayer.encoding.pooling import RowPooler
 from inlayer.errors import CheckpointError, InputError
-from inlayer.files import check_path, shown, write_output
+from inlayer.files import check_is_file, check_path, shown, write_output
 from inlayer.formats.safetensors import read_header
 from inlayer.shapes import check_size, is_finite
 from inlayer.tokenizers.base import check_texts
@@ -31,7 +31,7 @@ from inlayer.tokenizers.base import check_texts
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-__all__ = ["Weighting"]
+__all__ = ["Weighting", "cache_key", "open_weighting"]
 
 Vectors = npt.NDArray[np.float32]
 FILE = "weighting.safetensors"
@@ -248,6 +248,20 @@ class Weighting:
 def _file(path: str | os.PathLike[str]) -> Path:
     location = check_path(path, "path")
     return location / FILE if location.is_dir() else location
+
+
+def cache_key(weights: Weighting | str | os.PathLike[str] | None) -> object:
+    """What identifies a weighting: the object, or the current version of a file (a save replaces the file)."""
+    if weights is None or isinstance(weights, Weighting):
+        return weights
+    file = check_is_file(_file(weights))
+    facts = file.stat()
+    return file.absolute(), facts.st_ino, facts.st_mtime_ns, facts.st_size
+
+
+def open_weighting(weights: Weighting | str | os.PathLike[str] | None) -> Weighting | None:
+    """A weighting as it is, or read from its file."""
+    return weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
 
 
 def _moments(pooler: RowPooler, encoder: Encoder, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

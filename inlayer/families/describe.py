@@ -68,15 +68,15 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     raw = read_config(config)
     outer_type = raw.get("model_type")
     type_name = outer_type if isinstance(outer_type, str) else ""
+    whole = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
     inner = raw.get(INNER.get(type_name, ""))
     if isinstance(inner, Mapping):
-        raw = {**raw, **inner, "model_type": type_name}
+        raw = {**raw, **inner, "model_type": type_name, **whole}
     nested = raw.get("text_config")
     if isinstance(nested, Mapping) and (type_name not in FAMILIES or raw.get("vocab_size") is None):
         # The text part decides everything except what belongs to the whole model. It may lack a model_type.
-        tie = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
         kind = nested.get("model_type")
-        raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **tie}
+        raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **whole}
     elif type_name in NESTED:
         raise ConfigError(
             f"the {type_name} config needs its text part in text_config, which is missing or not an object"
@@ -134,6 +134,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         rotary=read_rotary(family, fields, n_embd) if positions == "rotary" else None,
         position_id_rule=_position_id_rule(family, padding_idx),
         position_offset=family.position_offset,
+        sinusoidal_if_missing=family.sinusoidal_if_missing,
         padding_idx=padding_idx,
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", default=0.02),
         scale=scale,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from inlayer.families.spec import NormKind
+from inlayer.families.spec import SLIDING, NormKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Family:
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id
+    sinusoidal_if_missing: bool = False  # files may lack them: then they are sines and cosines (Marian)
     position_ids_by: Literal["order", "ids", "mask"] = "order"
     # rotary positions
     pairing: Literal["half", "interleaved"] = "half"
@@ -37,6 +38,7 @@ class Family:
     float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
     rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
+    has_mscales: bool = False  # LongRoPE: factors on cos and sin are given, and texts of any length have short_factor
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
     rotary_dim_field: str | None = "rotary_dim"  # the number of rotated channels, if the config has no fraction
     has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
@@ -48,6 +50,9 @@ class Family:
     layer_thetas: str | None = None  # the field with the base of every layer; 0 for a layer without positions
     learned_frequencies: bool = False  # a learned factor on each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
+    # if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
+    full_every: int | None = None
+    other_layers: str = SLIDING
     # around the sum
     # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds
     scaled: Literal["no", "rows", "exact rows", "all", "all, rounded"] = "no"

@@ -19,6 +19,7 @@ import numpy as np
 from inlayer.errors import ConfigError
 from inlayer.families.config_reader import short
 from inlayer.families.model_types import FAMILIES
+from inlayer.families.rope import NO_ROTARY
 from inlayer.families.spec import FULL, SLIDING
 
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
@@ -37,7 +38,7 @@ ARCHITECTURES = {
     "jina-bert-v3": "jina_embeddings_v3", "kimi-linear": "kimi_linear", "lfm2": "lfm2", "lfm2moe": "lfm2_moe",
     "llama": "llama", "llama4": "llama4_text", "mamba": "mamba", "mamba2": "mamba2",
     "mellum": "mellum", "mimo2": "mimo_v2_flash", "minicpm3": "minicpm3", "minimax-m2": "minimax_m2",
-    "mistral3": "ministral3", "modern-bert": "modernbert", "mpt": "mpt",
+    "mistral3": "ministral3", "mistral4": "mistral4", "modern-bert": "modernbert", "mpt": "mpt",
     "nemotron": "nemotron", "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h", "nomic-bert": "nomic_bert",
     "nomic-bert-moe": "nomic_bert", "olmo": "olmo", "olmo2": "olmo2", "olmoe": "olmoe", "phi2": "phi", "phi3": "phi3",
     "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen2vl": "qwen2_vl_text", "qwen3": "qwen3",
@@ -52,7 +53,8 @@ SCALED, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_fa
 ROPE_FACTORS = (SCALED, SHORT, LONG)
 SECTIONS = "rope.dimension_sections"  # stored for four axes; text and images have three
 SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for layers with sliding attention
-ARRAYS = (SECTIONS, SLIDING_LAYERS)
+KV_HEADS = "attention.head_count_kv"  # a list in hybrid models: 0 for a layer without attention
+ARRAYS = (SECTIONS, SLIDING_LAYERS, KV_HEADS)
 NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by more than this
 
 
@@ -104,6 +106,8 @@ def config_from_gguf(
         if not blocks - (mtp if type(mtp) is int else 0) <= len(pattern) <= blocks:
             raise ConfigError(f"its {SLIDING_LAYERS} has {len(pattern)} entries, not one for each block")
         config["layer_types"] = [SLIDING if slides else FULL for slides in pattern]
+    elif isinstance(heads := arch.get(KV_HEADS), list) and 0 in heads:
+        config["layer_types"] = [FULL if count else NO_ROTARY[0] for count in heads]
     if FAMILIES[family].positions == "rotary":
         config |= _rotary(arch, family, table[1], factors)
     return config

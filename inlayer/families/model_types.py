@@ -46,7 +46,7 @@ TIED = {"tie_word_embeddings": True}
 PER_LAYER = {"vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "rms_norm_eps": 1e-6}
 ENCODER = {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, **TIED}
 LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-               "original_max_position_embeddings": 8192}
+               "original_max_position_embeddings": 8192, "rope_theta": 1.2e7}
 GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
                 "original_max_position_embeddings": 4096}
 MISTRAL_ROPE = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
@@ -74,6 +74,7 @@ _deepseek_v3 = Family(defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=
 
 _plain, _none = Family(defaults={}), Family(defaults={}, positions="none")
 _partial = Family(defaults={}, has_partial_rotary=True)
+_hybrid = replace(_partial, full_every=4, other_layers="linear_attention")
 _gemma4 = replace(_gemma, defaults=_gemma.defaults | {"global_head_dim": 512, "rope_parameters": {
     SLIDING: _base(1e4), FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}},
     has_global_head_dim=True)
@@ -83,7 +84,7 @@ _deepseek_v4 = _like(
             "rotary_dim_field": "qk_rope_head_dim", "streams": "hc_mult", "scaled_layers": ("compress",),
             "thetas": {"main": "rope_theta", "compress": "compress_rope_theta"}})
 _deepseek_v41 = replace(_deepseek_v4, defaults=_deepseek_v4.defaults | {"engram_pad_token_id": 2}, ngrams="engram")
-_sliding_rotary = Family(defaults={}, layers_without_rotary=(FULL,))
+_SLIDING = {"layers_without_rotary": (FULL,)}  # only layers with sliding attention are rotated
 _granite = Family(defaults={}, scaled="all", factor="embedding_multiplier")
 _gptj = Family(defaults={"embd_pdrop": 0.0}, pads=False, pairing="interleaved", layout="single",
                has_partial_rotary=True, dropout="embd_pdrop", head_bias=True)
@@ -100,7 +101,7 @@ _rotary_bert = replace(_bert, positions="rotary")
 _modernbert = Family(
     defaults=_sizes(50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4, **TIED),
     thetas={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
-    norm="layer without bias", dropout="embedding_dropout", head_bias=True)
+    norm="layer without bias", dropout="embedding_dropout", head_bias=True, full_every=-3)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, traits={"ngrams": "longcat"})
 # Encoder and decoder share one table and have positions of their own; the encoder's are used, if there is one.
 _bart = Family(defaults={"pad_token_id": 1, "dropout": 0.1, **TIED}, positions="learned", position_offset=2,
@@ -110,10 +111,10 @@ GENERIC = _partial  # what is assumed about an unknown type (families/generic.py
 
 FAMILIES: dict[str, Family] = {
     "afmoe": _like(_plain, 200192, 2048, 16, 16384, head_dim=128,
-        traits={"scaled": "all", "scale_flag": "mup_enabled", "layers_without_rotary": (FULL,)}),
+        traits={"scaled": "all", "scale_flag": "mup_enabled", "full_every": 4, **_SLIDING}),
     "albert": replace(_bert, project="sum", projects_equal_widths=True, defaults=_sizes(
         30000, 4096, 64, 512, embedding_size=128, **ENCODER | {"hidden_dropout_prob": 0.0})),
-    "apertus": _like(_plain, 131072, 4096, 32, 65536, pad_token_id=3, rope_theta=1.2e7, rope_parameters=LLAMA3_ROPE),
+    "apertus": _like(_plain, 131072, 4096, 32, 65536, pad_token_id=3, rope_parameters=LLAMA3_ROPE),
     "arcee": Family(defaults=_sizes(32000, 2560, 32, 4096)),
     "aria_text": _like(_plain, 32000, 4096, 32, 2048, pad_token_id=2),
     "axk1": _like(_deepseek_v3, 163840, 7168, 64, 32768),
@@ -140,17 +141,16 @@ FAMILIES: dict[str, Family] = {
     "camembert": _xlm_roberta,
     "codegen": _like(_gptj, 50400, 4096, 16, 2048, rotary_dim=64),
     "cohere": _cohere,
-    "cohere2": replace(_cohere, layers_without_rotary=(FULL,), defaults=_cohere.defaults | {"rope_theta": 1e4}),
-    "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4,
-        traits={"layers_without_rotary": (FULL,)}),
+    "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, traits=_SLIDING | {"full_every": 4}),
+    "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4, traits=_SLIDING),
     "cohere_compass_text": _like(_plain, 256000, 8192, 64, 8192, pad_token_id=0,
         traits={"sections": "interleaved"}, **TIED),
     "convbert": _like(_bert, 30522, 768, 12, 512, pad_token_id=1, embedding_size=768,
         traits={"project": "sum", "positions_first": True}),
     "ctrl": _like(_gpt2, 246534, 1280, 16, 256, layer_norm_epsilon=1e-6,
         traits={"positions": "sinusoidal", "scaled": "all", "head_bias": True}),
-    "cwm": _like(_plain, 128256, 6144, 48, 131072, head_dim=128, rope_theta=1e6,
-        rope_parameters=LLAMA3_ROPE | {"factor": 16.0}),
+    "cwm": _like(_plain, 128256, 6144, 48, 131072, head_dim=128,
+        rope_parameters=LLAMA3_ROPE | {"factor": 16.0, "rope_theta": 1e6}),
     "data2vec-text": _like(_roberta, 30522, 768, 12, 512),
     "dbrx": _like(_plain, 32000, 2048, 16, 2048),
     "deberta": _deberta,
@@ -175,8 +175,8 @@ FAMILIES: dict[str, Family] = {
     "ernie4_5_moe": _like(_ernie4_5, 103424, 2560, 20, 131072),
     "esmc": _like(_plain, 64, 2560, 40, 2048, pad_token_id=1),
     "eurobert": _like(_plain, 128256, 768, 12, 8192, pad_token_id=128001),
-    "exaone4": _like(_sliding_rotary, 102400, 4096, 32, 2048),
-    "exaone_moe": _like(_sliding_rotary, 102400, 4096, 32, 2048, pad_token_id=0),
+    "exaone4": _like(_plain, 102400, 4096, 32, 2048, traits=_SLIDING | {"full_every": 4}),
+    "exaone_moe": _like(_plain, 102400, 4096, 32, 2048, pad_token_id=0, traits=_SLIDING | {"full_every": 4}),
     "falcon": _like(_plain, 65024, 4544, 71, 2048, **TIED,
         traits={"alibi_flag": "alibi", "relative": "alibi in bfloat16"}),
     "falcon_h1": _like(_plain, 128000, 4096, 32, 8192, pad_token_id=0, traits={"scaled": "exact rows",
@@ -185,7 +185,7 @@ FAMILIES: dict[str, Family] = {
     "flaubert": _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1,
         traits={"token_types": False, "mask_padding": True, "dropout": "dropout"}),
     "flex_olmo": _like(_olmo, 100352, 4096, 32, 4096, pad_token_id=100277, rope_theta=5e5),
-    "flint": _like(_sliding_rotary, 150144, 2048, 32, 262144, head_dim=128),
+    "flint": _like(_plain, 150144, 2048, 32, 262144, head_dim=128, traits=_SLIDING),
     "fnet": _like(_bert, 32000, 768, 1, 512, pad_token_id=3, type_vocab_size=4,
         traits={"project": "sum", "projects_equal_widths": True}),
     "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
@@ -195,17 +195,17 @@ FAMILIES: dict[str, Family] = {
         256000, 2304, 8, 8192, head_dim=256, pad_token_id=0, final_logit_softcapping=30.0, **TIED)),
     "gemma3_text": replace(_gemma, defaults=_sizes(
         262208, 2304, 8, 131072, head_dim=256, pad_token_id=0, rope_theta=1e6, rope_local_base_freq=1e4, **TIED),
-        thetas=_TWO_BASES, scaled_layers=(FULL,)),
+        thetas=_TWO_BASES, scaled_layers=(FULL,), full_every=6),
     "gemma3n_text": _like(_gemma, 262400, 2048, 8, 32768, final_logit_softcapping=30.0, rope_theta=1e6,
         rope_local_base_freq=1e4, num_hidden_layers=35, **PER_LAYER,
-        traits={"thetas": _TWO_BASES, "scaled_layers": (FULL,), "per_layer": "rounded"}),
+        traits={"thetas": _TWO_BASES, "scaled_layers": (FULL,), "full_every": 5, "per_layer": "rounded"}),
     "gemma4_text": _like(_gemma4, 262144, 2304, 8, 131072, num_hidden_layers=30, **PER_LAYER,
         traits={"per_layer": "exact"}),
     "gemma4_unified_text": _like(_gemma4, 262144, 2304, 8, 262144),
     "git": _like(_bert, 30522, 768, 12, 1024, tie_word_embeddings=False, traits={"token_types": False}),
     "glm": _glm, "glm4": _glm,
     "glm4_moe": Family(defaults=_sizes(151552, 4096, 96, 131072, partial_rotary_factor=0.5), has_partial_rotary=True),
-    "glm4_moe_lite": _like(_deepseek_v3, 154880, 2048, 20, 202752),
+    "glm4_moe_lite": _like(_deepseek_v3, 154880, 2048, 20, 202752, traits={"has_partial_rotary": True}),
     "glm_moe_dsa": _like(_deepseek_v3, 154880, 6144, 64, 202752),
     "gpt2": _gpt2, "gpt_bigcode": _gpt2,
     "gpt_neo": replace(_gpt2, defaults=_sizes(50257, 2048, 16, 2048, embed_dropout=0.0, **TIED),
@@ -240,9 +240,9 @@ FAMILIES: dict[str, Family] = {
         layer_norm_eps=1e-05, rope_theta=20000.0),
     "kimi_k2": replace(_deepseek_v3, defaults=_deepseek_v3.defaults | {"vocab_size": 163840}),
     "kimi_linear": _like(_none, 163840, 2304, 32, pad_token_id=163839),
-    "kolibri1": _like(_sliding_rotary, 128000, 2560, 48, 262144, head_dim=128),
+    "kolibri1": _like(_plain, 128000, 2560, 48, 262144, head_dim=128, traits=_SLIDING | {"full_every": 5}),
     "laguna": _like(_partial, 100352, 2048, 48, 131072, head_dim=128, rope_parameters={FULL: _base(5e5, 0.5),
-        SLIDING: _base(1e4, 1.0)}),
+        SLIDING: _base(1e4, 1.0)}, traits={"full_every": 1}),
     "lfm2": _like(_plain, 65536, 2560, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
     "lfm2_moe": _like(_plain, 65536, 2048, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
     "llama": Family(defaults=_sizes(32000, 4096, 32, 2048)),
@@ -255,11 +255,11 @@ FAMILIES: dict[str, Family] = {
     "mamba": _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED),
     "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
     "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, traits={"position_offset": 0,
-        "scaled": "all", "norm": None}),
+        "scaled": "all", "norm": None, "sinusoidal_if_missing": True}),
     "mbart": _like(_bart, 50265, 1024, 16, 1024),
     "megatron-bert": _like(_bert, 29056, 1024, 16, 512, traits={"norm": None}),
-    "mellum": _like(_plain, 98304, 2304, 32, 131072, head_dim=128, rope_parameters={FULL: _base(5e5), SLIDING:
-        _base(1e4)}),
+    "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, rope_parameters={FULL: _base(5e5), SLIDING:
+        _base(1e4)}, traits={"full_every": 1}),
     "mimo_v2_flash": _like(_partial, 152576, 4096, 64, 131072, head_dim=192, rope_parameters={FULL: _base(5e6,
         0.334), SLIDING: _base(1e4, 0.334)}),
     "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
@@ -269,11 +269,11 @@ FAMILIES: dict[str, Family] = {
     "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
         traits={"rotary_dim_field": None}),
     "ministral": _like(_plain, 32000, 4096, 32, 131072),
-    "ministral3": _like(_plain, 131072, 4096, 32, 262144, head_dim=128, pad_token_id=11, rope_theta=1e6,
-        rope_parameters=MISTRAL_ROPE | {"factor": 16.0, "original_max_position_embeddings": 16384}),
+    "ministral3": _like(_plain, 131072, 4096, 32, 262144, head_dim=128, pad_token_id=11,
+        rope_parameters=MISTRAL_ROPE | {"factor": 16.0, "original_max_position_embeddings": 16384, "rope_theta": 1e6}),
     "mistral": _mistral,
     "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, head_dim=128, pad_token_id=11,
-        rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192},
+        rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192, "rope_theta": 1e4},
         traits={"has_partial_rotary": True, "head_dim_fields": ("head_dim",), "rotary_dim_field": "qk_rope_head_dim"}),
     "mistral_large4_text": _like(_deepseek_v3, 204800, 6144, 64, 1048576, rope_theta=1e4, num_hidden_layers=72,
         no_rope_layer_interval=4, final_logit_softcapping=30.0, rope_parameters={"rope_type": "yarn", "factor": 2048.0,
@@ -309,7 +309,7 @@ FAMILIES: dict[str, Family] = {
         traits={"position_start": 2}),
     "olmo": _olmo, "olmo2": _olmo,
     "olmo3": _like(_olmo, 50304, 4096, 32, 2048, rope_theta=5e5, local_rope_theta=5e5, traits={"thetas": {FULL:
-        "rope_theta", SLIDING: "local_rope_theta"}, "scaled_layers": (FULL,)}),
+        "rope_theta", SLIDING: "local_rope_theta"}, "scaled_layers": (FULL,), "full_every": 4}),
     "olmo_hybrid": _like(_olmo, 100352, 3840, 30, 65536, pad_token_id=100277),
     "olmoe": _like(_plain, 50304, 2048, 16, 4096, pad_token_id=1),
     "openai-gpt": _like(_gpt2, 40478, 768, 12, 512),
@@ -324,7 +324,7 @@ FAMILIES: dict[str, Family] = {
                    has_partial_rotary=True, rope_names={"su": "longrope", "yarn": "longrope"}),
     "phi4_multimodal": _like(_partial, 200064, 3072, 32, 131072, pad_token_id=199999,
         traits={"dropout": "embd_pdrop", "rope_names": {"su": "longrope", "yarn": "longrope"}}),
-    "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6),
+    "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6, traits={"has_mscales": True}),
     "plbart": _like(_bart, 50005, 768, 12, 1024, scale_embedding=True),
     "qwen2": _qwen2,
     "qwen2_5_vl": _qwen2_vl,  # published files have no text_config
@@ -332,21 +332,21 @@ FAMILIES: dict[str, Family] = {
     "qwen2_moe": Family(defaults=_sizes(151936, 2048, 16, 32768)),
     "qwen2_vl": _qwen2_vl, "qwen2_vl_text": _qwen2_vl,
     "qwen3": replace(_qwen2, defaults=_qwen2.defaults | {"head_dim": 128}),
-    "qwen3_5_moe_text": _like(_partial, 248320, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
+    "qwen3_5_moe_text": _like(_hybrid, 248320, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
         traits={"sections": "interleaved"}),
-    "qwen3_5_text": _like(_partial, 248320, 4096, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
+    "qwen3_5_text": _like(_hybrid, 248320, 4096, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
         traits={"sections": "interleaved"}),
     "qwen3_moe": Family(defaults=_sizes(151936, 2048, 32, 32768)),
-    "qwen3_next": _like(_partial, 151936, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25),
+    "qwen3_next": _like(_hybrid, 151936, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25),
     "qwen3_vl_moe_text": _like(_plain, 151936, 2048, 16, 128000, rope_theta=5e5,
         traits={"sections": "interleaved", "default_sections": (24, 20, 20)}, **TIED),
     "qwen3_vl_text": _like(_plain, 151936, 4096, 32, 128000, head_dim=128, rope_theta=5e5,
         traits={"sections": "interleaved", "default_sections": (24, 20, 20)}),
-    "qwen4_exp_text": _like(_partial, 248320, 2048, 16, 32768, head_dim=256, hc_count=4, ngram_size=3,
+    "qwen4_exp_text": _like(_hybrid, 248320, 2048, 16, 32768, head_dim=256, hc_count=4, ngram_size=3,
         heads_per_ngram=8, ngram_vocab_size_base=20_000_000, make_ngram_vocab_size_divisible_by=128, seed=1234,
         traits={"sections": "interleaved", "streams": "hc_count", "ngrams": "qwen4"}),
     "recurrent_gemma": _like(_partial, 256000, 2560, 10, pad_token_id=0, partial_rotary_factor=0.5, **TIED,
-        traits={"scaled": "all", "factor": "sqrt in bfloat16"}),
+        block_types=["recurrent", "recurrent", "attention"], traits={"scaled": "all", "factor": "sqrt in bfloat16"}),
     "rembert": _like(_bert, 250300, 1152, 18, 512, hidden_dropout_prob=0.0, input_embedding_size=256,
         tie_word_embeddings=False, traits={"project": "sum", "projects_equal_widths": True}),
     "roberta": _roberta,
@@ -356,7 +356,7 @@ FAMILIES: dict[str, Family] = {
     "smollm3": Family(no_rope_interval=True, defaults=_sizes(
         128256, 2048, 16, 32768, pad_token_id=128004, rope_theta=2e6, no_rope_layer_interval=4, num_hidden_layers=36,
         **TIED)),
-    "solar_open": _like(_plain, 196608, 4096, 64, 131072, head_dim=128, rope_theta=1e6),
+    "solar_open": _like(_partial, 196608, 4096, 64, 131072, head_dim=128, rope_theta=1e6),
     "squeezebert": _like(_bert, 30522, 768, 12, 512, traits={"positions_first": True}),
     "stablelm": Family(defaults=_sizes(50304, 2560, 32, 4096, partial_rotary_factor=0.25), has_partial_rotary=True),
     "starcoder2": Family(defaults=_sizes(49152, 3072, 24, 4096, initializer_range=0.018042, embedding_dropout=0.0,

@@ -11,6 +11,7 @@ Tested against transformers, family by family, in tests/families/.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from inlayer.errors import ConfigError
@@ -22,29 +23,39 @@ from inlayer.families.spec import FULL, SLIDING, Angles, RotarySpec, Scaling
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
 MAX_LAYERS = 4096  # the deepest published models have a few hundred
+NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # types of layers in hybrid models
+FULL_EVERY = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 
 
 def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
     """The rotary settings of a config."""
     head_dim = fields.optional_size(*family.head_dim_fields) or n_embd // fields.size(*N_HEAD_FIELDS)
+    angles, layers = _angles(family, fields, head_dim), _layers(family, fields)
+    if layers and isinstance(angles, dict):
+        layers = tuple(name if name in angles else None for name in layers)
+    elif layers and None not in layers:  # all layers share their angles
+        layers = None
     return RotarySpec(
         head_dim=head_dim,
-        angles=_angles(family, fields, head_dim),
+        angles=angles,
         pairing=family.pairing,
         layout=family.layout,
         float32=family.float32_tables,
-        layer_types=_layers(family, fields),
+        layer_types=layers,
         learned=family.learned_frequencies,
     )
 
 
 def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | None:
-    """For every layer, its layer type, or None if it has no rotary positions; None if all layers are alike."""
-    _, types = fields.get("layer_types")
+    """For every layer, its layer type, or None if it has no rotary positions; None if all layers are alike.
+
+    Empty if layers differ and the config does not list them.
+    """
+    types = _layer_types(family, fields)
     _, flags = fields.get(family.layer_thetas or "no_rope_layers")
-    without = set() if fields.is_null("sliding_window") else set(family.layers_without_rotary)
-    rope = fields.mapping("rope_parameters")
-    without |= {name for name, inner in rope.items() if inner is None and name in (FULL, SLIDING)}
+    without = set(NO_ROTARY)
+    if not fields.is_null("sliding_window"):
+        without |= set(family.layers_without_rotary)
     if family.no_rope_interval and not flags:
         count = min(fields.size("num_hidden_layers"), MAX_LAYERS)
         if family.layer_thetas:  # Muse Spark: every fourth layer, counted from the last
@@ -58,9 +69,29 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
         return tuple(thetas[flag] if flag else None for flag in flags)
     if flags and (family.no_rope_interval or (family.layer_thetas and not all(flags))):
         return tuple("rotary" if flag else None for flag in flags)
-    if types and without:
-        return tuple(None if name in without or not isinstance(name, str) else name for name in types)
-    return None
+    if types:
+        return tuple(name if isinstance(name, str) and name not in without else None for name in types)
+    return () if without > set(NO_ROTARY) else None
+
+
+def _layer_types(family: Family, fields: ConfigReader) -> Any:
+    """The type of every layer: the config's list, or what its model class fills in; None if neither is known."""
+    listed, types = fields.get("layer_types", "compress_ratios", "block_types")
+    if "compress" in family.thetas and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
+        return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
+    if listed == "layer_types" and types is not None:
+        return types
+    layers = range(min(fields.optional_size("num_hidden_layers") or 0, MAX_LAYERS))
+    name, indices = fields.get("attn_layer_indices", "cross_attention_layers")  # Bamba, Mllama
+    if isinstance(indices, (list, tuple)) and len(indices) <= MAX_LAYERS:
+        return [FULL if (layer in indices) == (name == "attn_layer_indices") else NO_ROTARY[0] for layer in layers]
+    if listed == "block_types" and isinstance(types, (list, tuple)) and types:  # RecurrentGemma repeats them
+        return [types[layer % len(types)] for layer in layers]
+    if family.full_every is None:
+        return None
+    every = fields.optional_size(*FULL_EVERY) or abs(family.full_every)
+    full = every - 1 if family.full_every > 0 else 0
+    return [FULL if layer % every == full else family.other_layers for layer in layers]
 
 
 def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
@@ -81,6 +112,9 @@ def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dic
             # the old spelling overrides the new one, except for its key "type"
             settings |= scaling if layer_type in family.scaled_layers else {}
             theta = fields.number(name, default=10_000.0)
+            if layer_type == "compress" and not by_layer.mapping(layer_type):  # published files of DeepSeek-V4
+                flat = scaling or fields.mapping("rope_parameters")
+                settings = {"attention_factor": 1.0} | flat | {"rope_theta": theta}  # cos and sin are not multiplied
             angles[layer_type] = _read_angles({"rope_theta": theta} | settings, family, fields, head_dim, layer_type)
         return angles
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
@@ -116,6 +150,9 @@ def _read_angles(
         scaling: Scaling | None = spec.Proportional(fraction=partial, factor=rope.number("factor", default=1.0))
     else:
         scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
+    if family.has_mscales and isinstance(scaling, spec.LongRope):
+        scales = tuple(rope.number(name, default=scaling.cos_sin_factor) for name in ("short_mscale", "long_mscale"))
+        scaling = replace(scaling, long_factor=scaling.short_factor, mscales=scales)
     # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
     uses_partial = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
     return Angles(
@@ -154,7 +191,7 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
 def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling:
     if kind == "linear":
         return spec.Linear(factor=_factor(inner))
-    max_length = fields.size("max_position_embeddings", "n_positions")
+    max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len")
     if kind == "dynamic":
         alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
         if alpha is not None:

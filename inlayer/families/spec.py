@@ -99,14 +99,6 @@ class Llama3(ScalingRule):
     high_freq_factor: float
     original_max_position_embeddings: int
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.high_freq_factor == self.low_freq_factor:
-            raise ConfigError(
-                f"rotary scaling 'llama3' has low_freq_factor = high_freq_factor = {self.low_freq_factor}; "
-                "blending between them would divide by zero"
-            )
-
 
 @dataclass(frozen=True, kw_only=True)
 class LongRope(ScalingRule):
@@ -118,6 +110,7 @@ class LongRope(ScalingRule):
     original_max_position_embeddings: int
     factor: float
     attention_factor: float | None = None
+    mscales: tuple[float, ...] = ()  # Phi-3.5-MoE: the factors on cos and sin of short and of long texts
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -316,6 +309,7 @@ class LayerSpec:
     value: ValueSpec | None
     head: HeadSpec
     ngrams: tuple[NgramSpec, ...] = ()  # the n-gram memories
+    sinusoidal_if_missing: bool = False  # learned positions that a file may lack
     relative: AlibiSpec | BucketSpec | None = None  # relative positions, which add nothing to the rows
 
     @property

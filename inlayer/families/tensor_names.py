@@ -161,7 +161,9 @@ def table_candidates(
     `shapes` has the tensors of headers or an index; `rows` and `width` are None without a config. A head has the size
     of a table, but only counts as one if they are `tied`.
     """
+    tables = (None, "token", "head")  # not one of positions, n-grams or values, whose names end like a table's
     flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not OTHER_MODULES.search(name)}
+    flat = {name: shape for name, shape in flat.items() if table_role(name) in tables}
     heads = [name for name in flat if name.endswith(HEAD_ENDS)]
     others = [name for name in flat if name not in heads]
     likely = [name for name in others if name.endswith(TABLE_ENDS) and not looks_like_head(name)]

@@ -1,8 +1,8 @@
 """Rows of a bfloat16 table that may be among the nearest: one pass over its bytes, with bounded error. Numpy only.
 
 table, queries -> [candidates] -> ids, cosines
-- two bfloat16 values read as one float32 are the second value, with the bits of the first below its last place. They
-  change it by less than 2**-7 of itself, and are not removed: half of the values are used where they are stored
+- a pair of bfloat16 values, read as one float32, is approximately its second value: the bits of the first become the
+  lowest bits and change it by less than 2**-7 of itself. They are left in, so half of the values need no copy
 - each rough cosine has a bound on its distance to the exact one. A row is a candidate unless k others are certainly
   nearer, so the exact cosines of the few candidates give the exact result for any table
 - the mapping of a file and the norms of its rows are kept as long as its table: each costs half as much as a query

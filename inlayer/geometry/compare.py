@@ -1,7 +1,8 @@
 """Two tables compared: which tokens they share, which rows moved, and whether neighborhoods agree.
 
 table, table -> shared tokens -> [alignment -> movement, overlap]
-- tokens are matched by their bytes, so two sizes, a fine-tuned model or another family can be compared
+- tokens are matched by their bytes in running text, so two sizes, a fine-tuned model or another family can be compared:
+  WordPiece's `king` and `##ing` match ` king` and `ing`
 - rows are compared directly if the tables have one width and shared rows point the same way (median cosine above
   SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
   norms and angles within it
@@ -17,19 +18,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
-from inlayer.errors import InlayerError, InputError
+from inlayer.errors import InputError
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
+from inlayer.tokenizers.base import token_bytes
 
 SAME_SPACE = 0.5
 BLOCK_VALUES = 2**21
 SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
 SPACE = "▁".encode()  # SentencePiece's symbol for a space
+CONTINUED = regex.compile(rb"##(?=[^\W_]|[\x80-\xff])")  # how WordPiece starts a token inside a word
+WORD_START = regex.compile(rb"(?=[^\W_]|[\x80-\xff])")
+WORD_PIECE_SHARE = 0.05  # of tokens with ##; other vocabularies have a few, such as Markdown's headings
 Ids = npt.NDArray[np.int64]
 NamedTable = tuple[StoredTable, Vocabulary]
 
@@ -145,7 +151,7 @@ def compare_tables(
 def shared_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
     (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
-    ids_by_token_a, ids_by_token_b = _tokens(vocabulary_a), _tokens(vocabulary_b)
+    ids_by_token_a, ids_by_token_b = tokens_by_bytes(vocabulary_a), tokens_by_bytes(vocabulary_b)
     common = [token for token in ids_by_token_a if token in ids_by_token_b]
     if not common:
         raise InputError("the two models share no token; is one of the tokenizers damaged?")
@@ -162,17 +168,24 @@ def shared_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     return MatchedRows(ids_a, ids_b, *facts, rotation is not None, only_a, only_b)
 
 
-def _tokens(vocabulary: Vocabulary) -> dict[bytes, int]:
+def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
     """The id of every token, by its bytes; the first one if several tokens have the same."""
     ids_by_token: dict[bytes, int] = {}
     if vocabulary.tokenizer is None:
         raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
-    for token_id in range(vocabulary.rows):
-        try:
-            ids_by_token.setdefault(vocabulary.tokenizer.token_bytes(token_id).replace(SPACE, b" "), token_id)
-        except InlayerError:  # noqa: PERF203  # a gap in the ids
-            continue
+    known = [(token_bytes(vocabulary.tokenizer, token_id), token_id) for token_id in range(vocabulary.rows)]
+    tokens = [(token.replace(SPACE, b" "), token_id) for token, token_id in known if token is not None]
+    is_word_piece = sum(bool(CONTINUED.match(token)) for token, _ in tokens) > WORD_PIECE_SHARE * len(tokens)
+    for token, token_id in tokens:
+        ids_by_token.setdefault(_in_text(token) if is_word_piece else token, token_id)
     return ids_by_token
+
+
+def _in_text(token: bytes) -> bytes:
+    """A WordPiece token as it occurs in running text: `##ing` continues a word, `king` starts one after a space."""
+    if CONTINUED.match(token):
+        return token[2:]
+    return b" " + token if WORD_START.match(token) else token
 
 
 def _pairs(

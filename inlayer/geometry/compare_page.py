@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.geometry.compare import MatchedRows, NamedTable
-from inlayer.geometry.map_facts import encode
+from inlayer.geometry.map_facts import encode, encode_words
 from inlayer.geometry.map_page import MAX_NEIGHBOR_ROWS, METHODS, NEIGHBORS, all_neighbors, maps_page
 from inlayer.geometry.projection import TableProjection
 from inlayer.render.progress_bar import Progress
@@ -48,7 +48,7 @@ def compare_page(
         groups[only], groups[ids[moved]] = 1, 2
         side: dict[str, Any] = {
             "points": encode(points), "texts": [words.text(token_id) for token_id in range(table.num_embeddings)],
-            "words": encode(words.words, "u1"), "groups": encode(groups, "u1"), "ids": encode(ids, "<i4"),
+            "words": encode_words(words), "groups": encode(groups, "u1"), "ids": encode(ids, "<i4"),
             "k": NEIGHBORS, "only": len(only),
         }  # fmt: skip
         if table.num_embeddings <= MAX_NEIGHBOR_ROWS:

@@ -79,7 +79,7 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
 def score_analogies(
     table: StoredTable, vocabulary: Vocabulary, path: Path, progress: Progress | None = None
 ) -> list[AnalogyScore]:
-    """Score a list of questions `a b c d` (a is to b as c is to d) by category, and in all."""
+    """Score a list of questions `a b c d` (a is to b as c is to d) by category and overall."""
     categories: dict[str, list[list[int]]] = {}
     totals: dict[str, int] = {}
     name = path.stem

@@ -40,7 +40,7 @@ class MapFacts:
     measured: int  # neighbors considered per row
     holes: int  # rows that are zero or not finite
     missing: list[int]  # ids of the first of them
-    words: str | None = None  # (V,) uint8, 1 for whole words, which are labeled first; None without a tokenizer
+    words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
 
 
 def map_facts(
@@ -63,8 +63,13 @@ def map_facts(
         measured=distortion.k,
         holes=len(holes),
         missing=holes[:NAMED_HOLES].tolist(),
-        words=None if vocabulary.tokenizer is None else encode(vocabulary.words, "u1"),
+        words=encode_words(vocabulary),
     )
+
+
+def encode_words(vocabulary: Vocabulary) -> str | None:
+    """Which rows are whole words, as in `MapFacts.words`."""
+    return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
 
 
 def kept_shares(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
 from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.map_facts import encode, kept_shares, map_facts
+from inlayer.geometry.map_facts import encode, encode_words, kept_shares, map_facts
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
@@ -58,8 +58,7 @@ def map_page(
     """The whole document, with the true neighbors of every row of a table that is not too large."""
     rows = table.num_embeddings
     data: dict[str, Any] = {"texts": [vocabulary.text(token_id) for token_id in range(rows)], "k": NEIGHBORS}
-    if vocabulary.tokenizer is not None:
-        data["words"] = encode(vocabulary.words, "u1")
+    data["words"] = encode_words(vocabulary)
     if rows <= MAX_NEIGHBOR_ROWS:
         ids, cosines = all_neighbors(table, projection.points, progress)
         data |= {"near": encode(ids, "<i4"), "cosines": encode(cosines)}
@@ -167,6 +166,7 @@ def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tu
         (by_text[word], color) for color, group in EXAMPLES.items() for word in group.split() if word in by_text
     ]
     used = {token_id for token_id, _ in examples}
+    used.update(np.flatnonzero(vocabulary.stems).tolist())
     long = [token_id for token_id in words if token_id not in used and len(vocabulary.text(token_id).strip()) > 3]
     return [*examples, *((token_id, None) for token_id in long[:MAX_CANDIDATES])]
 

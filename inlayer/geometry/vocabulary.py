@@ -25,6 +25,7 @@ WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 CONTEXT = "the"  # the word before a candidate
 BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # that are not whole characters
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
+ENDINGS = frozenset(["s", "es", "d", "ed", "ing", "er", "ers", "ly"])
 
 
 class Vocabulary:
@@ -73,6 +74,17 @@ class Vocabulary:
         for token_id, ids in zip(candidates, encoded, strict=True):
             mask[token_id] = ids.tolist() == [*before, token_id]
         return mask & ~self.special
+
+    @cached_property
+    def stems(self) -> Mask:
+        """Whole words that may look cut off, such as "econom": another word continues them, by more than an ending."""
+        ids_by_text = {self.texts[token_id] or "": token_id for token_id in np.flatnonzero(self.words).tolist()}
+        mask = np.zeros(self.rows, np.bool_)
+        for text in ids_by_text:
+            for end in range(1, len(text)):
+                if text[:end] in ids_by_text and text[end:] not in ENDINGS:
+                    mask[ids_by_text[text[:end]]] = True
+        return mask
 
     def script(self, name: str) -> Mask:
         """Rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""

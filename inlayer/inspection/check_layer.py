@@ -173,7 +173,8 @@ def position_facts(model: Model) -> PositionFacts:
     if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
         name = choose_part(LEARNED_POSITIONS, model.store.names(), model.table_info.name)
     if name is None:
-        return PositionFacts(kind=spec.positions, context_length=length, rotary=rotary, relative=_relative(spec))
+        kind = "sinusoidal" if spec.sinusoidal_if_missing else spec.positions
+        return PositionFacts(kind=kind, context_length=length, rotary=rotary, relative=_relative(spec))
     try:
         tensor_rows = next(iter(model.store.find(name).shape), None)
     except InlayerError:  # reported as tensor-unreadable
@@ -236,7 +237,8 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
     for part, shape in _shapes(spec).items():
         name = choose_part(part, model.store.names(), model.table_info.name)
         if name is None:
-            if part != "head.bias":  # a model saved without its head has none
+            computed = part == LEARNED_POSITIONS and spec.sinusoidal_if_missing
+            if part != "head.bias" and not computed:  # a model saved without its head has no bias
                 yield Finding("error", "tensor-missing", f"the files contain no tensor for {part}")
             continue
         try:

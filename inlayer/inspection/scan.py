@@ -66,8 +66,8 @@ class RowStatistics:
 
     @property
     def is_shared(self) -> Flags:
-        """Nonzero rows with the same bytes as another row, earlier or later."""
-        return np.isin(self.first_equal, self.first_equal[self.is_duplicate]) & ~self.is_zero
+        """Usable rows with the same bytes as another row, earlier or later."""
+        return np.isin(self.first_equal, self.first_equal[self.is_duplicate]) & self.usable
 
 
 def scan_rows(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ class TableModule(InputModule):  # type: ignore[misc]
 
     def __init__(self, source: Any = None, *, pool: str = "mean", weights: Any = None) -> None:
         super().__init__()
-        self.model, self.pool = load(source), pool
+        if pool == "none":
+            raise InputError("pool is 'none'; a module gives one vector per text: mean, first, last or max")
+        self.source, self.model, self.pool = source, load(source), pool
         self.encoder = self.model.encoder(weights)
         self.settings = EncodeSettings(pool).checked(self.encoder.width)
         self.tokenizer = self.encoder.tokenizer
@@ -65,6 +68,9 @@ class TableModule(InputModule):  # type: ignore[misc]
         features["sentence_embedding"] = torch.from_numpy(self.encoder.pooled(ids, self.settings)).to(device)
         return features
 
+    def __reduce__(self) -> tuple[Any, ...]:  # like a Model: a pickle contains the source, not the rows
+        return partial(type(self), pool=self.pool, weights=self.encoder.weighting), (self.source,)
+
     def get_embedding_dimension(self) -> int:
         """The number of values of a vector."""
         return self.encoder.width
@@ -79,8 +85,10 @@ class TableModule(InputModule):  # type: ignore[misc]
         if not isinstance(self.tokenizer, HuggingFaceTokenizer):
             raise InputError(f"{self.model.source} has no tokenizer.json, which a saved module needs")
         folder = Path(output_path)
-        rows = to_tensor(self.model.table.weight).clone()
-        save_file({"embedding.weight": rows}, folder / "model.safetensors")
+        tensors = {"embedding.weight": to_tensor(self.model.table.weight).clone()}
+        if self.model.token_weights is not None:  # of a model2vec model
+            tensors["weights"] = to_tensor(self.model.token_weights)
+        save_file(tensors, folder / "model.safetensors")
         (folder / "tokenizer.json").write_bytes(self.tokenizer.data)
         (folder / SETTINGS).write_text(json.dumps({"pool": self.pool}), encoding="utf-8")
         if self.encoder.weighting is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from inlayer.checkpoint import load
-from inlayer.errors import DtypeError, type_name
+from inlayer.errors import DtypeError, InputError, type_name
 
 __all__ = ["TextEncoder"]
 
@@ -51,6 +51,8 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self._encode(_texts(X))
 
     def _encode(self, texts: list[str]) -> Any:
+        if self.pool == "none":
+            raise InputError("pool is 'none'; a transformer gives one vector per text: mean, first, last or max")
         model = self.__dict__.get("_model")
         if model is None or model[0] != self.source:
             self._model = model = (self.source, load(self.source))
@@ -67,6 +69,8 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 def _texts(X: Any) -> list[str]:
     if isinstance(X, str) or not hasattr(X, "__len__"):
         raise DtypeError(f"X is {type_name(X)}; it must be a list, array or column of texts")
+    if (shape := np.shape(X)[1:]) not in {(), (1,)} and not isinstance(X, list):
+        raise InputError(f"X has {shape[0]:,} columns; select the one with the texts")
     texts = np.asarray(X, dtype=object).reshape(-1).tolist() if not isinstance(X, list) else X
     if not texts:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")

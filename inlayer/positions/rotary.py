@@ -99,14 +99,11 @@ class RotaryPositions(nn.Module):
         """Whether a layer has rotary positions, and its type where the angles differ by type."""
         if self.layer_types is None and isinstance(self.angles, Angles):
             return True, None
-        if self.layer_types is None or not 0 <= layer < len(self.layer_types):
-            known = (
-                "has no list of layer types"
-                if self.layer_types is None
-                else f"has layers 0..{len(self.layer_types) - 1}"
-            )
+        layers = self.layer_types or ()
+        if not 0 <= layer < len(layers):
+            known = f"has layers 0..{len(layers) - 1}" if layers else "has no list of layer types"
             raise InputError(f"layer is {layer}, but the config {known}; give layer_type instead")
-        name = self.layer_types[layer]
+        name = layers[layer]
         return name is not None, name if isinstance(self.angles, dict) else None
 
     def _choose(self, layer_type: str | None) -> Angles:

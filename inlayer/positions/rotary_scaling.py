@@ -42,7 +42,10 @@ def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: 
     if isinstance(scaling, spec.NTKAlpha):
         _check_ntk(dim)
         return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
-    return _long_rope(scaling, dim, theta, length), scaling.cos_sin_factor
+    factor = scaling.cos_sin_factor
+    if scaling.mscales:
+        factor = scaling.mscales[int(length > scaling.original_max_position_embeddings)]
+    return _long_rope(scaling, dim, theta, length), factor
 
 
 def _check_ntk(dim: int) -> None:

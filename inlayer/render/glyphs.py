@@ -48,6 +48,8 @@ class Glyphs:
 
     def fold(self, text: str, columns: int, blank: str | None = None) -> str:
         """Escape a text and truncate it to `columns`."""
+        if text.isascii() and text.isprintable() and len(text) <= columns:  # most texts: nothing to escape
+            return text.replace(" ", self.blank if blank is None else blank)
         shown: list[str] = []
         used, marks, right_to_left, available = 0, MAX_MARKS, False, columns - len(self.more)
         fitting = 0  # glyphs that fit together with the ellipsis

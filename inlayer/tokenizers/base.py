@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from inlayer.errors import DtypeError, InlayerError, InputError, TextError, type_name
 from inlayer.ragged import IdArray, Ragged, flat_int64
@@ -340,9 +340,15 @@ def check_text(text: object, name: str = "text") -> str:
     return text
 
 
+def is_list_like(texts: object) -> TypeGuard[Iterable[Any]]:
+    """Whether a value can be a list of texts: not one text, a dict (its keys), a table (its columns) or a set."""
+    is_other = isinstance(texts, (str, bytes, Mapping, set, frozenset)) or getattr(texts, "ndim", 1) != 1
+    return isinstance(texts, Iterable) and not is_other
+
+
 def check_texts(texts: object) -> list[str]:
     """Return the texts as a list of str. A single str is an error: it would be a batch of characters."""
-    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable) or getattr(texts, "ndim", 1) == 0:
+    if not is_list_like(texts):
         raise DtypeError(f"texts is {type_name(texts)}, not a list of str; use encode for a single text")
     items = texts if isinstance(texts, list) else list(texts)
     if {*map(type, items)} <= {str}:  # four times as fast as the loop

@@ -125,6 +125,8 @@ class LibraryTokenizer(Tokenizer):
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the exact bytes in a byte-level vocabulary, else the vocabulary's spelling (`##ing`, `▁the`)."""
+        if type(token_id) is int and 0 <= token_id < self._id_limit and self._has_token(token_id):
+            return self._bytes_of(token_id)  # ten times as fast as the checks, which write the error
         return self._bytes_of(self._valid_ids([token_id])[0])
 
     def _valid_ids(self, ids: Any) -> list[int]:

@@ -163,8 +163,8 @@ def check_parts(config: dict[str, Any], where: str) -> None:
             growth, added = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
             raise TokenizerError(
-                f"{where}: its {part} can grow a text {growth:,.0f}-fold plus {added:,.0f}; limit {MAX_GROWTH}-fold "
-                f"plus {MAX_ADDED:,}"
+                f"{where}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
+                f"limit is {MAX_GROWTH} times plus {MAX_ADDED:,}"
             )
 
 

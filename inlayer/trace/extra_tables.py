@@ -49,7 +49,7 @@ def value_facts(result: Forward) -> ValueFacts | None:
     ids = result.ids_BT[:, result.window.first_token :][:, : result.count]
     tensor, row_bytes, offsets = _stored(layer.value_embedding, ids)
     with torch.no_grad():
-        vectors = layer.value(ids).float()
+        vectors = layer.value_embeddings(ids).float()
     return ValueFacts(
         tensor=tensor, rows=layer.value_embedding.num_embeddings, width=layer.value_embedding.embedding_dim,
         layers=list(layer.value_layers), row_bytes=row_bytes, offsets=offsets,

@@ -49,42 +49,42 @@ class NextToken:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedRow:
+class SteppedRow:
     """A row in use after the step."""
 
     id: int
-    shift: tuple[float, float] | None  # on the map; None if there is no map, or the row is zero or not finite
+    shift: tuple[float, float] | None  # on the map; None without a map, and for a row that is zero or not finite
     cosine: float | None  # with the row before the step
     norm: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnStep:
+class GradientStep:
     """One step with one learning rate, from the stored rows."""
 
     rate: float
     loss: float
     next: list[NextToken]  # most probable first, after the last token of the first text, which has no target
-    predicted: list[NextToken]  # the same after the token `LearnFacts.predicted`, which has one
+    predicted: list[NextToken]  # the same after the token `GradientStepFacts.predicted`, which has one
     target: NextToken  # the token that does follow there
-    moved: list[LearnedRow]  # in order of first occurrence
+    moved: list[SteppedRow]  # in order of first occurrence
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnFacts:
+class GradientStepFacts:
     """Steps of gradient descent with several learning rates."""
 
     uniform: float  # the loss if every token were equally likely: ln V
     kind: Literal["next token", "sum"]
-    note: str  # what the loss is computed from, or why there are no steps
+    note: str  # what the loss is computed from, or why `steps` is empty
     predicted: tuple[int, int] | None  # text and index of the last token whose next token is a target
     method: str | None  # the map of the shifts
-    steps: list[LearnStep]  # one per rate
+    steps: list[GradientStep]  # one per rate
 
 
 @one_thread()
 @torch.no_grad()
-def learn(
+def gradient_step(
     pipeline: Pipeline,
     texts: Sequence[str],
     *,
@@ -93,7 +93,7 @@ def learn(
     first_token: int = 0,
     change: Change | None = None,
     projection: TableProjection | None = None,
-) -> LearnFacts:
+) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. The other arguments are the same as for a walk."""
     change, window = change or Change(), Window(tokens, 1, first_token)
     result = Forward(pipeline, change, window).run_texts(texts)
@@ -101,10 +101,10 @@ def learn(
     uniform = math.log(pipeline.table.shape[0])
     if inputs is None or inputs.targets is None:
         note = "the text has no tokens" if inputs is None else backward_note(inputs)
-        return LearnFacts(uniform=uniform, kind="sum", note=note, predicted=None, method=None, steps=[])
+        return GradientStepFacts(uniform=uniform, kind="sum", note=note, predicted=None, method=None, steps=[])
     if pipeline.values() > MAX_VALUES:
         note = "the table is too large to compute a training step here"
-        return LearnFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
+        return GradientStepFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
     gradient_VD, steps = _gradient(inputs), []
     used, known = inputs.unique.inverse_BT[result.mask_BT.bool()].tolist(), inputs.unique.ids_U.tolist()
     ids = [known[index] for index in dict.fromkeys(used) if known[index] != inputs.layer.padding_idx][
@@ -117,7 +117,7 @@ def learn(
     for rate in map(float, rates):
         loss, after_last_V, predicted_V = _evaluate(inputs, rate, gradient_VD, last)
         steps.append(
-            LearnStep(
+            GradientStep(
                 rate=rate,
                 loss=loss,
                 next=_most_probable(pipeline, after_last_V) if last >= 0 else [],
@@ -126,7 +126,7 @@ def learn(
                 moved=_moved(pipeline, ids, rows_ND.numpy(), (rows_ND - rate * moves_ND).numpy(), projection),
             )
         )
-    return LearnFacts(
+    return GradientStepFacts(
         uniform=uniform,
         kind="next token",
         note=backward_note(inputs),
@@ -178,7 +178,7 @@ def _moved(
     before: npt.NDArray[np.float32],
     after: npt.NDArray[np.float32],
     projection: TableProjection | None,
-) -> list[LearnedRow]:
+) -> list[SteppedRow]:
     with np.errstate(all="ignore"):
         norms = np.linalg.norm(after.astype(np.float64), axis=1)
         cosines = (
@@ -194,7 +194,7 @@ def _moved(
             old, new = (_neighborhood(pipeline, own, rows[known], projection) for rows in (before, after))
             shifts[known] = new - old
     return [
-        LearnedRow(
+        SteppedRow(
             id=token_id,
             shift=(shift[0], shift[1]) if all(map(math.isfinite, shift)) else None,
             cosine=min(cosine, 1.0) if math.isfinite(cosine) else None,

@@ -79,8 +79,8 @@ def export(
         pipeline.stored_table, lambda: pipeline.vocabulary, remote=pipeline.table.remote
     )
     learned = {key_of(option): option for option in (Change(), change or Change())}
-    data["learn"] = {
-        key: plain(pipeline.learn(texts, tokens=MAX_TOKENS, change=option, projection=projection))
+    data["gradient_step"] = {
+        key: plain(pipeline.gradient_step(texts, tokens=MAX_TOKENS, change=option, projection=projection))
         for key, option in learned.items()
     }
     return page(title=f"inlayer: {texts[0][:60]}", data=data)

@@ -35,7 +35,7 @@ from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
-from inlayer.trace.gradient_step import learn
+from inlayer.trace.gradient_step import gradient_step
 from inlayer.trace.position_schemes import RANDOM_POSITIONS, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.record import run, values_of
 from inlayer.trace.scene import TableScene, scene, table_scene
@@ -130,7 +130,7 @@ class Pipeline:
 
     walk = run
     scene = scene
-    learn = learn
+    gradient_step = gradient_step
     token = describe_token
     initialization = initialize
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from inlayer.embeddings import Embeddings, LayerStage
+from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
+from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
 from inlayer.trace.extra_tables import per_layer_facts, value_facts

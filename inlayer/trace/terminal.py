@@ -50,13 +50,14 @@ def show(
         raise InputError(f"step is {step}; it must be in 1..{len(STEPS)}")
     color = console.color_system is not None and not console.no_color
     layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=tokens)
-    for line in _lines(layout, step, setup_code(trace, step, tokenizer)):
+    lines = list(_lines(layout, step, setup_code(trace, step, tokenizer)))
+    for line in lines:
         if cell_len(line.plain) > layout.columns:
             line.truncate(layout.columns - len(layout.glyphs.more))
             line.rstrip()
             line.append(layout.glyphs.more)
         line.rstrip()
-        console.print(line, no_wrap=True, overflow="crop", crop=True)
+    console.print(*lines, sep="\n", no_wrap=True, overflow="crop", crop=True)
 
 
 def _lines(layout: Layout, only_step: int | None, setup: list[str]) -> Iterator[Text]:

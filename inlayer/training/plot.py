@@ -167,7 +167,7 @@ PANELS = (
     ("loss", "Loss", "nats per token", _loss),
     ("row_norm_mean", "Row norms", "mean, smallest and largest norm of a row", _norms),
     ("mean_vector_ratio", "Mean-vector ratio", "0: rows surround the origin; 1: all rows are equal", _mean_vector),
-    ("output_share", "Gradient share", "from the lookups and from the head, by norm", _shares),
+    ("head_gradient_share", "Gradient share", "from the lookups and from the head, by norm", _shares),
 )
 
 

@@ -85,8 +85,8 @@ class TrainingReport:
     tokens: int
     seconds: float
     tokens_per_second: float | None
-    training: LossSummary | None
-    validation: LossSummary | None
+    training_loss: LossSummary | None
+    validation_loss: LossSummary | None
     table: TableComparison
     sample: TextSample | None = None
     warnings: tuple[str, ...] = ()
@@ -100,8 +100,8 @@ class TrainingReport:
             tokens=int(last["tokens"]),
             seconds=float(last["seconds"]),
             tokens_per_second=last["tokens"] / last["seconds"] if last["seconds"] > 0 else None,
-            training=_summarize(metrics, "loss", smoothed=True),
-            validation=_summarize(metrics, "validation_loss", smoothed=False),
+            training_loss=_summarize(metrics, "loss", smoothed=True),
+            validation_loss=_summarize(metrics, "validation_loss", smoothed=False),
             **facts,
         )
 
@@ -133,12 +133,12 @@ def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
     yield "model", f"{model['architecture']}, {size}, {head}, {model['parameters']:,} parameters"
     amount = f"{count(report.steps, 'step')}, {count(report.tokens, 'token')} in {duration(report.seconds)}"
     yield "training", amount + (f", {speed:,.0f} tokens/s" if (speed := report.tokens_per_second) else "")
-    for name, loss in (("loss", report.training), ("validation", report.validation)):
+    for name, loss in (("loss", report.training_loss), ("validation", report.validation_loss)):
         if loss is not None:
             last = "not finite" if loss.last is None else f"{loss.last:.3f}"
             best = f"; best {loss.best:.3f} at step {loss.best_step:,}" if loss.best != loss.last else ""
             yield name, last if loss.first == loss.last else f"{loss.first:.3f} -> {last}{best}"
-    if report.training is None:
+    if report.training_loss is None:
         yield "loss", "never finite"
 
 

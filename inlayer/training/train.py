@@ -58,7 +58,7 @@ def train(
     Example:
         >>> config = inlayer.TrainConfig(files=("book.txt",), out="run", tokenizer="bytes", preset="toy", steps=3)
         >>> report = inlayer.train(config)
-        >>> report.training.last < report.training.first
+        >>> report.training_loss.last < report.training_loss.first
         True
     """
     with process_group() as group:

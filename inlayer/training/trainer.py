@@ -156,7 +156,11 @@ class Trainer:
         else:
             from_input, from_output = float(total_VD.norm()), float(full_gradient(self.decoder.head.weight).norm())
         share = from_output / (from_input + from_output or 1.0)
-        measured |= {"input_gradient": from_input, "output_gradient": from_output, "output_share": share}
+        measured |= {
+            "lookup_gradient_norm": from_input,
+            "head_gradient_norm": from_output,
+            "head_gradient_share": share,
+        }
         if self.group.size == 1:
             self.decoder.eval()
             with torch.no_grad(), self._autocast():

@@ -31,7 +31,7 @@ from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts
-from inlayer.trace.gradient_step import LearnFacts
+from inlayer.trace.gradient_step import GradientStepFacts
 from inlayer.trace.html import content_security_policy, page
 from inlayer.trace.scene import SceneFacts, TableScene
 from inlayer.web.body import JsonRoute
@@ -39,7 +39,7 @@ from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_response
 from inlayer.web.jobs import Jobs, add_route
 from inlayer.web.openai import add_embeddings
-from inlayer.web.schemas import InitializationQuery, LearnRequest, MapQuery, ModelQuery, TokenQuery, WalkRequest
+from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
 
 THREADS, QUEUE = 2, 512  # with more requests waiting, a response would come too late to be useful
 LARGE = 2**31  # table values x tokens that pass the head: most of a second
@@ -120,15 +120,15 @@ class WalkService:
         """Sample the table of a model as a picture."""
         return self.find(query.model).picture
 
-    def learn(self, query: LearnRequest) -> LearnFacts:
+    def gradient_step(self, query: GradientStepRequest) -> GradientStepFacts:
         """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
         pipeline = self.find(query.model)
-        return pipeline.learn(
+        return pipeline.gradient_step(
             query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token, change=_change(query),
             projection=self.maps[id(pipeline)].projection(query.method),
         )  # fmt: skip
 
-    def learn_jobs(self, query: LearnRequest) -> Jobs:
+    def gradient_step_jobs(self, query: GradientStepRequest) -> Jobs:
         """Choose the threads for a step of gradient descent with each of the rates."""
         return self.jobs(query, len(query.rates) * len(query.texts) * query.tokens)
 
@@ -189,7 +189,7 @@ def make_app(
     add_route(app, "GET /api/initialization", service.initialization, service.small)
     add_route(app, "POST /api/scene", service.scene, service.jobs)
     add_route(app, "GET /api/table", service.table, service.jobs)
-    add_route(app, "POST /api/learn", service.learn, service.learn_jobs)
+    add_route(app, "POST /api/gradient-step", service.gradient_step, service.gradient_step_jobs)
     add_route(app, "GET /api/map", service.map, service.waiting)
     add_route(app, "GET /api/inspect", service.inspect, service.large)
     add_embeddings(app, service.pipelines, service.small)

@@ -119,7 +119,7 @@ def parse_input(encoder: Encoder, value: Any) -> Ragged:
         items = [items]
     if len(items) > MAX_INPUTS:
         raise InputError(f"input has {len(items):,} items; the limit is {MAX_INPUTS:,} per request")
-    if any(not item for item in items):
+    if any(item in ("", []) for item in items):
         raise InputError("input contains an empty text or list; leave it out")
     if all(isinstance(item, str) for item in items):
         return encoder.all_ids(items)

@@ -74,8 +74,8 @@ class WalkRequest(RequestModel):
         return self
 
 
-class LearnRequest(WalkRequest):
-    """Body of POST /api/learn: a walk, and the learning rates of the steps to try."""
+class GradientStepRequest(WalkRequest):
+    """Body of POST /api/gradient-step: a walk, and the learning rates of the steps to try."""
 
     rates: list[Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]] = Field(
         default=list(RATES), min_length=1, max_length=MAX_RATES
@@ -183,6 +183,6 @@ class EmbeddingsRequest(RequestModel):
 
     input: Any = Field(description="A text, a list of texts, a list of ids, or a list of lists of ids.")
     model: str = Field(description="One of GET /v1/models.")
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None  # some clients send null; then "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = None

@@ -94,6 +94,9 @@ def test_rows_that_are_not_finite_are_holes_with_a_name(open_bad):
     assert list(page.evaluate("Array.from(inlayerScene.images.strips.row.holes)")) == [128, 1, 0]
     page.click("#token button[aria-label^=Close]")
     assert "not drawn: 40 I, 41 J" in watched.text(".map-about")
+    watched.step(8)
+    assert "The loss is NaN" in watched.text(".learning")
+    assert page.locator("#learning-rate").count() == 0
 
 
 def test_single_row_has_a_message_instead_of_a_map(open_bad):

@@ -23,7 +23,7 @@ def open_learning(open_page, model: str = "default"):
 
 def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines):
     watched = open_learning(open_page)
-    learned = pipelines["default"].learn([TEXT], rates=RATES)
+    learned = pipelines["default"].gradient_step([TEXT], rates=RATES)
     assert math.exp(learned.uniform) == pytest.approx(pipelines["default"].table.shape[0])
     for index in (0, 4, 6):
         step = learned.steps[index]

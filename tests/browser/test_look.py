@@ -109,6 +109,13 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
     keep(watched, f"phone-{scheme}-initialization")
 
 
+@pytest.mark.parametrize("step", [2, 3])
+def test_long_words_wrap(step, open_page):
+    words = "Donaudampfschifffahrtsgesellschaft+" * 2 + "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
+    watched = open_page(f"text={words}&model=default&step={step}", width=390, height=844)
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 NAMELESS = """() => [...document.querySelectorAll(
     "button, a, input, select, textarea, [role=grid], [role=gridcell], section")]
   .filter((element) => element.checkVisibility() && !(element.textContent.trim() || element.getAttribute("aria-label")

@@ -157,6 +157,8 @@ def test_labels_do_not_overlap(page: Page) -> None:
     assert page.evaluate("inlayerMap.scene.chosen") == 1988
     page.wait_for_function("() => inlayerMap.labels.length > 8 && !inlayerMap.moving")
     labels = page.evaluate("inlayerMap.labels")
+    width = page.evaluate("document.querySelector('canvas').clientWidth")
+    assert not any(one["left"] < edge < one["right"] for one in labels for edge in (0, width))  # none is cut off
     for index, one in enumerate(labels):
         for other in labels[index + 1 :]:
             apart = one["right"] <= other["left"] or other["right"] <= one["left"]
@@ -224,6 +226,25 @@ def test_map_next_to_the_walk(open_page: Callable[..., Watched], model: inlayer.
     assert "step=1" in watched.fragment()
 
 
+def test_map_of_another_model_is_never_shown(open_page: Callable[..., Watched]) -> None:
+    watched = open_page("text=king&model=default")
+    page, held = watched.page, []
+    page.wait_for_selector("#map[data-drawn]")
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/api/map?*model=random*", hold)
+    page.select_option("#model", "random")
+    page.wait_for_selector(".map-about:has-text('The map is loading')")
+    assert page.is_hidden("#map")
+    assert page.is_hidden("#map-pane .map-legend")
+    page.wait_for_timeout(20)
+    held[0].continue_()
+    page.wait_for_selector("#map[data-drawn]")
+    assert page.evaluate("inlayerMap.data.texts.length") == 257
+
+
 def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_path: Path) -> None:
     tables = (model.table, model.vocabulary), (model.table, model.vocabulary)
     shared = shared_rows(*tables)
@@ -254,6 +275,10 @@ def test_inspect_page_is_about_the_linked_model(browser: Browser, client: Any) -
         assert rows in page.inner_text("#facts")
     page.wait_for_selector("#map[data-drawn]")
     assert page.eval_on_selector_all("#tabs a", "all => all.map((one) => new URL(one.href).pathname)") == [
-        "/", "/inspect", "/learn",
+        "/", "/", "/", "/inspect", "/learn",
     ]  # fmt: skip
+    page.evaluate("localStorage.setItem('inlayer-theme', 'dark')")  # as chosen on the walk page
+    page.reload()
+    page.wait_for_selector("#tabs:not([hidden])")
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
     page.close()

@@ -157,6 +157,20 @@ def test_two_models_side_by_side(open_page, pipelines):
         trace = pipelines[name].walk(["I love dogs"])
         chips = watched.page.locator(f".compare-column[aria-label={name}] .token-id").all_inner_texts()
         assert chips == [str(token.id) for token in trace.texts[0].tokens]
+    color = "(all) => all.map((one) => one.style.getPropertyValue('--token'))"
+    first = watched.page.eval_on_selector_all(".compare-column .chip:first-child", color)
+    assert first[0] == first[1] != ""  # "I" is one token in both
+
+
+def test_rows_before_a_norm_have_their_own_scale(open_page):
+    watched = open_page("text=I+love+dogs&model=stages&step=5")
+    strips = watched.page.evaluate("window.inlayerScene.data.strips")
+    rows = max(strips["row"]["scale"], strips["position"]["scale"])
+    assert strips["hidden"]["scale"] > 10 * rows  # on one scale, rows would be pale
+    for step, scales in ((5, [rows]), (6, [rows, strips["hidden"]["scale"]]), (7, [strips["hidden"]["scale"], 1])):
+        watched.step(step)
+        shown = watched.page.locator("#scene .legend .number:last-of-type").all_inner_texts()
+        assert [float(one) for one in shown] == pytest.approx(scales, rel=0.01)
 
 
 def test_holes_are_drawn_as_holes(open_page):

@@ -34,7 +34,7 @@ EXPECTED = {
 @pytest.mark.parametrize("job", EXPECTED, ids="-".join)
 def test_tables_of_a_saved_model(job: tuple[str, str], tmp_path: Path) -> None:
     torch.manual_seed(0)
-    maker = save_tiny(*job, str(tmp_path))
+    maker = type(save_tiny(*job, str(tmp_path)))
     tables = inlayer.load(tmp_path).tables
     assert [table.role for table in tables] == EXPECTED[job]
     theirs = maker.from_pretrained(tmp_path)

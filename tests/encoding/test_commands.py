@@ -19,10 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import inlayer
 from inlayer.cli import main
-from inlayer.encoding import lines, resumable_job, sources
+from inlayer.encoding import lines, outputs, resumable_job, sources
 
 TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
 TIMEOUT = 300
@@ -90,9 +92,15 @@ def test_every_output_has_the_vectors(run, tmp_path, expected):
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_every_string_type_of_parquet_is_read(run, tmp_path, expected, kind):
-    pq.write_table(pa.table({"text": pa.array([*TEXTS, TEXTS[0]]).cast(kind)}), tmp_path / "v.parquet")
+    structs = [{"a": 1, "b": None}] * 6  # pyarrow fails to cast a slice of them
+    table = pa.table(
+        {"text": pa.array([*TEXTS, TEXTS[0]]).cast(kind), "c": structs, "d": pa.array(["x"] * 6).dictionary_encode()}
+    )
+    pq.write_table(table, tmp_path / "v.parquet", row_group_size=2)
     assert run("embed", "v.parquet", "--out", "v.npy")[0] == 0
     np.testing.assert_array_equal(np.load("v.npy"), expected[[*range(5), 0]])
+    assert run("embed", "v.parquet", "--out", "w.parquet")[0] == 0
+    assert pq.read_table("w.parquet").select(["c", "d"]).equals(table.select(["c", "d"]))
 
 
 def test_folders_patterns_texts_and_standard_input(run, tmp_path, expected, monkeypatch):
@@ -270,6 +278,8 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["mixed.jsonl"], "mixed.jsonl, line 2: field 'text' is an int, not a str"),
         (["column.csv"], "column.csv has no column 'text'; it has body, id; choose one with --field"),
         (["column.csv", "--field", "nope"], "no column 'nope'"),
+        (["latin.txt", "x", "--field", "text"], "--field names a column, but texts and .txt files do not have columns"),
+        (["column.csv", "x", "--per-file"], "--per-file is for .txt files, but the input has none; omit it"),
         (["ragged.csv"], "ragged.csv, line 3: 1 column instead of 2"),
         (["latin.csv"], "latin.csv, line 3: column 'text' is not valid UTF-8"),
         (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
@@ -391,6 +401,7 @@ def test_killed_runs_resume_without_losing_or_repeating_a_row(tmp_path, kind):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", out.name]
 
 
+@pytest.mark.slow
 def test_interrupt_prints_the_command_that_resumes(tmp_path):
     texts = write_lines(tmp_path)
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", "--normalize", seconds=0.1) as process:
@@ -406,6 +417,7 @@ def test_interrupt_prints_the_command_that_resumes(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), inlayer.load("default").encode(texts, normalize=True))
 
 
+@pytest.mark.slow
 def test_resuming_with_other_input_or_arguments_is_an_error(tmp_path):
     write_lines(tmp_path)
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", seconds=0.1) as process:
@@ -434,6 +446,7 @@ def test_weights_in_a_folder(run, tmp_path, expected):
     assert not np.array_equal(np.load(tmp_path / "folder.npy")[0], expected[0])  # control: they have an effect
 
 
+@pytest.mark.slow
 def test_resuming_with_other_columns_weights_or_rows_is_an_error(tmp_path):
     model = inlayer.load("default")
     command = ["embed", "t.csv", "--out", "v.parquet", "--model", "model", "--weights", "w.safetensors"]
@@ -469,6 +482,7 @@ def test_resuming_with_other_columns_weights_or_rows_is_an_error(tmp_path):
     assert "the input has changed since the interrupted run" in resume()
 
 
+@pytest.mark.slow
 def test_two_runs_do_not_write_the_same_output(tmp_path):
     write_lines(tmp_path)
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", seconds=60) as process:
@@ -478,6 +492,7 @@ def test_two_runs_do_not_write_the_same_output(tmp_path):
         process.kill()
 
 
+@pytest.mark.slow
 def test_full_disk_is_one_line_and_can_be_resumed(tmp_path):
     texts = write_lines(tmp_path)
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))  # noqa: E731
@@ -490,6 +505,8 @@ def test_full_disk_is_one_line_and_can_be_resumed(tmp_path):
         printed, _ = process.communicate(timeout=TIMEOUT)
     assert "part" not in printed
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), inlayer.load("default").encode(texts))
+    with pytest.raises(OSError, match="No space left on device"):
+        outputs.write_part(Path("/dev/full"), ".npy", [], np.zeros((2, 3), np.float32))
 
 
 @pytest.mark.slow
@@ -543,7 +560,7 @@ def test_ray_needs_parquet_files_and_an_output(run, tmp_path, given, problem):
 
 @pytest.mark.parametrize("name", ["nosuchdir/", "folder/*.log", "report.docx", "*.log"])
 def test_a_missing_path_is_not_a_text(run, name):
-    message = f"inlayer: {name}: not found; if it is a text, give it through standard input (-)\n".replace("r/:", "r:")
+    message = f"inlayer: {name}: not found; to embed it as text, pass it on standard input (-)\n".replace("r/:", "r:")
     assert run("embed", name, "--out", "v.npy") == (2, "", message)
 
 
@@ -560,6 +577,23 @@ def test_one_word_is_searched_as_in_running_text(run, tmp_path):
     code, out, err = run("search", "pet", "--in", "v.parquet", "--model", "minilm")
     assert (code, out) == (2, "")
     assert "v.parquet was created with model 'default', but the table of minilm has a different size" in err
+
+
+def test_search_notices_a_moved_model_and_a_changed_weighting(run, tmp_path):
+    model = inlayer.load("default")
+    weights = inlayer.Weighting.fit(model, TEXTS).save(tmp_path / "w.safetensors")
+    assert run("embed", *TEXTS, "--weights", "w.safetensors", "--out", "v.safetensors")[0] == 0
+    search = ["search", "I love cats", "--in", "v.safetensors"]
+    assert run(*search)[2] == ""
+    inlayer.Weighting.fit(model, TEXTS, components=2).save(weights)
+    code, _, err = run(*search)
+    assert (code, err.startswith("note: v.safetensors was created with other values of the model or")) == (0, True)
+    weights.rename(tmp_path / "moved.safetensors")
+    assert run(*search)[::2] == (
+        2,
+        "inlayer: w.safetensors: not found; if what v.safetensors was created with is elsewhere, pass --model or "
+        "--weights\n",
+    )
 
 
 def test_one_word_also_finds_itself(run, tmp_path):
@@ -651,7 +685,7 @@ def test_lines_of_a_record_with_a_bad_quote_are_named(run, tmp_path):
 def test_line_that_is_too_long_is_skipped_and_reported(file, run, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "MAX_TEXT", 50)
     monkeypatch.setattr(lines, "BLOCK", 16)
-    texts = ["one", "x" * 500, "y" * 120, "two"]
+    texts = ["one", "x" * 500, "y" * 51, "two"]
     written = {".txt": texts, ".jsonl": [json.dumps({"text": text}) for text in texts], ".csv": ["text", *texts]}
     content = "\n".join(written[Path(file).suffix])
     (tmp_path / file).write_text(
@@ -674,13 +708,23 @@ def test_bad_value_in_another_column_is_named(run, tmp_path):
     assert "column 'note' is not valid UTF-8" in run("embed", "a.parquet", "--out", "v.jsonl")[2]
 
 
+def test_text_that_the_model_cannot_encode_is_named(run, tmp_path):
+    (tmp_path / "m").mkdir()
+    save_file({"embeddings": np.ones((1, 2), np.float32)}, tmp_path / "m/model.safetensors")
+    (tmp_path / "m/config.json").write_text('{"model_type": "model2vec"}')
+    Tokenizer(WordLevel({"dog": 0}, unk_token="?")).save(str(tmp_path / "m/tokenizer.json"))
+    (tmp_path / "a.txt").write_text("dog\ndog\ncat\n")
+    code, _, err = run("embed", "a.txt", "--out", "v.npy", "--model", "m")
+    assert (code, err.startswith("inlayer: text 2: m/tokenizer.json cannot encode this text")) == (2, True)
+
+
 def test_folder_of_another_program_is_never_removed(run, tmp_path):
     folder = tmp_path / ".v.npy.part"
     folder.mkdir()
     (folder / "thesis.tex").write_text("years of work")
     code, _, err = run("embed", "a text", "--out", "v.npy")
     assert (code, err.count("\n")) == (2, 1)
-    assert ".v.npy.part is not from inlayer embed: it has thesis.tex; choose another --out, or move that folder" in err
+    assert ".v.npy.part was not created by inlayer embed: it contains thesis.tex; choose another --out, or move" in err
     assert (folder / "thesis.tex").read_text() == "years of work"
     assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
 

@@ -113,6 +113,22 @@ def test_long_texts_are_exact_and_not_truncated(tmp_path):
     assert np.abs(naive / 160_000 / theirs - 1).max() > 1e-5  # control: one float32 sum is not
 
 
+@pytest.mark.parametrize("largest", [1.0, 5.0])
+def test_equal_tokens_whose_rounding_errors_add_up_are_exact(tmp_path, monkeypatch, largest):
+    rows = np.random.default_rng(0).uniform(-largest, largest, (300, 4096)).astype(np.float32)
+    save_file({"embeddings": rows}, tmp_path / "model.safetensors")
+    model = inlayer.load(tmp_path)
+    model.__dict__["tokenizer"] = inlayer.ByteTokenizer()
+
+    def error(text: str) -> float:
+        (row,) = {*model.tokenizer.encode(text)}
+        return float(np.abs(model.encode(text) - rows[row].astype(np.float64)).max())
+
+    assert max(error("a" * count) for count in (7, 31, 32, 33, 3000)) <= 1e-6 * largest
+    monkeypatch.setattr(pooling, "SEGMENT", 4096)
+    assert error("a" * 3000) > 1e-6 * largest  # control: one float32 sum is not
+
+
 def test_one_text_many_texts_and_none():
     model = inlayer.load("default")
     assert model.encode("I love dogs").shape == (128,)
@@ -223,8 +239,10 @@ def test_invalid_texts_are_named_by_their_place():
         model.encode(["ok", 3])
     with pytest.raises(DtypeError, match="texts is a bytes"):
         model.encode(b"ok")
-    for texts in (np.array("ok"), np.array(3)):
-        with pytest.raises(DtypeError, match="texts is an ndarray; it must be a list of str"):
+    with pytest.raises(DtypeError, match="text 20000 is an int"):
+        list(model.encode_iter(["ok"] * 20_000 + [3]))
+    for texts in (np.array("ok"), np.array(3), {"ok": 1}, {"ok"}, np.array([["ok"]])):
+        with pytest.raises(DtypeError, match=r"texts is an? \w+; it must be a list of str"):
             model.encode(texts)
     with pytest.raises(DtypeError, match="texts is None"):
         model.encode(None)
@@ -238,6 +256,8 @@ def test_model_without_tokenizer_and_id_beyond_the_table(tmp_path):
     model.__dict__["tokenizer"] = inlayer.ByteTokenizer()
     with pytest.raises(inlayer.InlayerError, match=r"id 97 .* is outside 0\.\.19"):
         model.encode("a")
+    with pytest.raises(inlayer.InlayerError, match=r"^text 2: id 97 at \[1\] is outside 0\.\.19"):
+        model.encode(["\x01\x02", "\x03", "\x01a"])
 
 
 def test_threads_share_a_model():

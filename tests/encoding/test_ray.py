@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from inlayer.cli import main
+
 pytestmark = pytest.mark.slow
 GROUPS, ROWS, BAD = 60, 1000, 45_678
 TIMEOUT = 900
@@ -149,6 +151,22 @@ def missing_column_is_reported(folder: Path, environment: dict[str, str]) -> Non
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "a.parquet has no column 'nosuch'" in err
     assert not (folder / ".t.npy.part").exists()
+
+
+def test_cluster_that_does_not_start_is_one_line(tmp_path, monkeypatch, capsys):
+    import ray
+
+    def fail(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray does
+
+    monkeypatch.setattr(ray, "init", fail)
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"text": ["one"]}), "a.parquet")
+    monkeypatch.setattr(sys, "argv", ["inlayer", "embed", "a.parquet", "--out", "v.parquet", "--engine", "ray"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    expected = "inlayer: the Ray cluster did not start: The current node timed out during startup.\n"
+    assert (stopped.value.code, capsys.readouterr().err) == (2, expected)
 
 
 def test_cluster(folder: Path, environment: dict[str, str]) -> None:

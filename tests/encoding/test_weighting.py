@@ -72,6 +72,9 @@ def test_saved_weighting_gives_the_same_vectors(model, tmp_path):
     expected = model.encode(TEXTS, weights=weighting)
     for path in (tmp_path, file, str(file)):
         np.testing.assert_array_equal(model.encode(TEXTS, weights=path), expected)
+    Weighting.fit(model, TEXTS, whiten=True, dim=3).save(file)  # the same path, another weighting
+    assert model.encode(TEXTS, weights=str(file)).shape == (10, 3)
+    weighting.save(file)
     settings = {"sif": 1e-3, "components": 1, "whiten": True, "dim": 5, "texts": 10}
     assert Weighting.load(file).settings == settings == json.loads(json.dumps(settings))
 

@@ -138,7 +138,7 @@ def _positions(spec: LayerSpec) -> str:
         several = {"": angles} if isinstance(angles, Angles) else angles
         settings = "; ".join(f"{name} {_angles(one)}".strip() for name, one in several.items())
         layout = spec.rotary.layout or spec.rotary.pairing
-        without = ", none in some layers" if spec.rotary.layer_types else ""
+        without = ", none in some layers" if None in (spec.rotary.layer_types or ()) else ""
         return f"rotary, {spec.rotary.pairing} pairs, {layout} tables, {settings}{without}"
     relative = {AlibiSpec: "ALiBi", BucketSpec: "relative buckets"}.get(type(spec.relative), "")
     if spec.positions == "none":

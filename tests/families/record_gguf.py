@@ -34,7 +34,8 @@ UNUSUAL = {"layer_norm_eps": 0.01, "layer_norm_epsilon": 0.01, "embedding_multip
            "logits_scaling": 3.5, "final_logit_softcapping": 17.0}  # fmt: skip
 # The converter does not write their rope_theta.
 FIXED_BASE = ("falcon", "gemma", "gemma2", "glm", "gpt_neox", "minicpm3", "phi", "stablelm")
-SAME_AS = {"MptForCausalLM": "MPTForCausalLM", "JinaEmbeddingsV3ForMaskedLM": "XLMRobertaModel"}
+SAME_AS = {"MptForCausalLM": "MPTForCausalLM", "JinaEmbeddingsV3ForMaskedLM": "XLMRobertaModel",
+           "Mistral4ForCausalLM": "Mistral3ForConditionalGeneration"}  # fmt: skip
 ENCODERS = ("RobertaForMaskedLM", "XLMRobertaForMaskedLM", "NomicBertForMaskedLM", "EuroBertForMaskedLM")
 
 
@@ -74,6 +75,7 @@ def as_published(model_type: str, config: dict[str, Any]) -> dict[str, Any]:
                           "swa_v_head_dim": config.get("v_head_dim"), "swa_num_attention_heads": heads,
                           "hybrid_layer_pattern": [0, 1, 0, 1]},
         "minimax_m2": {"rotary_dim": int((partial or 1) * config.get("head_dim", 0))},
+        "mistral4": {"num_key_value_heads": heads},
         "nemotron_h": {"num_hidden_layers": 4},
         "nomic_bert": {"n_positions": 8192, "max_trained_positions": 2048, "activation_function": "swiglu",
                        "causal": False, "prenorm": False, "qkv_proj_bias": False, "mlp_fc1_bias": False,
@@ -146,7 +148,7 @@ def record(job: Job) -> tuple[str, str, dict[str, Any] | None]:
     transformers.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            maker = save_tiny(model_type, kind, folder)
+            maker = type(save_tiny(model_type, kind, folder))
             path = Path(folder) / "config.json"
             config = json.loads(path.read_text())
             make_unusual(config, 1.0 if model_type in FIXED_BASE else 1.7)

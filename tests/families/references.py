@@ -53,6 +53,10 @@ LONGROPE = {
     "short_factor": [1.0 + i / 8 for i in range(8)],
     "long_factor": [1.0 + i for i in range(8)],
 }
+PHIMOE = {
+    "rope_scaling": LONGROPE | {"short_mscale": 1.1, "long_mscale": 1.3, "original_max_position_embeddings": 4096},
+    "max_position_embeddings": 131072, "original_max_position_embeddings": 4096,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ def _rotary_cases() -> list[Case]:
         Case("phi3-longrope-short", "phi3", {"rope_scaling": LONGROPE, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096}, longest=4095),
         Case("phi3-longrope-long", "phi3", {"rope_scaling": LONGROPE, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096}, longest=100_000),
         Case("phi3-su", "phi3", {"rope_scaling": LONGROPE | {"type": "su", "original_max_position_embeddings": 4096}, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096}),
+        Case("phimoe-longrope-short", "phimoe", SMALL_EXPERTS | PHIMOE, longest=4095),
+        Case("phimoe-longrope-long", "phimoe", SMALL_EXPERTS | PHIMOE, longest=100_000),
         Case("gpt_oss", "gpt_oss", SMALL_EXPERTS | heads | {"max_position_embeddings": 131072, "rope_theta": 150000, "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 4096}}, longest=131071),
         Case("olmo", "olmo"),
         Case("olmo2", "olmo2", {"rope_theta": 5e5}),

@@ -125,7 +125,7 @@ def compare_values(name: str, found: dict[int, Tensor], layer: Embeddings, given
     if set(found) != set(layer.value_layers):
         raise DifferenceError(f"{name}: value embeddings in blocks {set(found)}, ours {layer.value_layers}")
     for number, theirs in found.items():
-        if not same_bits(layer.value(given["input_ids"]), theirs):
+        if not same_bits(layer.value_embeddings(given["input_ids"]), theirs):
             raise DifferenceError(f"{name}: value embeddings of block {number}")
     return sum(theirs.numel() for theirs in found.values())
 
@@ -178,8 +178,8 @@ def examine(job: Job) -> Outcome:
     transformers.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            maker = save_tiny(model_type, kind, folder)
-            references = [open_reference(maker, folder, dtype) for dtype in DTYPES]
+            saved = save_tiny(model_type, kind, folder).eval()
+            references = [saved, open_reference(type(saved), folder, DTYPES[1])]
         except Exception as error:
             return Outcome(model_type, kind, "not built", _short(error))
         family, hidden, tables = "", 0, 0
@@ -214,14 +214,14 @@ def open_renamed(folder: str, reference: nn.Module) -> str:
 
 
 def save_tiny(model_type: str, kind: str, folder: str, **settings: Any) -> Any:
-    """Write a tiny model with random weights as transformers does; returns its class."""
+    """A tiny model with random weights, which transformers writes into the folder."""
     model = build(kind, tiny_config(model_type, kind, **settings))
     with torch.no_grad():
         learned = [buffer for name, buffer in model.named_buffers() if name.endswith("rotary_emb.alpha")]
         for parameter in (*model.parameters(), *learned):
             parameter.normal_()
     model.save_pretrained(folder)
-    return type(model)
+    return model
 
 
 def open_reference(maker: Any, folder: str, dtype: torch.dtype) -> nn.Module:

@@ -275,7 +275,6 @@ def test_longrope_lists(damage: dict[str, Any]) -> None:
         {"type": "linear", "factor": 0},
         {"type": "dynamic", "factor": -1.0},
         {"type": "llama3", "factor": 8.0},
-        {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0},
         {"type": "llama3", "factor": 8.0, "low_freq_factor": 0.0, "high_freq_factor": 1.0},
         {"type": "yarn", "factor": math.inf},
         {"type": "yarn", "factor": 2.0, "beta_fast": -3.0},

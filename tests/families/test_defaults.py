@@ -49,6 +49,42 @@ def test_sparse_config_has_the_defaults_of_transformers(model_type: str) -> None
     assert (ours.vocab_size, ours.n_embd) == (200_000, 96)
 
 
+@pytest.mark.parametrize("model_type", [name for name, family in FAMILIES.items() if family.full_every])
+def test_layer_types_that_a_config_does_not_list(model_type: str) -> None:
+    ours = describe({"model_type": model_type, "num_hidden_layers": 7}).rotary
+    theirs = describe(CONFIG_MAPPING[model_type](num_hidden_layers=7)).rotary
+    assert ours is not None
+    assert theirs is not None
+    assert ours.layer_types is not None
+    assert theirs.layer_types is not None
+    if isinstance(ours.angles, dict):
+        assert ours.layer_types == theirs.layer_types
+    rotated = [name is not None for name in ours.layer_types]
+    assert rotated == [name is not None for name in theirs.layer_types]
+    assert len(rotated) == 7
+
+
+@pytest.mark.parametrize("model_type", ["apertus", "cwm", "ministral3", "mistral4", "gpt_oss", "qwen3"])
+def test_base_beside_missing_rotary_settings(model_type: str) -> None:
+    """It is ignored where the default settings of a config class have a base of their own."""
+    given = {"rope_theta": 31_000.0, "rope_scaling": None}
+    assert describe({"model_type": model_type} | given) == describe(CONFIG_MAPPING[model_type].from_dict(dict(given)))
+
+
+def test_published_rotary_settings_of_deepseek_v4() -> None:
+    """YaRN is for compressed layers only, and does not multiply cos and sin."""
+    yarn = {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1}
+    given = {"rope_theta": 10000, "compress_rope_theta": 160000, "max_position_embeddings": 1048576,
+             "num_hidden_layers": 4, "compress_ratios": [0, 0, 4, 128]}  # fmt: skip
+    ours = describe({"model_type": "deepseek_v4", "rope_scaling": yarn} | given).rotary
+    theirs = describe(CONFIG_MAPPING["deepseek_v4"].from_dict({"rope_scaling": dict(yarn)} | given)).rotary
+    assert ours == theirs
+    assert ours is not None
+    assert isinstance(ours.angles, dict)
+    assert ours.angles["compress"].scaling is not None
+    assert ours.layer_types == ("main", "main", "compress", "compress")
+
+
 def test_control_comparison_can_fail() -> None:
     assert describe({"model_type": "qwen3", "head_dim": 64}) != describe(CONFIG_MAPPING["qwen3"]())
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES, _rotated_fraction, config_from_gguf
@@ -46,9 +47,9 @@ CONVERTED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("conv
 # What a converted file does not have: the original length, factors multiplied into the rows, a head that was not
 # converted, which layers have no positions, the fraction (0.334) that gives the number of rotated channels.
 NOT_STORED = {
-    "afmoe": {"rotary"}, "bitnet": {"head"}, "cohere2": {"rotary"}, "eurobert": {"head"}, "falcon": {"block_size"},
-    "falcon_h1": {"scale"}, "jina_embeddings_v3": {"block_size"}, "mimo_v2_flash": {"rotary"}, "mpt": {"head"},
-    "mt5": {"head"}, "nomic_bert": {"head"},
+    "bamba": {"rotary"}, "bitnet": {"head"}, "eurobert": {"head"}, "falcon": {"block_size"},
+    "falcon_h1": {"scale"}, "jina_embeddings_v3": {"block_size"}, "lfm2_moe": {"rotary"},
+    "mimo_v2_flash": {"rotary"}, "mpt": {"head"}, "mt5": {"head"}, "nomic_bert": {"head"},
 }  # fmt: skip
 
 
@@ -92,6 +93,25 @@ def test_gemma4_layers_have_their_types():
     assert spec.rotary.layer_types == describe(CONVERTED["gemma4_text"]["config"]).rotary.layer_types
     with pytest.raises(ConfigError, match="has 3 entries, not one for each block"):
         converted_spec("gemma4_text", **{"gemma4.attention.sliding_window_pattern": [1, 0, 1]})
+
+
+def test_hybrid_layers_without_key_value_heads_have_no_positions():
+    spec = converted_spec("lfm2_moe", **{"lfm2moe.attention.head_count_kv": [0, 2, 0, 2]})
+    assert spec == describe(CONVERTED["lfm2_moe"]["config"])
+
+
+def test_mistral4_stores_the_rotated_part_of_its_heads():
+    yarn = {"factor": 128.0, "original_max_position_embeddings": 8192, "mscale": 1.0, "mscale_all_dim": 1.0}
+    config = {"model_type": "mistral4", "head_dim": 32, "qk_rope_head_dim": 16, "max_position_embeddings": 64,
+              "rope_parameters": yarn | {"rope_type": "yarn", "rope_theta": 17000.0}}  # fmt: skip
+    stored = {"rope.scaling.type": "yarn", "rope.scaling.factor": 128.0, "rope.scaling.original_context_length": 8192,
+              "rope.freq_base": 17000.0, "rope.dimension_count": 16, "rope.scaling.yarn_log_multiplier": 0.1,
+              "context_length": 64, "attention.key_length": 32}  # fmt: skip
+    metadata = {"general.architecture": "mistral4"} | {f"mistral4.{key}": value for key, value in stored.items()}
+    ours = Embeddings.from_config(config_from_gguf(metadata, shapes(99, 64), {})).rotary(torch.arange(60))
+    theirs = Embeddings.from_config(config, device="meta").rotary(torch.arange(60))
+    assert torch.equal(ours[0], theirs[0])
+    assert torch.equal(ours[1], theirs[1])
 
 
 def test_every_architecture_exists_in_llama_cpp_and_in_our_families():

@@ -35,6 +35,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("flint", MIXED),
     ("kolibri1", MIXED),
     ("beam", MIXED | {"n_group": 1, "topk_group": 1}),
+    ("qwen3_next", {}),  # hybrids: only layers with attention rotate
+    ("lfm2_moe", {}),
+    ("minimax", {}),
+    ("bamba", {}),
+    ("recurrent_gemma", {}),
+    ("mllama", {}),
 ]
 
 
@@ -51,7 +57,7 @@ def rotated_layers(model: Any) -> set[int]:
     setattr(module, name, record)
     hooks = [
         block.register_forward_pre_hook(lambda _m, _a, number=number: current.__setitem__(0, number))
-        for number, block in enumerate(model.model.layers)
+        for number, block in enumerate(getattr(model.model, "language_model", model.model).layers)
     ]
     try:
         with torch.no_grad():
@@ -118,12 +124,27 @@ def test_settings_of_one_layer_type(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("model_type", ["bart", "mbart", "pegasus"])
 def test_untied_encoder_has_its_own_table(model_type: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    maker = save_tiny(model_type, "seq2seq", str(tmp_path), tie_word_embeddings=False)
+    maker = type(save_tiny(model_type, "seq2seq", str(tmp_path), tie_word_embeddings=False))
     model = inlayer.load(tmp_path)
     assert model.table_info.name == "model.encoder.embed_tokens.weight"
     theirs, ids = open_reference(maker, str(tmp_path), torch.float32), torch.randint(4, 80, (2, 8))
     seen = capture(theirs, input_ids=ids, decoder_input_ids=ids[:, :2])
     assert same_bits(model.embeddings(ids), seen.hidden)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_marian_is_saved_without_its_positions(dtype: torch.dtype, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    maker = save_tiny("marian", "seq2seq", str(tmp_path))
+    model = inlayer.load(tmp_path, dtype=dtype)
+    assert model.find_part("position_embedding.weight") is None
+    theirs, ids = open_reference(maker, str(tmp_path), dtype), torch.randint(4, 80, (2, 8))
+    seen = capture(theirs, input_ids=ids, decoder_input_ids=ids[:, :2])
+    assert same_bits(model.embeddings(ids), seen.hidden)
+    assert same_bits(model.embeddings.position_embedding.weight, theirs.model.encoder.embed_positions.weight)
+    report = inlayer.inspect(tmp_path)
+    assert report.positions.kind == "sinusoidal"
+    assert "tensor-missing" not in [finding.code for finding in report.findings]
 
 
 def test_layer_selects_its_type() -> None:
@@ -132,9 +153,34 @@ def test_layer_selects_its_type() -> None:
     assert torch.equal(by_number[0], by_type[0])
     with pytest.raises(InputError, match=r"layers 0\.\.3"):
         layer.rotary(torch.arange(3), layer=4)
-    mixed = Embeddings.from_config({"model_type": "gemma3_text"}, device="meta")
-    with pytest.raises(InputError, match="no list of layer types"):
-        mixed.rotary(torch.arange(3), layer=0)
+    for unlisted in ("gemma4_text", "flint", "cohere2"):  # without num_hidden_layers, no rule applies
+        mixed = Embeddings.from_config({"model_type": unlisted}, device="meta")
+        with pytest.raises(InputError, match="no list of layer types"):
+            mixed.rotary(torch.arange(3), layer=0)
+    nowhere = Embeddings.from_config({"model_type": "kimi_k3", "text_config": {}}, device="meta")
+    assert nowhere.rotary(torch.arange(3), layer=3) is None
+    with pytest.raises(InputError, match="not rotary"):
+        Embeddings.from_config({"model_type": "gpt2"}, device="meta").rotary(torch.arange(3), layer=3)
+
+
+@pytest.mark.parametrize("model_type", ["gemma3_text", "gemma4_text", "modernbert", "olmo3", "mimo_v2_flash"])
+def test_layer_finds_the_base_of_its_type(model_type: str) -> None:
+    config, positions = tiny_config(model_type), torch.arange(3)
+    layer = Embeddings.from_config(config, device="meta")
+    for number, layer_type in enumerate(config.layer_types):
+        by_number, by_type = layer.rotary(positions, layer=number), layer.rotary(positions, layer_type)
+        assert torch.equal(by_number[0], by_type[0])
+
+
+@pytest.mark.parametrize("listed", [
+    {"layer_types": ["sliding_attention", "heavily_compressed_attention"]},
+    {"compress_ratios": [0, 128]},
+])  # fmt: skip
+def test_compressed_layers_of_deepseek_v4_have_their_own_base(listed: dict[str, Any]) -> None:
+    layer = Embeddings.from_config(tiny_config("deepseek_v4").to_dict() | {"layer_types": None} | listed, device="meta")
+    bases = [layer.rotary(torch.arange(3), layer=number)[0] for number in (0, 1)]
+    assert torch.equal(bases[0], layer.rotary(torch.arange(3), "main")[0])
+    assert torch.equal(bases[1], layer.rotary(torch.arange(3), "compress")[0])
 
 
 POSITIONS = torch.randint(0, 500, (3, 2, 7), generator=torch.Generator().manual_seed(0))

@@ -59,6 +59,13 @@ def test_tables_of_towers_are_not_chosen() -> None:
     assert table_candidates(names, None, None) == ["model.language_model.embed_tokens.weight"]
 
 
+def test_other_tables_are_not_chosen() -> None:
+    """BLT when tied, stored without a table of its own: the head is the table."""
+    names = {"model.encoder_hash_tok_embedding.weight": (582, 64), "token_type_embeddings.weight": (2, 64)}
+    assert table_candidates(names | {"lm_head.weight": (99, 64)}, 99, 64, tied=True) == ["lm_head.weight"]
+    assert table_candidates(names, 99, 64) == []
+
+
 def test_config_decides_between_candidates() -> None:
     names = {"decoder.embed_tokens.weight": (10, 4), "other.embed_tokens.weight": (20, 4)}
     assert first(names, 20, 4) == "other.embed_tokens.weight"

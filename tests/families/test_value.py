@@ -40,11 +40,11 @@ def test_values_of_each_block(tmp_path: Path, dtype: torch.dtype) -> None:
     assert same_bits(layer(ids), seen.hidden)
     assert set(seen.values) == {1, 3} == set(layer.value_layers)
     for number in range(4):
-        ours = layer.value(ids, layer=number)
+        ours = layer.value_embeddings(ids, layer=number)
         assert (ours is None) == (number not in seen.values)
         assert ours is None or same_bits(ours, seen.values[number])
-    assert not same_bits(layer.value(ids.flip(1)), seen.values[1])  # control
-    assert same_bits(inlayer.load(tmp_path, trainable=True).embeddings.value(ids), seen.values[1])
+    assert not same_bits(layer.value_embeddings(ids.flip(1)), seen.values[1])  # control
+    assert same_bits(inlayer.load(tmp_path, trainable=True).embeddings.value_embeddings(ids), seen.values[1])
     roles = {table.role: table.name for table in opened.tables}
     assert roles["value"] == "model.value_embeddings.weight"
 
@@ -67,7 +67,7 @@ def test_values_follow_when_the_table_is_resized(tmp_path: Path) -> None:
     saved(tmp_path, torch.float32)
     layer = inlayer.load(tmp_path, trainable=True).embeddings
     layer.resize(VOCAB + 5)
-    assert layer.value(torch.tensor([[VOCAB + 4]])).shape == (1, 1, 32)
+    assert layer.value_embeddings(torch.tensor([[VOCAB + 4]])).shape == (1, 1, 32)
 
 
 def test_a_missing_or_misshapen_table_is_an_error(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_missing_or_misshapen_table_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(inlayer.errors.CheckpointError, match=r"value_embeddings.weight.*requires \(99, 16\)"):
         _ = inlayer.load(tmp_path).embeddings
     with pytest.raises(inlayer.errors.InputError, match="no value embeddings"):
-        inlayer.Embeddings(4, 8).value(torch.tensor([[1]]))
+        inlayer.Embeddings(4, 8).value_embeddings(torch.tensor([[1]]))
     with pytest.raises(inlayer.errors.ConfigError, match="maximum is"):
         inlayer.describe({"model_type": "neomme", "vocab_size": 2**30, "num_key_value_heads": 2**20})
 

@@ -53,6 +53,7 @@ def test_analogy(run: Run) -> None:
     assert "the arithmetic added nothing" in out  # here, it is similarity alone
     _, out, _ = run("analogy", "king - man + woman", "--words")
     assert "The arithmetic changed the first answer" in out
+    assert "New York is 2 tokens" in run("analogy", "New York", "-", "city", "+", "country")[1]
     _, out, _ = run("analogy", "king - man + woman", "--json")
     found = json.loads(out)
     assert found["words"] == ["king", "man", "woman"]

@@ -12,7 +12,7 @@ from scipy.linalg import orthogonal_procrustes
 
 import inlayer
 from inlayer.errors import InputError
-from inlayer.geometry.compare import compare, compare_tables, shared_rows
+from inlayer.geometry.compare import compare, compare_tables, shared_rows, tokens_by_bytes
 from inlayer.geometry.compare_page import align_points
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
@@ -31,6 +31,24 @@ def make(folder: Path, words: list[str], rows: npt.NDArray[Any]) -> tuple[Stored
 
 def size(words: list[str]) -> int:
     return WordTokenizer.from_text(" ".join(words)).get_vocab_size()
+
+
+class FixedTokens:
+    """A tokenizer that only knows the bytes of its tokens."""
+
+    def __init__(self, *tokens: bytes) -> None:
+        self.tokens = tokens
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.tokens[token_id]
+
+
+def test_word_pieces_are_matched_as_they_occur_in_text() -> None:
+    pieces = (b"[CLS]", b"king", b"##ing", b"##,", b",", b"2016", "г".encode())
+    found = tokens_by_bytes(Vocabulary(FixedTokens(*pieces), len(pieces)))  # type: ignore[arg-type]
+    assert found == {b"[CLS]": 0, b" king": 1, b"ing": 2, b"##,": 3, b",": 4, b" 2016": 5, " г".encode(): 6}
+    bpe = (b" king", b"ing", b"##", b"##x", *(f"t{number}".encode() for number in range(60)))
+    assert list(tokens_by_bytes(Vocabulary(FixedTokens(*bpe), len(bpe)))) == list(bpe)  # type: ignore[arg-type]
 
 
 def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:

@@ -120,6 +120,14 @@ def test_analogy_and_its_baselines(model: inlayer.Model) -> None:
     assert found.with_inputs[0].id in ids
 
 
+def test_stems_look_cut_off(model: inlayer.Model) -> None:
+    ids = {word: model.tokenizer.encode(f" {word}")[0] for word in ("econom", "includ", "friend", "Monday")}
+    assert {word: bool(model.vocabulary.stems[ids[word]]) for word in ids} == {
+        "econom": True, "includ": True, "friend": False, "Monday": False
+    }  # fmt: skip
+    assert not (model.vocabulary.stems & ~model.vocabulary.words).any()
+
+
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("wordllama", "minilm", "smollm2")]
 
 

@@ -107,6 +107,12 @@ def test_huge_and_tiny_values_are_neither_infinite_nor_zero(tmp_path: Path, dtyp
     assert not (ours.has_nan | ours.has_inf | ours.is_zero).any()
 
 
+def test_only_rows_with_values_are_duplicates(tmp_path: Path) -> None:
+    table = torch.arange(16.0).reshape(8, 2)
+    table[1:3], table[3:5], table[6] = float("nan"), 0, table[5]
+    assert scan_rows(stored(tmp_path, table)).is_shared.nonzero()[0].tolist() == [5, 6]
+
+
 def test_row_of_tiny_and_ordinary_values(tmp_path: Path) -> None:
     table = torch.full((2, 16), 1e-30)
     table[1, 3] = 2.0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 
 import inlayer
@@ -26,6 +30,23 @@ def test_encodes_saves_and_loads(tmp_path, weighted):
     np.testing.assert_array_equal(again.encode(TEXTS), expected)
     opened = inlayer.load(tmp_path / "saved")  # without sentence-transformers
     np.testing.assert_array_equal(opened.encode(TEXTS), model.encode(TEXTS))
+
+
+def test_token_weights_of_a_model2vec_model_are_saved(tmp_path):
+    folder, default = tmp_path / "model2vec", inlayer.load("default")
+    folder.mkdir()
+    rows, rng = default.table.num_embeddings, np.random.default_rng(0)
+    tensors = {"embeddings": rng.random((50, 4)), "mapping": rng.integers(0, 50, rows), "weights": rng.random(rows)}
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "tokenizer.json").write_bytes(default.tokenizer.data)
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec"}))
+    module, expected = TableModule(folder), inlayer.load(folder).encode(TEXTS)
+    SentenceTransformer(modules=[module], device="cpu").save(str(tmp_path / "saved"))
+    np.testing.assert_array_equal(inlayer.load(tmp_path / "saved").encode(TEXTS), expected)
+    again = pickle.loads(pickle.dumps(module))  # as in a pool of processes
+    np.testing.assert_array_equal(again(again.preprocess(TEXTS))["sentence_embedding"], expected)
+    with pytest.raises(InputError, match="pool is 'none'"):
+        TableModule(folder, pool="none")
 
 
 def test_prompt_is_prepended():

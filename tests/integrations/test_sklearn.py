@@ -48,6 +48,10 @@ def test_pipeline_learns_and_reacts_to_set_params():
     assert pipeline.set_params(textencoder__dim=4).fit(TEXTS, [0, 0, 1, 1])[-1].coef_.shape == (1, 4)
 
 
-def test_a_single_string_is_an_error():
+def test_what_is_not_one_text_or_vector_per_row_is_an_error():
     with pytest.raises(TypeError, match="X is a str"):
         TextEncoder("default").fit("I love dogs")
+    with pytest.raises(ValueError, match="X has 2 columns"):
+        TextEncoder("default").transform(np.array(TEXTS).reshape(2, 2))
+    with pytest.raises(ValueError, match="pool is 'none'"):
+        TextEncoder("default", pool="none").fit(TEXTS)

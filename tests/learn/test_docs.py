@@ -19,7 +19,7 @@ from tests.learn.toy import SOLUTION, toy
 
 DOC = (Path(__file__).parents[2] / "docs" / "learn.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", DOC, flags=re.MULTILINE | re.DOTALL))
-GRADER = SECTIONS["How the grader works, and what it is not"]
+GRADER = SECTIONS["How the grader works, and its limits"]
 
 
 def test_every_command_is_documented_and_exists() -> None:

@@ -332,6 +332,7 @@ def test_forked_child_has_a_working_pool_and_the_parents_results() -> None:
     assert child.exitcode == 0
 
 
+@pytest.mark.slow
 def test_interpreter_exit_is_silent() -> None:
     program = """
 import torch, threading

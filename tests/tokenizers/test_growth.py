@@ -75,11 +75,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_file_is_an_error_before_it_grows(name):
-    with pytest.raises(TokenizerError, match=r"can grow a text|can add more than"):
+    with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
         HuggingFaceTokenizer(make(**HOSTILE[name])).encode("I love dogs")
-    with pytest.raises(TokenizerError, match=r"can grow a text|can add more than"):
+    with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
         HuggingFaceTokenizer(make(**HOSTILE[name])).encode_batch(["I love dogs"])
-    with pytest.raises(TokenizerError, match=r"can grow a text|can add more than"):
+    with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
         HuggingFaceTokenizer(make(**HOSTILE[name])).tokens("I love dogs")
 
 
@@ -92,7 +92,7 @@ def test_character_map_with_a_false_length_is_an_error(charsmap):
 def test_growth_is_bounded_when_a_file_is_opened():
     tokenizer = HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 9)))  # 512 times
     assert tokenizer.encode("a") == [0]
-    with pytest.raises(TokenizerError, match="its normalizer can grow a text 1,024-fold"):
+    with pytest.raises(TokenizerError, match="its normalizer can make a text 1,024 times as long"):
         HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 10)))
 
 
@@ -100,7 +100,7 @@ def test_normal_forms_in_a_row_count_once():
     """Two of them grow no character more than one, unless a step between them puts in what grows again."""
     lower = {"type": "Lowercase"}
     assert HuggingFaceTokenizer(make(normalizer=sequence([lower, NFKD] * 20))).encode("\ufdfa") == [4]
-    with pytest.raises(TokenizerError, match="its normalizer can grow a text 5,832-fold"):
+    with pytest.raises(TokenizerError, match="its normalizer can make a text 5,832 times as long"):
         HuggingFaceTokenizer(make(normalizer=sequence([NFKD, replace(" ", "\ufdfa")] * 3)))
 
 

@@ -13,7 +13,7 @@ from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, Table
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import Backward
-from tests.trace.pipelines import FAMILIES, SAMPLES, family, random_bytes, sample
+from tests.trace.pipelines import FAMILIES, SAMPLES, family, random_bytes, sample  # some are slow tests
 
 DIMS = 6
 

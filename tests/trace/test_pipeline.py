@@ -12,7 +12,7 @@ from inlayer.errors import IdRangeError, InlayerError, InputError
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline
-from tests.trace.pipelines import SAMPLES, family, random_bytes, sample
+from tests.trace.pipelines import SAMPLES, family, random_bytes, sample  # some are slow tests
 
 
 @pytest.mark.parametrize("name", SAMPLES)

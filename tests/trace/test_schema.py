@@ -12,7 +12,7 @@ import torch
 
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline, plain
-from tests.trace.pipelines import SAMPLES, family, random_bytes, sample
+from tests.trace.pipelines import SAMPLES, family, random_bytes, sample  # some are slow tests
 from tests.trace.schema import FILE, schema
 
 WRITTEN = json.loads(FILE.read_text())

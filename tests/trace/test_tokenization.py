@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.trace.forward import Window, tokenize
-from tests.trace.pipelines import SAMPLES, random_bytes, sample
+from tests.trace.pipelines import SAMPLES, random_bytes, sample  # some are slow tests
 
 BYTES = random_bytes("none")
 TEXTS = ["I love dogs", "naïve 🙂 漢字", "", "  a\n\nb  ", "<|endoftext|>x", "e\u0301\0", "the the"]

@@ -22,8 +22,8 @@ def make_metrics(steps: int, *, every: int = 20, validate: int = 100) -> list[di
         if step % every == 0 or step == steps:
             line |= {
                 "row_norm_mean": 0.2 + done, "row_norm_min": 0.1 + 0.1 * done, "row_norm_max": 0.3 + 2 * done,
-                "mean_vector_ratio": 0.02 + 0.3 * done, "input_gradient": 0.1, "output_gradient": 0.4,
-                "output_share": 0.9 - 0.3 * done, "logit_std": 0.3,
+                "mean_vector_ratio": 0.02 + 0.3 * done, "lookup_gradient_norm": 0.1, "head_gradient_norm": 0.4,
+                "head_gradient_share": 0.9 - 0.3 * done, "logit_std": 0.3,
             }  # fmt: skip
         metrics.append(line)
     return metrics

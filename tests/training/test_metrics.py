@@ -62,18 +62,20 @@ def test_gradients_of_a_tied_table_match_autograd(architecture: str, model: dict
     trainer = Trainer(make_config(architecture, tie=True, **model), settings)
     into, out = sides(trainer.decoder, draw_windows())
     line = trainer.take_step(draw_windows())
-    assert line["input_gradient"] == pytest.approx(float(into.norm()), rel=1e-4)  # before clipping
-    assert line["output_gradient"] == pytest.approx(float(out.norm()), rel=1e-4)
-    assert line["output_share"] == pytest.approx(float(out.norm() / (into.norm() + out.norm())), rel=1e-4)
-    assert line["input_gradient"] != pytest.approx(line["output_gradient"], rel=1e-2)  # control: not interchangeable
+    assert line["lookup_gradient_norm"] == pytest.approx(float(into.norm()), rel=1e-4)  # before clipping
+    assert line["head_gradient_norm"] == pytest.approx(float(out.norm()), rel=1e-4)
+    assert line["head_gradient_share"] == pytest.approx(float(out.norm() / (into.norm() + out.norm())), rel=1e-4)
+    assert line["lookup_gradient_norm"] != pytest.approx(
+        line["head_gradient_norm"], rel=1e-2
+    )  # control: not interchangeable
 
 
 def test_gradients_of_an_untied_table() -> None:
     trainer = Trainer(make_config("llama"), TrainConfig(batch_size=WINDOWS))
     into, out = sides(trainer.decoder, draw_windows())
     line = trainer.take_step(draw_windows())
-    assert line["input_gradient"] == pytest.approx(float(into.norm()), rel=1e-4)
-    assert line["output_gradient"] == pytest.approx(float(out.norm()), rel=1e-4)
+    assert line["lookup_gradient_norm"] == pytest.approx(float(into.norm()), rel=1e-4)
+    assert line["head_gradient_norm"] == pytest.approx(float(out.norm()), rel=1e-4)
 
 
 def test_input_gradient_elementwise() -> None:

@@ -50,11 +50,13 @@ def test_each_panel_shows_its_metrics() -> None:
         (ratio.lines[0], "mean_vector_ratio"),
     ):
         assert list(line.get_ydata()) == [one[name] for one in metrics if name in one]
-    assert list(shares.lines[0].get_ydata()) == [one["output_share"] for one in metrics if "output_share" in one]
+    assert list(shares.lines[0].get_ydata()) == [
+        one["head_gradient_share"] for one in metrics if "head_gradient_share" in one
+    ]
     band = norms.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == min(one["row_norm_min"] for one in metrics if "row_norm_min" in one)
     assert band[:, 1].max() == max(one["row_norm_max"] for one in metrics if "row_norm_max" in one)
-    assert f"head {metrics[-1]['output_share']:.3g}" in legend(shares)
+    assert f"head {metrics[-1]['head_gradient_share']:.3g}" in legend(shares)
     assert f"validation {metrics[-1]['validation_loss']:.3g}" in legend(loss)
 
 
@@ -141,10 +143,10 @@ ODD = {
     "nan": diverged(math.nan),
     "huge": diverged(3e38),
     "all nonfinite": [
-        {"step": step, "loss": None, "row_norm_mean": math.nan, "output_share": None} for step in range(1, 9)
+        {"step": step, "loss": None, "row_norm_mean": math.nan, "head_gradient_share": None} for step in range(1, 9)
     ],
-    "zero": [{"step": 1, "loss": 0.0, "mean_vector_ratio": 0.0, "row_norm_mean": 0.0, "output_share": 0.0}],
-    "negative": [{"step": step, "loss": -1.0 * step, "output_share": 1.0} for step in (1, 2, 3)],
+    "zero": [{"step": 1, "loss": 0.0, "mean_vector_ratio": 0.0, "row_norm_mean": 0.0, "head_gradient_share": 0.0}],
+    "negative": [{"step": step, "loss": -1.0 * step, "head_gradient_share": 1.0} for step in (1, 2, 3)],
     "late": [{"step": step, "loss": 2.0} for step in range(10**9, 10**9 + 3)],
 }
 

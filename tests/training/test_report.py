@@ -96,31 +96,31 @@ def test_report_summarizes_metrics() -> None:
     metrics = make_metrics(300)
     report = make_report(metrics=metrics)
     smoothed = smooth_loss([line["loss"] for line in metrics])
-    assert report.training is not None
-    assert report.validation is not None
+    assert report.training_loss is not None
+    assert report.validation_loss is not None
     assert (report.steps, report.tokens, report.seconds) == (300, 307_200, 37.5)
     assert report.tokens_per_second == 8192
-    assert (report.training.first, report.training.last) == (metrics[0]["loss"], smoothed[-1])
-    assert report.training.best == min(smoothed) == smoothed[report.training.best_step - 1]
+    assert (report.training_loss.first, report.training_loss.last) == (metrics[0]["loss"], smoothed[-1])
+    assert report.training_loss.best == min(smoothed) == smoothed[report.training_loss.best_step - 1]
     losses = [line["validation_loss"] for line in metrics if "validation_loss" in line]
-    assert (report.validation.first, report.validation.last, report.validation.best) == (
+    assert (report.validation_loss.first, report.validation_loss.last, report.validation_loss.best) == (
         losses[0],
         losses[-1],
         min(losses),
     )
-    assert report.validation.best_step == 300
+    assert report.validation_loss.best_step == 300
 
 
 def test_diverged_run() -> None:
     metrics = make_metrics(50)
     metrics[-1]["loss"] = None
     report = make_report(metrics=metrics)
-    assert report.training is not None
-    assert report.training.last is None
-    assert report.validation is None
+    assert report.training_loss is not None
+    assert report.training_loss.last is None
+    assert report.validation_loss is None
     assert f"{metrics[0]['loss']:.3f} → not finite; best" in printed(report)
     lost = make_report(metrics=[{**line, "loss": math.nan} for line in metrics])
-    assert lost.training is None
+    assert lost.training_loss is None
     assert "never finite" in printed(lost)
     nothing = make_report(metrics=[])
     assert (nothing.steps, nothing.tokens, nothing.tokens_per_second) == (0, 0, None)
@@ -130,7 +130,7 @@ def test_diverged_run() -> None:
 def test_json_is_strict() -> None:
     report = make_report()
     made = json.loads(to_json(report))
-    assert made["training"]["last"] == report.training.last  # type: ignore[union-attr]
+    assert made["training_loss"]["last"] == report.training_loss.last  # type: ignore[union-attr]
     assert made["table"]["tokens"][0]["after"][0] == {"id": 0, "token": " plain", "cosine": 0.9}
     assert made["settings"]["files"] == [" plain"]
     assert made["sample"] == {"prompt": "Once  plain", "text": "upon\na time  plain"}

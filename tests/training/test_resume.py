@@ -39,7 +39,16 @@ CASES: dict[str, tuple[object, ...]] = {
         *STEPS,
     ),
 }
-COMPARED = ("step", "loss", "validation_loss", "gradient_norm", "learning_rate", "tokens", "output_share", "logit_std")
+COMPARED = (
+    "step",
+    "loss",
+    "validation_loss",
+    "gradient_norm",
+    "learning_rate",
+    "tokens",
+    "head_gradient_share",
+    "logit_std",
+)
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def test_train_returns_and_writes_a_report(text: Path, tmp_path: Path) -> None:
     assert (report.name, report.steps, report.tokens) == ("out", 12, 12 * 4 * BLOCK)
     assert report.settings["warmup"] == 1
     assert not {"out", "files"} & set(report.settings)
-    assert report.validation is not None
+    assert report.validation_loss is not None
     assert len(report.table.tokens) == 8
     assert report.sample is not None
     assert json.loads((tmp_path / "out" / "report.json").read_text())["steps"] == 12
@@ -329,7 +329,7 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
     assert vocabulary.startswith(f"the vocabulary has {report.model['vocab_size']:,} ids instead of 4,096")
     assert validation.startswith("no validation loss: the held-out text has no tokens, but a sequence has ")
     assert recorder.warnings == list(report.warnings)
-    assert report.validation is None
+    assert report.validation_loss is None
     with pytest.raises(InputError, match=r"the text yields only \d+ merges, .*for vocab_size 4096 use more text"):
         Run.create(replace(config, out=str(tmp_path / "exact"), vocab_size=4096)).train()
 

@@ -89,7 +89,7 @@ def test_killed_process_ends_the_job_and_it_resumes(alone: tuple[Path, Path], tm
     code, output = finish(start(2, "--out", str(out), "--parallel", mode, "--resume"))
     assert code == 0, output
     for mine, theirs in zip(metrics(out), metrics(one), strict=True):
-        for name in ("loss", "validation_loss", "gradient_norm", "mean_vector_ratio", "output_share"):
+        for name in ("loss", "validation_loss", "gradient_norm", "mean_vector_ratio", "head_gradient_share"):
             assert (name in mine) == (name in theirs)
             assert math.isclose(mine.get(name, 0), theirs.get(name, 0), rel_tol=1e-5, abs_tol=1e-5), (
                 name,

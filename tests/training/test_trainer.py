@@ -352,8 +352,8 @@ def test_input_gradient_is_scaled(factor: float, padding_idx: int | None) -> Non
         assert line["loss"] == pytest.approx(float(loss.detach()), rel=1e-10)  # values do not change
         assert line["gradient_norm"] == pytest.approx(float(norm), rel=1e-9)
         if step == 1:  # measured
-            assert line["input_gradient"] == pytest.approx(float((factor * into).norm()), rel=1e-5, abs=1e-7)
-            assert line["output_gradient"] == pytest.approx(float(out.norm()), rel=1e-5)
+            assert line["lookup_gradient_norm"] == pytest.approx(float((factor * into).norm()), rel=1e-5, abs=1e-7)
+            assert line["head_gradient_norm"] == pytest.approx(float(out.norm()), rel=1e-5)
     assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
 
 
@@ -481,8 +481,8 @@ def test_measured_steps_have_more_metrics() -> None:
     before = trainer.table.weight.detach().clone()
     lines = [trainer.take_step(draw_windows(step)) for step in range(1, 9)]
     assert [line["step"] for line in lines if "row_norm_mean" in line] == [1, 3, 6, 8]
-    expected = {"row_norm_min", "row_norm_mean", "row_norm_max", "mean_vector_ratio", "input_gradient"}
-    assert expected | {"output_gradient", "output_share", "logit_std"} <= set(lines[0])
+    expected = {"row_norm_min", "row_norm_mean", "row_norm_max", "mean_vector_ratio", "lookup_gradient_norm"}
+    assert expected | {"head_gradient_norm", "head_gradient_share", "logit_std"} <= set(lines[0])
     assert measure_rows(before).items() <= lines[0].items()  # measured before the step
     logits = Decoder(make_decoder_config(), seed=0).double().logits(draw_windows(1)[:1, :-1])
     assert lines[0]["logit_std"] == pytest.approx(float(logits.std().detach()), rel=1e-6)

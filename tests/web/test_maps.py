@@ -48,13 +48,13 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     assert client.send("/api/scene", WALK).json == json.loads(json.dumps(expected))
     assert client.send("/api/table").json == json.loads(json.dumps(plain(pipeline.picture)))
     projection = inlayer.load("default").project("pca")
-    learned = pipeline.learn(
+    learned = pipeline.gradient_step(
         WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=projection
     )
     body = WALK | {"rates": [0, 0.5], "method": "pca"}
-    assert client.send("/api/learn", body).json == json.loads(json.dumps(plain(learned)))
+    assert client.send("/api/gradient-step", body).json == json.loads(json.dumps(plain(learned)))
     for rates in ([], [-1], [1e9], ["a"], [0] * 33):
-        assert client.send("/api/learn", WALK | {"rates": rates}).status == 400
+        assert client.send("/api/gradient-step", WALK | {"rates": rates}).status == 400
     assert "give at most 3" in client.send("/api/walk", {"texts": ["I love dogs"], "first_token": 4}).error
     assert "0..127" in client.send("/api/walk", {"texts": ["I love dogs"], "first_channel": 128}).error
 

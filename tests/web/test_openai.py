@@ -46,7 +46,7 @@ def test_texts_give_the_normalized_vectors_of_the_model(client, vectors):
     assert (found.usage.prompt_tokens, found.usage.total_tokens, found.model) == (tokens, tokens, "default")
 
 
-@pytest.mark.parametrize("encoding_format", ["float", "base64"])
+@pytest.mark.parametrize("encoding_format", ["float", "base64", None])
 def test_formats_and_dimensions(client, vectors, encoding_format):
     found = client.embeddings.create(model="default", input=TEXTS[0], encoding_format=encoding_format, dimensions=5)
     value = found.data[0].embedding
@@ -89,6 +89,7 @@ def test_models(client):
         ({"input": [[]]}, "input contains an empty text or list"),
         ({"input": 3}, "input must be a nonempty text"),
         ({"input": ["a", 1]}, "input mixes texts, ids"),
+        ({"input": [0, "a"]}, "input mixes texts, ids"),
         ({"input": [[1.5]]}, "input mixes texts, ids"),
         ({"input": [True]}, "input mixes texts, ids"),
         ({"input": [-1]}, "id -1"),

@@ -26,7 +26,9 @@ ORDER = (
 
 FOLDER = Annotated[
     str | None,
-    typer.Option(help="Folder of your files; remembered. \\[default: inlayer-course in the current folder]"),
+    typer.Option(
+        help="Folder for your files; remembered for the next command. \\[default: inlayer-course in the current folder]"
+    ),
 ]
 SEED = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Random seed, to repeat a run.")]
 TASK_OR_FILE = Annotated[
@@ -66,7 +68,7 @@ app.add_typer(learn, name="learn")
 
 @learn.callback()
 def learn_() -> None:
-    """Take the course: lessons, graded tasks, exercises and quizzes. Lists them if no command is given."""
+    """Take the course: lessons, graded tasks, exercises and quizzes. Without a command, list them."""
 
 
 def open_service(*, must_save: bool = False, folder: str | None = None) -> CourseService:

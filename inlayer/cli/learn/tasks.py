@@ -30,7 +30,7 @@ EXIT_CODES = "Exit code: 0 passed, 1 failed or not written yet, 2 bad input."
 @command("check", "", "gather", "my/gather.py", "try2.py --task gather --json", note=EXIT_CODES)
 def check(
     what: TASK_OR_FILE = None,
-    task: Annotated[str | None, typer.Option(help="Task, if the file has another name.")] = None,
+    task: Annotated[str | None, typer.Option(help="The task to grade, if the file is not named after it.")] = None,
     folder: FOLDER = None,
     seed: SEED = None,
     as_json: Json = False,

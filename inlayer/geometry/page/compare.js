@@ -32,6 +32,7 @@ function open(s, id, still = -1) {
   const other = partner(s, id), ids = s === 0 ? [id, other] : [other, id], index = indexes[s].get(id);
   maps.forEach((map, side) => (ids[side] === null ? map.choose(-1) : map.choose(ids[side], side !== still)));
   page("token").textContent = mapLabel(sides[s].texts[id]);
+  page("token").className = "mono";
   page("about").textContent = other === null ? `Only in ${"AB"[s]}.`
     : `Cosine similarity of its rows in A and B: ${cosines[index].toFixed(3)}. Norms: ${norms[0][index].toPrecision(3)} in A, ${norms[1][index].toPrecision(3)} in B.`;
   const near = ids.map((one, side) => (one === null ? [] : maps[side].neighborsOf(one)));

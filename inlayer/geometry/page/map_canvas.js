@@ -194,19 +194,21 @@ function makeMap(canvas, data, options = {}) {
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(picture, 0, 0, canvas.width, canvas.height);
   }
+  const fits = (box) => box.left >= 0 && box.top >= 0 && box.right <= width() && box.bottom <= height(); // a label, whole
   function paint(time) {
     const ratio = devicePixelRatio || 1, size = [Math.round(width() * ratio), Math.round(height() * ratio)];
     if (canvas.width !== size[0] || canvas.height !== size[1]) { [canvas.width, canvas.height] = size; images.clear(); }
     if (colors === null) readColors();
     paintPoints();
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const boxes = makeBoxes(), drawn = [];
+    const boxes = makeBoxes(), drawn = [], buttons = canvas.parentElement.querySelector(".map-tools");
+    if (buttons) boxes.add({ left: buttons.offsetLeft, top: buttons.offsetTop, right: width(), bottom: height() });
     labels = [];
     const text = (label, at, style, away) => {
       const made = images.image(label, styleOf(style), ratio);
-      const free = labelBoxes(...at, made.width, made.height, away).find(boxes.isFree);
-      if (!free && style !== "chosen") return;
-      const box = free ?? labelBoxes(...at, made.width, made.height, away)[0];
+      const places = labelBoxes(...at, made.width, made.height, away), free = places.filter(boxes.isFree);
+      if (free.length === 0 && style !== "chosen") return;
+      const box = free.find(fits) ?? free[0] ?? places[0];
       boxes.add(box);
       labels.push(box);
       drawn.push([made, box]);
@@ -234,7 +236,7 @@ function makeMap(canvas, data, options = {}) {
     };
     const depth = Math.min(1, Math.max(0, Math.log2(view.scale / home.scale) / 4));
     const most = Math.max(8, width() * height() / 6000);
-    if (!moves.has("layout")) picker.pick({ grid, frame: { left, right, bottom, top }, toScreen, isInside, boxes, depth, most, skip });
+    if (!moves.has("layout")) picker.pick({ grid, frame: { left, right, bottom, top }, fits, toScreen, isInside, boxes, depth, most, skip });
     if (picker.fade(isStill() ? 1 : Math.min(0.5, Math.max(0.02, (time - lastTime) / 200)))) redraw();
     for (const [id, label] of picker.shown) {
       const made = images.image(picker.name(id), styleOf("plain"), ratio), [x, y] = toScreen(id);
@@ -255,8 +257,8 @@ function makeMap(canvas, data, options = {}) {
   }
   // New coordinates of the same rows move there; other rows replace the map.
   function setData(newData) {
-    const before = facts && { points, box: grid.box, count: facts.texts.length }, next = readMapData(newData);
-    const same = before && before.count === next.texts.length && view;
+    const before = facts && { points, box: grid.box, texts: facts.texts }, next = readMapData(newData);
+    const same = before && view && before.texts.length === next.texts.length && next.texts.every((text, id) => text === before.texts[id]);
     facts = next;
     if (!same) {
       place(facts.points);

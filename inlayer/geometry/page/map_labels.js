@@ -13,14 +13,15 @@ function mapLabel(text) {
 const TOKEN_KINDS = ["bytes and special tokens", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
 
 // The order in which tokens are named: long words, other words, then the rest, each by id (frequent tokens first).
-// `whole` says which tokens are whole words; without it, those that look like words with a space before them.
+// `whole` says which tokens are whole words (2: they look cut off); without it, those that look like words with a space
+// before them.
 function labelOrder(texts, whole) {
   const spaced = texts.filter((text) => /^[ \u2581\u0120]\p{L}/u.test(text)).length > texts.length / 8;
   const rank = new Uint8Array(texts.length), kinds = new Uint8Array(texts.length);
   texts.forEach((text, id) => {
     const start = /^[ \u2581\u0120]/.test(text), word = text.replace(/^[ \u2581\u0120]/, "");
-    const isWord = whole ? whole[id] === 1 : start === spaced;
-    if (/^\p{L}[\p{L}\p{M}'\u2019-]*$/u.test(word)) rank[id] = isWord ? (word.length > 3 ? 0 : 1) : 2;
+    const isWord = whole ? whole[id] > 0 : start === spaced;
+    if (/^\p{L}[\p{L}\p{M}'\u2019-]*$/u.test(word)) rank[id] = isWord ? (word.length > 3 && whole?.[id] !== 2 ? 0 : 1) : 2;
     else rank[id] = /^[\p{N}\p{P}\p{S}]+$/u.test(word) ? 3 : 4;
     if (rank[id] < 3) kinds[id] = !/^\p{Script=Latin}/u.test(word) ? 5 : rank[id] === 2 ? 3 : /^\p{Lu}/u.test(word) ? 2 : 1;
     else kinds[id] = rank[id] === 3 ? 4 : 0;
@@ -119,7 +120,8 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
     let visible = 0;
     grid.runs(frame.left, frame.bottom, frame.right, frame.top, (from, end) => { visible += end - from; });
     if (visible > 4000) {
-      for (let i = 0; i < order.length && i < 20000 && found.length < 900; i += 1) {
+      const most = order.length > 20000 ? 900 : 2400; // of a large table, fewer: this runs in every frame
+      for (let i = 0; i < order.length && i < 20000 && found.length < most; i += 1) {
         if (isInside(order[i])) found.push(order[i]);
       }
       return found;
@@ -131,8 +133,8 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
   }
 
   // depth: 0 when the whole map is shown, 1 when close; boxes: areas already taken.
-  function pick({ grid, frame, toScreen, isInside, boxes, depth, most, skip }) {
-    const gapX = 6 + 60 * (1 - depth), gapY = 2 + 26 * (1 - depth);
+  function pick({ grid, frame, fits = () => true, toScreen, isInside, boxes, depth, most, skip }) {
+    const gapX = 6 + 30 * (1 - depth), gapY = 2 + 14 * (1 - depth);
     const stay = depth > 0.02 ? [...shown.keys()].filter((id) => shown.get(id).wanted && isInside(id)) : [];
     stay.sort((a, b) => priorities[a] - priorities[b]);
     for (const label of shown.values()) label.wanted = false;
@@ -142,7 +144,7 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
         if (count >= most) break;
         if (skip.has(id) || shown.get(id)?.wanted || (depth < 0.4 && words[id] > farRank)) continue;
         const [x, y] = toScreen(id), width = widthOf(id);
-        const side = labelBoxes(x, y, width, LABEL_FONT + 4, 5).slice(0, 2).findIndex((box) => boxes.isFree(
+        const side = labelBoxes(x, y, width, LABEL_FONT + 4, 5).slice(0, 2).findIndex((box) => fits(box) && boxes.isFree(
           { left: box.left - gapX, right: box.right + gapX, top: box.top - gapY, bottom: box.bottom + gapY }));
         if (side < 0) continue;
         boxes.add(labelBoxes(x, y, width, LABEL_FONT + 4, 5)[side]);

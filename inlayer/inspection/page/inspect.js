@@ -98,9 +98,17 @@ function showMap(report, data, colors) {
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}; ${Math.round(100 * data.kept_share)}% of the ${data.measured} true nearest tokens stay neighbors on this map.${undrawn}`;
 }
 
-// A served page leads to the other pages, with the token of this one.
+// A served page leads to the other pages, with the token of this one, and has the theme chosen there.
 function showTabs() {
-  byId("walk").href = `/${location.search}${location.hash}`;
+  for (const view of ["walk", "compare", "initialization"]) {
+    const state = new URLSearchParams(location.hash.slice(1));
+    state.set("view", view);
+    byId(view).href = `/${location.search}#${state}`;
+  }
+  try {
+    const theme = localStorage.getItem("inlayer-theme");
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  } catch { /* storage is switched off */ }
   byId("learn").href = `/learn${location.search}`;
   byId("here").href = location.href;
   byId("tabs").hidden = false;

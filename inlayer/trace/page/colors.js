@@ -2,6 +2,8 @@
 
 const GOLDEN_ANGLE = 137.508; // neighboring hues are far apart, however many there are
 
+const HEAT_POWER = 0.75; // small numbers on a canvas are darker than in proportion; cells of a table, behind digits, are not
+
 const RING = 8; // after this many tokens, hues come close to earlier ones; they differ in lightness instead
 
 let hues = new Map(); // token id -> its number, in order of first occurrence
@@ -42,7 +44,7 @@ function channels(hex) {
 
 // [red, green, blue] of a number on a scale from -most to most.
 function heatColor(value, most) {
-  const share = most > 0 ? Math.min(1, Math.abs(value) / most) ** 0.75 : 0;
+  const share = most > 0 ? Math.min(1, Math.abs(value) / most) ** HEAT_POWER : 0;
   const zero = channels(cssColor("--heat-zero"));
   const end = channels(cssColor(value < 0 ? "--cold" : "--hot"));
   return zero.map((part, index) => Math.round(part + (end[index] - part) * share));

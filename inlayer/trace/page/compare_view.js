@@ -1,6 +1,13 @@
 // Compare: the same text with a second model or tokenizer, side by side.
 
-let compared = null; // {key, trace, scene} of the second model
+let compared = null; // {key, trace, data} of the second model
+let comparedHues = new Map(); // a word has one color in both models, however they write it
+
+function comparedColor(token) {
+  const word = nameOf(token).replace(/^(##|[^\p{L}\p{N}]+(?=[\p{L}\p{N}]))/u, "").toLowerCase();
+  if (!comparedHues.has(word)) comparedHues.set(word, comparedHues.size);
+  return numberedColor(comparedHues.get(word));
+}
 
 function compareView(trace) {
   const others = models.filter((one) => one.name !== state.model);
@@ -11,6 +18,7 @@ function compareView(trace) {
     return [head, plainFact(source.exported ? "An exported page has one model." : "Only one model is served. Start with "
       + "two to compare them: inlayer serve --model default --model path/to/model")];
   }
+  comparedHues = new Map();
   const chosen = others.some((one) => one.name === state.other) ? state.other : others[0].name;
   const select = make("select", { id: "other", on: { change: (event) => go({ other: event.target.value }) } });
   fillSelect(select, others.map((one) => one.name), chosen);
@@ -36,10 +44,10 @@ async function loadCompared(model, box) {
 
 function compareColumn(trace, data, name) {
   const text = trace.texts[0];
-  const chips = text.tokens.map((token, t) => styled(
+  const chips = text.tokens.map((token) => styled(
     make("li", { class: "chip", data: { tokenText: nameOf(token) } },
       span("token-label mono", cut(nameOf(token), 18)), span("token-id number", String(token.id))),
-    { "--token": numberedColor(t) }));
+    { "--token": comparedColor(token) }));
   const perToken = text.n_tokens ? (text.n_bytes / text.n_tokens).toFixed(2) : "\u2013";
   return make("section", { class: "compare-column", "aria-label": name },
     make("h2", {}, name),
@@ -53,12 +61,17 @@ function compareColumn(trace, data, name) {
 }
 
 function comparedStrips(data, text) {
-  const { width, values } = data.strips.hidden;
-  const image = picture(bytesIn(values), width);
+  const { width, values, scale } = data.strips.hidden;
+  const tokens = text.tokens.slice(0, data.tokens);
+  const image = picture(bytesIn(values).subarray(0, tokens.length * width), width);
   image.className = "compare-strips";
   image.setAttribute("role", "img");
   image.setAttribute("aria-label", `Hidden states: ${counted(text.n_tokens, "token")} by ${grouped(width)} channels`);
-  return styled(image, { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` });
+  const hues = make("span", { class: "compare-hues", "aria-hidden": "true" },
+    tokens.map((token) => styled(make("i"), { background: comparedColor(token) })));
+  return make("div", {},
+    styled(make("div", { class: "compare-lines" }, hues, image), { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` }),
+    legend(scaleOf([scale]), HEAT_POWER));
 }
 
 function twoDecimals(value) {

@@ -216,13 +216,14 @@ function schemeOption(scheme, own, chosen) {
 }
 
 function thetaControl(change, rotary) {
-  if (source.exported) return rotary ? thetaChoice(change) : null;
+  if (!rotary) return null;
+  if (source.exported) return thetaChoice(change);
   const field = make("input", {
-    id: "theta", class: "mono", inputmode: "decimal", size: 9, disabled: !rotary, autocomplete: "off",
-    placeholder: rotary ? "10000" : "\u2013", on: { change: (event) => setTheta(event.target.value.trim()) },
+    id: "theta", class: "mono", inputmode: "decimal", size: 9, autocomplete: "off",
+    placeholder: "10000", on: { change: (event) => setTheta(event.target.value.trim()) },
   });
   const shown = current?.query.model === state.model ? current.trace.positions.rotary[0]?.theta : undefined;
-  field.value = rotary ? String(change.theta ?? shown ?? "") : "";
+  field.value = String(change.theta ?? shown ?? "");
   return make("label", { class: "field theta" }, "theta ", field);
 }
 

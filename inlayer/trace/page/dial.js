@@ -194,14 +194,14 @@ function dialDrawing() {
   const axis = (x1, y1, x2, y2) => draw("line", { x1, y1, x2, y2, class: "rope-axis" });
   const [channelX, channelY] = ["end", "start"].map((anchor) =>
     draw("text", { class: "rope-channel", "text-anchor": anchor }));
-  setAll(channelX, { x: 396, y: center - 6 });
+  setAll(channelX, { x: 396, y: center + 16 });
   setAll(channelY, { x: center + 6, y: 14 });
   const wedge = draw("path", { class: "rope-wedge" }), degrees = draw("text", { class: "rope-degrees" });
   const hands = Object.fromEntries(["k", "q"].map((name) => [name, handDrawing(name)]));
   const svg = draw("svg", { class: "rope-dial", viewBox: "0 0 400 400", role: "img" },
     draw("circle", { cx: center, cy: center, r: radius, class: "rope-face" }),
     axis(center - 180, center, center + 180, center), axis(center, center - 180, center, center + 180),
-    channelX, channelY, wedge, degrees, hands.k.parts, hands.q.parts);
+    wedge, hands.k.parts, hands.q.parts, channelX, channelY, degrees);
 
   function show({ left, right, rotary, pair, m, n }) {
     const vectors = { q: pairVector(left, rotary, pair), k: pairVector(right, rotary, pair) };

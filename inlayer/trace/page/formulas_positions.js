@@ -267,7 +267,7 @@ Object.assign(EXPLANATIONS, {
       facts: [exactly(value), ["Tensor", tensor ? code(tensor) : null], ["Row", String(tokenAt(place).id)],
         ["Channel", `${d} of ${grouped(width)}`],
         ["Row offset", isNothing(offsets) ? null : digits(grouped(offsets[b][t]))]],
-      code: "layer.value(ids)",
+      code: "layer.value_embeddings(ids)",
     };
   },
 

@@ -143,11 +143,11 @@ function below(stops, start, direction, lines) {
   return best;
 }
 
-function legend(scale) {
+function legend(scale, power = 1) {
   if (!(scale.most > 0)) return null;
   const blocks = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1].map((value) =>
-    heat(make("i", { class: "block" }), value, { most: 1 }));
-  return make("p", { class: "legend", "aria-hidden": "true" },
+    heat(make("i", { class: "block" }), Math.sign(value) * Math.abs(value) ** power, { most: 1 }));
+  return make("span", { class: power === 1 ? "legend" : "legend on-canvas", "aria-hidden": "true" },
     make("span", { class: "number" }, fixed(-scale.most, scale.decimals)), make("span", { class: "blocks" }, blocks),
     make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)), scale.beyond && span("", "and larger"));
 }

@@ -16,9 +16,14 @@ function learningFigure(trace) {
   if (trace.backward.loss_kind !== "next token") return null;
   const panel = make("section", { class: "learning", "aria-labelledby": "learning-title" },
     make("h2", { id: "learning-title" }, "Apply one training step"));
+  const loss = toNumber(trace.backward.loss);
+  if (!Number.isFinite(loss)) {
+    panel.append(note(`The loss is ${brief(loss)}, because some rows are not finite or too large. A step would move every row to NaN.`));
+    return panel;
+  }
   const title = panel.firstChild, waiting = panel.appendChild(note("The step is being computed."));
   const without = (why) => waiting.replaceWith(lossChart(lossOnly(trace)).element, note(`${upper(why)}.`));
-  source.learn(current.query, RATES).then((learned) => {
+  source.gradientStep(current.query, RATES).then((learned) => {
     if (!panel.isConnected) return;
     if (learned.steps.length > 0) fillLearning(panel, title, learned);
     else without(learned.note);
@@ -43,7 +48,7 @@ function fillLearning(panel, title, learned) {
   function sentence(index) {
     const [from, to] = [steps[0], steps[index]].map((step) => toNumber(step.loss));
     const { uniform } = learned;
-    const guess = to < uniform ? "better than" : "worse than";
+    const guess = shortened(to) === shortened(uniform) ? "the same as" : to < uniform ? "better than" : "worse than";
     const moves = `${to < from ? "falls" : "rises"} from ${shortened(from)} to ${shortened(to)}`;
     const loss = `The loss ${index === 0 ? `is ${shortened(to)}` : moves}`;
     return `${loss}, ${guess} a uniform guess (ln V = ${shortened(uniform)}).`;
@@ -59,7 +64,7 @@ function fillLearning(panel, title, learned) {
     const shownStep = index || steps.length - 1; // before a step, where the gradient would move the rows
     movedRowsShown = steps[shownStep].moved.filter((row) => row.shift !== null)
       .map(({ id, shift }) => ({ id, shift, color: tokenColor(id, index ? 1 : 0.5) }));
-    mapPane?.setArrows(learningArrows());
+    shownMap()?.setArrows(learningArrows());
   }
 
   panel.replaceChildren(title,

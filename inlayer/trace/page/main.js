@@ -169,7 +169,7 @@ function renderLinks() {
   byId("learn").hidden = byId("inspect-link").hidden = alone;
   if (alone) return;
   byId("learn").href = `/learn${location.search}#step=${state.step}`;
-  byId("inspect-link").href = `/inspect${location.search}#${new URLSearchParams({ model: state.model })}`;
+  byId("inspect-link").href = `/inspect${location.search}${writeFragment(state)}`; // and back to this walk
 }
 
 function readLocation() {

@@ -12,6 +12,8 @@ function renderMapPane() {
   mapParts ??= buildMapPane();
   if (mapModel !== model) {
     mapModel = model;
+    if (mapPane) showMap(true, "The map is loading."); // not the points of another model
+    delete mapParts.canvas.dataset.drawn;
     loadMap(model);
   }
   markTokens();
@@ -32,19 +34,19 @@ function buildMapPane() {
   const tool = (label, name, act) => button(label, act, { "aria-label": name });
   const frame = make("div", { class: "map-frame" }, canvas,
     make("div", { class: "map-tools", role: "group", "aria-label": "Zoom" },
-      tool("+", "Zoom in", () => mapPane?.zoom(2)), tool(MINUS, "Zoom out", () => mapPane?.zoom(0.5)),
-      button("Show all", () => mapPane?.fit())));
+      tool("+", "Zoom in", () => shownMap()?.zoom(2)), tool(MINUS, "Zoom out", () => shownMap()?.zoom(0.5)),
+      button("Show all", () => shownMap()?.fit())));
   const kinds = make("ul", { class: "map-legend", "aria-label": "Colors of the map" });
   const about = make("p", { class: "note map-about", role: "status" }, "The map is loading.");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const id = mapPane?.find(query.value) ?? -1;
+    const id = shownMap()?.find(query.value) ?? -1;
     query.setCustomValidity(id < 0 ? "no token contains this text" : "");
     if (query.reportValidity()) openToken(id, query);
   });
   query.addEventListener("input", () => {
     query.setCustomValidity("");
-    matches.replaceChildren(...(mapPane?.suggestions(query.value) ?? []).map((value) => make("option", { value })));
+    matches.replaceChildren(...(shownMap()?.suggestions(query.value) ?? []).map((value) => make("option", { value })));
   });
   byId("map-pane").replaceChildren(make("div", { class: "map-head" }, make("h2", {}, "Map of all tokens"), form), frame, kinds, about);
   byId("map-pane").hidden = false;
@@ -68,7 +70,6 @@ async function loadMap(model) {
   if (data.texts.length === 0) return showMap(true, "The map is being computed.");
   const isBetter = mapPane?.data.model === model && mapPane.data.method !== data.method;
   if (mapPane?.data.model === model && !isBetter) return describeMap(data);
-  showMap(true);
   if (mapPane) mapPane.setData({ ...data, model });
   else {
     mapPane = makeMap(canvas, { ...data, model }, {
@@ -80,6 +81,7 @@ async function loadMap(model) {
     });
     window.inlayerMap = mapPane; // for tests
   }
+  showMap(true);
   fillKindLegend(mapParts.kinds, mapPane.kinds);
   describeMap(data);
   if (isBetter) announce(`Better layout ready. ${about.textContent}`);
@@ -87,9 +89,15 @@ async function loadMap(model) {
   if (mapChosen.id >= 0) mapPane.choose(mapChosen.id, true, mapChosen.near);
 }
 
+// The map, if it is the one of the model shown.
+function shownMap() {
+  return mapPane?.data.model === mapModel ? mapPane : null;
+}
+
 function showMap(isThere, message = "") {
-  mapParts.frame.hidden = mapParts.kinds.hidden = !isThere;
-  mapParts.form.hidden = !isThere;
+  mapParts.frame.hidden = mapParts.form.hidden = !isThere;
+  mapParts.kinds.hidden = !isThere || !shownMap();
+  mapParts.frame.classList.toggle("waiting", !shownMap());
   mapParts.about.textContent = message;
 }
 
@@ -106,7 +114,7 @@ function describeMap({ method, complete, better, texts, kept_share, measured, tr
 }
 
 function markTokens() {
-  if (!mapPane || mapPane.data.model !== mapModel) return;
+  if (!shownMap()) return;
   mapPane.setMarks((current?.trace.texts ?? []).flatMap((text, b) => text.tokens
     .filter((token) => token.id !== null && token.mask)
     .map((token) => ({ id: token.id, color: tokenColor(token.id), line: b }))));
@@ -117,5 +125,5 @@ function markTokens() {
 function showOnMap(id, near = []) {
   if (mapChosen.id === id) return;
   mapChosen = { id, near };
-  mapPane?.choose(id, true, near);
+  shownMap()?.choose(id, true, near);
 }

@@ -6,6 +6,7 @@
 
 const SCENE_HEIGHT = 320;
 const GAP = 28;
+const MIN_LINE = 14; // pixels of a strip next to a line of the similarities
 
 const scene = { data: null, table: null, images: null, layout: null, stop: () => {}, hovered: null, cursor: null };
 window.inlayerScene = scene; // for tests
@@ -22,17 +23,24 @@ function setScene(data, table) {
 function sceneImages() {
   if (scene.images) return scene.images;
   const strips = {}, known = Object.entries(scene.data.strips).filter(([, strip]) => strip !== null);
-  const scale = sceneScale();
-  for (const [name, strip] of known) strips[name] = picture(bytesIn(strip.values), strip.width, strip.scale / scale);
+  for (const [name, strip] of known) strips[name] = picture(bytesIn(strip.values), strip.width, strip.scale / sceneScale(name));
   const { table } = scene;
   scene.images = { strips, table: table && picture(bytesIn(table.values), table.channels.length) };
   return scene.images;
 }
 
-// One scale for all strips, so a color means the same number in all of them.
-function sceneScale() {
+// Rows, positions and their sum have one scale, so a color means the same number in all of them. Hidden states that a
+// norm or a factor makes larger have their own; otherwise the rows would be pale.
+function sceneScale(name) {
   const { row, position, hidden } = scene.data.strips;
-  return Math.max(row.scale, position?.scale ?? 0, hidden.scale);
+  const before = Math.max(row.scale, position?.scale ?? 0);
+  if (isOnlySum()) return Math.max(before, hidden.scale);
+  return name === "hidden" ? hidden.scale : before;
+}
+
+// Whether the hidden states are the rows plus the positions, without any other stage.
+function isOnlySum() {
+  return current.trace.stages.every((stage) => stage.name === "position");
 }
 
 function bytesIn(base64) {
@@ -91,22 +99,28 @@ function sceneLayout(trace, step, width) {
     parts.lanes.push({ name: step === 5 ? "row" : "hidden", x, w: width - x, alpha: 1 });
   } else if (step === 6 && scene.data.strips.position) {
     const lane = (body - 2 * GAP) / 3;
-    const onlyPositions = trace.stages.length === 1;
     ["row", "position", "hidden"].forEach((name, index) => parts.lanes.push({
-      name, x: left + index * (lane + GAP), w: lane, alpha: 1, sign: ["", "+", onlyPositions ? "=" : ARROW][index],
+      name, x: left + index * (lane + GAP), w: lane, alpha: 1, sign: ["", "+", isOnlySum() ? "=" : ARROW][index],
     }));
   } else if (step === 6) {
     parts.lanes.push({ name: "row", x: left, w: body, alpha: 1 });
   } else {
     const names = scene.data.strips.position ? ["row", "hidden"] : ["hidden"];
     const columns = body > 560 ? names.length : 1; // of a narrow page, one below the other
-    const size = Math.min(body * (columns > 1 ? 0.27 : 0.4), 280, Math.max(144, scene.data.similarity.tokens.length * 40));
-    const taken = scene.data.similarity.tokens.length > 1 ? columns * (size + GAP) : 0;
+    const { length } = scene.data.similarity.tokens;
+    let size = Math.min(body * (columns > 1 ? 0.27 : 0.4), 280, Math.max(144, length * 40));
+    const isAligned = body > 560 && length > 1 && length === tokens.length && size / length >= MIN_LINE;
+    if (isAligned) { // each line of the square is next to its strip
+      parts.line = Math.min(line, Math.floor(size / length));
+      size = parts.line * length;
+      parts.height = size + 28;
+    }
+    const taken = length > 1 ? columns * (size + GAP) : 0;
     parts.lanes.push({ name: "hidden", x: left, w: body - taken, alpha: 1 });
     if (taken) {
       names.forEach((name, index) => parts.matrices.push({
-        name, x: width - (columns - index % columns) * (size + GAP) + GAP, y: 24 + Math.floor(index / columns) * (size + 36),
-        size, alpha: 1,
+        name, x: width - (columns - index % columns) * (size + GAP) + GAP,
+        y: isAligned ? 0 : 24 + Math.floor(index / columns) * (size + 36), size, alpha: 1, isTitleBelow: isAligned,
       }));
       parts.height = Math.max(parts.height, Math.ceil(names.length / columns) * (size + 36));
     }
@@ -216,7 +230,8 @@ function sceneCaption(trace, step) {
   const sampled = table && (table.rows.length < rows || table.channels.length < width)
     ? `, drawn from ${grouped(table.rows.length)} ${TIMES} ${grouped(table.channels.length)} of its values` : "";
   const whole = `The whole table: ${grouped(rows)} rows of ${grouped(width)} channels${sampled}.`;
-  const shown = `All ${grouped(scene.data.width)} channels of every token; click one to see its digits below.`;
+  const { width: shownWidth } = scene.data;
+  const shown = `${shownWidth === 1 ? "The only channel" : `All ${grouped(shownWidth)} channels`} of every token; click one to see its digits below.`;
   const similarity = "Squares: cosine similarity of every pair of tokens";
   const words = {
     4: `${whole} A token's id is the number of its row.`,
@@ -231,6 +246,15 @@ function sceneCaption(trace, step) {
   return [span("caption-words", words[step]), ...heatLegend(step)];
 }
 
+// The scales of the colors on the canvas; with two of them, each has a name.
 function heatLegend(step) {
-  return [legend(scaleOf([step === 4 && scene.table ? scene.table.scale : sceneScale()]))].filter(Boolean);
+  const { position } = scene.data.strips;
+  const scales = step === 4 && scene.table ? { rows: scene.table.scale }
+    : step < 6 || (step === 6 && !position) ? { rows: sceneScale("row") }
+      : step > 6 || isOnlySum() ? { "hidden states": sceneScale("hidden") }
+        : { "rows, positions": sceneScale("row"), "hidden states": sceneScale("hidden") };
+  if (step === 7 && scene.data.similarity.tokens.length > 1) scales.cosine = 1;
+  const names = Object.keys(scales);
+  return [make("span", { class: "legends" }, names.map((name) =>
+    make("span", { class: "legend-of" }, names.length > 1 && span("", name), legend(scaleOf([scales[name]]), HEAT_POWER))))];
 }

@@ -100,13 +100,13 @@ function mixedPlace(from, to, share) {
 
 // ---- similarity: one square per pair of tokens
 
-function paintSimilarity(context, parts, { name, x, y, size, alpha }) {
+function paintSimilarity(context, parts, { name, x, y, size, alpha, isTitleBelow }) {
   const { tokens, [name]: cosines } = scene.data.similarity;
   const cell = size / tokens.length;
   context.globalAlpha = alpha;
   const titles = { row: ["before positions", "before"], hidden: ["after positions", "after"] };
   const [long, short] = parts.matrices.length > 1 ? titles[name] : ["cosine similarity", "cosines"];
-  paintText(context, size < 136 ? short : long, x, y - 10, { color: cssColor("--muted") });
+  paintText(context, size < 136 ? short : long, x, isTitleBelow ? y + size + 16 : y - 10, { color: cssColor("--muted") });
   cosines.forEach((line, i) => line.forEach((cosine, j) => {
     const value = cosine === null ? NaN : toNumber(cosine);
     const lit = [tokens[i], tokens[j]].some((t) => isLit(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)]?.id));
@@ -245,7 +245,11 @@ function pointAt(hit) {
 
 function hitPlace(hit) {
   const parts = scene.layout, top = byId("scene-scroll").scrollTop;
-  if (hit.pair) return [parts.matrices[0].x, parts.matrices[0].y];
+  if (hit.pair) {
+    const { tokens } = scene.data.similarity, square = parts.matrices.find((one) => one.name === hit.name);
+    const [i, j] = hit.pair.map((t) => (tokens.indexOf(t) + 1) * square.size / tokens.length);
+    return [square.x + j, square.y + i - top];
+  }
   if (hit.row !== undefined) return [parts.table.x, (hit.row / current.trace.table.shape[0]) * parts.table.h - top];
   const lane = parts.lanes.find((one) => one.name === hit.lane);
   const x = lane ? lane.x + (hit.channel / scene.data.width) * lane.w : parts.left;

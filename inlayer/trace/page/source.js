@@ -64,7 +64,7 @@ function servedSource(token) {
     scene: (query, signal) => request("/api/scene", JSON.stringify(body(query)), signal),
     table: (model, signal) => get("/api/table", { model }, signal),
     map: (model, signal) => get("/api/map", { model }, signal),
-    learn: (query, rates, signal) => request("/api/learn", JSON.stringify({ ...body(query), rates }), signal),
+    gradientStep: (query, rates, signal) => request("/api/gradient-step", JSON.stringify({ ...body(query), rates }), signal),
     token: (model, id, signal) => get("/api/token", { model, id, k: 8 }, signal),
     initialization: (model, seed, signal) => get("/api/initialization", { model, seed }, signal),
     unavailable: () => "",
@@ -117,7 +117,7 @@ function exportedSource(data) {
       if (data.map?.note) throw new RequestError(data.map.note);
       return required(data.map, "The map");
     },
-    learn: async (query) => required(find(query, collect(data.learn)), "A training step after this change"),
+    gradientStep: async (query) => required(find(query, collect(data.gradient_step)), "A training step after this change"),
     token: async (model, id) => required(data.tokens[id], `Token ${id}`),
     initialization: async () => required(data.initialization, "The initialization of the table"),
     unavailable: (change) => (find(change) === undefined ? absent : ""),

@@ -15,7 +15,9 @@ function ngramMemories(trace) {
         ["Heads", digits(grouped(memory.heads))],
         ["Read here", digits(`${counted(memory.rows_read, "row")}, ${counted(memory.bytes_read, "byte")}`)],
       ], "facts facts-wide"),
-      strip(memory.rows, used, { label: `The memory: ${counted(used.length, "row")} read`, middle: counted(used.length, "row") }),
+      strip(memory.rows, used, {
+        label: `The memory: ${counted(used.length, "row")} read`, middle: counted(used.length, "row"), color: () => "var(--accent)",
+      }),
       perText(trace, (text, b) => ngramTable(trace, memory, text, b)),
       sharedRows(trace, memory));
   });

@@ -36,10 +36,10 @@ function tableStrip(trace) {
   return strip(trace.table.shape[0], [...used], { label, middle: `${counted(used.size, "row")} in use` });
 }
 
-function strip(rows, ids, { label, middle, kind = "strip-table" }) {
+function strip(rows, ids, { label, middle, kind = "strip-table", color = tokenColor }) {
   const ticks = ids.map((id) => {
     const x = rows > 1 ? (id / (rows - 1)) * 996 + 2 : 2;
-    return draw("line", { x1: x, x2: x, y1: 4, y2: 28, class: "tick" });
+    return styled(draw("line", { x1: x, x2: x, y1: 4, y2: 28, class: "tick" }), { stroke: color(id) });
   });
   return make("figure", { class: "strip" },
     draw("svg", { viewBox: "0 0 1000 32", preserveAspectRatio: "none", role: "img", "aria-label": label },
@@ -112,7 +112,8 @@ function oneHot(trace) {
   const rows = trace.table.shape[0];
   const vectors = tokens.map((token, line) => [
     draw("rect", { x: 0, y: line * 10 + 1, width: 300, height: 8, class: "strip-table" }),
-    draw("rect", { x: Math.min(297, (token.id / rows) * 300), y: line * 10 + 1, width: 3, height: 8, class: "one" }),
+    styled(draw("rect", { x: Math.min(297, (token.id / rows) * 300), y: line * 10 + 1, width: 3, height: 8, class: "one" }),
+      { "--token": token.mask ? tokenColor(token.id) : "var(--line-strong)" }),
   ]);
   const label = `One-hot vectors with a 1 at ids ${tokens.map((token) => token.id).join(", ")}`;
   const against = counted(gather.compared_rows, "row") + (gather.whole_table ? ", the whole table" : " in use");

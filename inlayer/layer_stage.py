@@ -1,0 +1,26 @@
+"""The stages of the layer, kept for tracing: rows, scale, positions, norm and so on."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
+
+
+class LayerStage(NamedTuple):
+    """The vectors after one stage of the layer, and what the stage added to them, if it is a sum."""
+
+    name: StageName
+    added: Tensor | None
+    after: Tensor
+
+
+def record_stage(
+    stages: list[LayerStage] | None, single: bool, name: StageName, hidden: Tensor, added: Tensor | None = None
+) -> Tensor:
+    """Return hidden, and append it to the stages if they are recorded; a single text has no batch axis there."""
+    if stages is not None:
+        stages.append(LayerStage(name, added, hidden[0] if single else hidden))
+    return hidden
