@@ -225,12 +225,16 @@ def start_fork_server() -> BaseContext:
     """How processes start: forked from one process that imports torch once, where the system has fork."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
-    from multiprocessing import forkserver
+    from multiprocessing import forkserver, resource_tracker
 
     multiprocessing.set_forkserver_preload([PRELOADED])
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # its processes inherit it: no traceback after Ctrl-C
-    forkserver.ensure_running()
-    signal.signal(signal.SIGINT, handler)
+    resource_tracker.ensure_running()  # it would unblock Ctrl-C
+    # Its processes inherit the mask, so Ctrl-C reaches only this one, as soon as the mask is gone.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return multiprocessing.get_context("forkserver")
 
 

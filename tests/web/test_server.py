@@ -359,8 +359,17 @@ def test_ctrl_c_while_starting_stops_it() -> None:
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         wait_until(lambda: bool(children(program.pid)))  # it has started to import torch in another process
         program.send_signal(signal.SIGINT)
-        assert program.communicate(timeout=TIMEOUT) == ("", "")
+        try:
+            assert program.communicate(timeout=TIMEOUT) == ("", "")
+        finally:
+            program.kill()
     assert program.returncode == 130
+
+
+def test_ctrl_c_while_the_fork_server_starts_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.forkserver.ensure_running", lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        server.start_fork_server()
 
 
 @pytest.mark.slow
