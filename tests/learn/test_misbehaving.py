@@ -21,7 +21,7 @@ from tests.learn.toy import SOLUTION, toy, values
 pytestmark = pytest.mark.slow
 
 QUICK = GradingLimits(seconds=2.0, wall_seconds=60.0, memory=512 << 20, output=100_000)
-PATIENT = replace(QUICK, seconds=60.0, wall_seconds=600.0)  # for code that another rule must stop, even on a busy machine
+PATIENT = replace(QUICK, seconds=60.0, wall_seconds=600.0)  # where another rule must apply, on a busy machine, too
 BODY = "def add(table, ids):\n    "
 
 
