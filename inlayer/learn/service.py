@@ -234,26 +234,20 @@ class CourseService:
     def find_exercises(self, name: str | None) -> list[Exercise]:
         """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
+        remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
         if name is None:
-            remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
             if not remaining:
                 raise InputError("every exercise is done; name one to repeat it")
-            return (
-                [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped] or remaining
-            )[:1]
+            unskipped = [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped]
+            return (unskipped or remaining)[:1]
         query = name.strip()
         if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
             if len(matches) > 1:
-                raise InputError(
-                    f"{quoted(name)} is in several lessons: {', '.join(exercise.id for exercise in matches)}"
-                )
+                raise InputError(f"{quoted(name)} is in several lessons: {', '.join(match.id for match in matches)}")
             return matches
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
-                open_ones = [
-                    exercise for exercise in lesson.exercises if not state.record("exercise", exercise.id).done
-                ]
-                return open_ones or list(lesson.exercises)
+                return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in query else [name.rpartition("/")[2] for name in ids]
         raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
