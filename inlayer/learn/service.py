@@ -46,17 +46,8 @@ class CourseService:
     """Operations of the course for one learner."""
 
     def __init__(self, progress: ProgressFile | None = None, *, course: Course | None = None, read_only: bool = False):
-        self._progress, self._course, self.read_only = progress, course, read_only
-
-    @property
-    def course(self) -> Course:
-        return self._course or course_module.open_course()
-
-    @property
-    def progress(self) -> ProgressFile:
-        if self._progress is None:
-            self._progress = ProgressFile()
-        return self._progress
+        self.course, self.progress = course or course_module.open_course(), progress or ProgressFile()
+        self.read_only = read_only
 
     def state(self) -> ProgressState:
         """The learner's progress; empty if the service is read-only."""
