@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,27 +200,14 @@ def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) ->
             name, task = _owner(entry.name, course, printable(folder.resolve().name))
             submissions = _from_entry(name, entry, printable(entry.name), task, course)
         by_learner.setdefault(name, []).extend(submissions)
-    everything = [
-        submission for name, submissions in by_learner.items() for submission in _counted(name, submissions, chosen)
-    ]
-    order = list(course.tasks)
-    return sorted(
-        everything,
-        key=lambda submission: (
-            submission.learner,
-            order.index(submission.task.id) if submission.task else len(order),
-            submission.file,
-        ),
-    )
+    counted = chain.from_iterable(_counted(name, found, chosen) for name, found in by_learner.items())
+    order = [*course.tasks, ""]  # files of no task come last
+    return sorted(counted, key=lambda one: (one.learner, order.index(one.task.id if one.task else ""), one.file))
 
 
 def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:
     """The submissions of a learner that count, and the tasks that are missing."""
-    counted = [
-        submission
-        for submission in submissions
-        if chosen is None or submission.task is None or submission.task in chosen
-    ]
+    counted = [submission for submission in submissions if chosen is None or submission.task in (None, *chosen)]
     seen: Counter[str] = Counter()
     for submission in counted:
         seen[submission.task.id if submission.task else submission.rule] += 1

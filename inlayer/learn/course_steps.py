@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from inlayer.learn.course import Course, Lesson, Task
@@ -150,9 +151,8 @@ class CourseOverview:
         """The first step that is neither done nor skipped; then the first skipped one; None at the end."""
         steps = (step for lesson in self.course.lessons for step in lesson_steps(lesson))
         remaining = [step for step in steps if not step.is_done(self.state)]
-        return next(
-            (step for step in remaining if not step.is_skipped(self.state)), remaining[0] if remaining else None
-        )
+        unskipped = (step for step in remaining if not step.is_skipped(self.state))
+        return next(chain(unskipped, remaining), None)
 
     @property
     def current_task(self) -> Task | None:

@@ -19,8 +19,6 @@ from urllib.parse import parse_qs, urlsplit
 from inlayer.learn.course import CONTENT
 from inlayer.render.markdown import Element, parse, to_elements
 
-WALK_STEPS = range(1, 9)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CourseLink:
@@ -49,7 +47,7 @@ class CourseLink:
 def parse_link(address: str) -> CourseLink | None:
     """Parse an address; None if the course has no such kind of link."""
     scheme, _, rest = address.partition(":")
-    if scheme == "walk" and (match := re.fullmatch(r"(\d)(?:\?(.*))?", rest)) and int(match[1]) in WALK_STEPS:
+    if scheme == "walk" and (match := re.fullmatch(r"([1-8])(?:\?(.*))?", rest)):
         return CourseLink(kind="walk", target=match[1], texts=tuple(parse_qs(match[2] or "").get("text", [])))
     if scheme in {"task", "lesson"} and re.fullmatch(r"[a-z0-9_]+", rest):
         return CourseLink(kind=scheme, target=rest)

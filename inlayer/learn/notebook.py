@@ -155,14 +155,21 @@ def load_ipython_extension(shell: Any) -> None:
     shell.push({"ask": ask, "answer": answer})
 
 
+@contextlib.contextmanager
+def _printed_errors() -> Iterator[None]:
+    """Print an error instead of raising it."""
+    try:
+        yield
+    except InlayerError as error:
+        _write(f"{error}\n")
+
+
+@_printed_errors()
 def _grade_cell(shell: Any, line: str, cell: str) -> None:
     """Grade the cell as a task's file, and define its names here."""
     service = _open_service()
-    try:
-        task = service.course.task(line)
-        verdict = service.check(task, cell)  # first: endless code is stopped there and never runs here
-    except InlayerError as error:
-        return _write(str(error) + "\n")
+    task = service.course.task(line)
+    verdict = service.check(task, cell)  # first: endless code is stopped there and never runs here
     if any(result.name == "runs" and result.state == "passed" for result in verdict.results):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             shell.run_cell(cell, store_history=False)
@@ -173,40 +180,35 @@ def _grade_cell(shell: Any, line: str, cell: str) -> None:
         _write(_printed(lambda out: out.passed(task, verdict, service.compare_with_walk(verdict))))
         step = service.overview().next_step
         _write(f"Next: {step.title}\n" if step else "You have finished the course.\n")
-    return None
 
 
 _seeds: dict[str, int] = {}  # of the questions asked in this notebook
 
 
+@_printed_errors()
 def ask(name: str, seed: int | None = None) -> None:
     """Print an exercise or quiz question, generated from the seed."""
     _seeds[name] = random_seed() if seed is None else seed
-    try:
-        question = CourseService().ask(name, _seeds[name])
-    except InputError as error:
-        return _write(f"{error}\n")
-    return _write(_printed(lambda out: out.question(question)))
+    question = CourseService().ask(name, _seeds[name])
+    _write(_printed(lambda out: out.question(question)))
 
 
+@_printed_errors()
 def answer(name: str, text: str) -> None:
     """Print whether an answer to the question asked last is correct."""
     if not text.strip():
-        return _write("Write your answer between the quotes, and run this cell again.\n")
+        raise InputError("Write your answer between the quotes, and run this cell again.")
     if name not in _seeds:
-        return _write(f'Run ask("{name}") first; it generates the question.\n')
+        raise InputError(f'Run ask("{name}") first; it generates the question.')
     service = _open_service()
-    try:
-        question = service.ask(name, _seeds[name])
-        if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`
-            return _write(_printed(lambda out: out.sample_answer(question, with_points=True)))
-        result = service.answer(question, text)
-    except InputError as error:
-        return _write(f"{error}\n")
+    question = service.ask(name, _seeds[name])
+    if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`
+        _write(_printed(lambda out: out.sample_answer(question, with_points=True)))
+        return
+    result = service.answer(question, text)
     _write(_printed(lambda out: out.answer_result(result)))
     if result.correct and isinstance(question, ChoiceQuestion):
         _write(_printed(lambda out: out.reasons(question)))
-    return None
 
 
 def _printed(show: Callable[[CoursePrinter], None]) -> str:

@@ -46,17 +46,8 @@ class CourseService:
     """Operations of the course for one learner."""
 
     def __init__(self, progress: ProgressFile | None = None, *, course: Course | None = None, read_only: bool = False):
-        self._progress, self._course, self.read_only = progress, course, read_only
-
-    @property
-    def course(self) -> Course:
-        return self._course or course_module.open_course()
-
-    @property
-    def progress(self) -> ProgressFile:
-        if self._progress is None:
-            self._progress = ProgressFile()
-        return self._progress
+        self.course, self.progress = course or course_module.open_course(), progress or ProgressFile()
+        self.read_only = read_only
 
     def state(self) -> ProgressState:
         """The learner's progress; empty if the service is read-only."""
@@ -234,26 +225,20 @@ class CourseService:
     def find_exercises(self, name: str | None) -> list[Exercise]:
         """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
+        remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
         if name is None:
-            remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
             if not remaining:
                 raise InputError("every exercise is done; name one to repeat it")
-            return (
-                [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped] or remaining
-            )[:1]
+            unskipped = [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped]
+            return (unskipped or remaining)[:1]
         query = name.strip()
         if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
             if len(matches) > 1:
-                raise InputError(
-                    f"{quoted(name)} is in several lessons: {', '.join(exercise.id for exercise in matches)}"
-                )
+                raise InputError(f"{quoted(name)} is in several lessons: {', '.join(match.id for match in matches)}")
             return matches
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
-                open_ones = [
-                    exercise for exercise in lesson.exercises if not state.record("exercise", exercise.id).done
-                ]
-                return open_ones or list(lesson.exercises)
+                return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in query else [name.rpartition("/")[2] for name in ids]
         raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")

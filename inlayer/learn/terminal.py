@@ -15,14 +15,18 @@ from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
 from inlayer.learn.links import link_command
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
+from inlayer.render.glyphs import glyphs_for
 from inlayer.render.markdown import MarkdownNode, inline_text, parse, print_fence, print_markdown
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from inlayer.learn.comparison import Comparison
     from inlayer.learn.course import Lesson, Task
     from inlayer.learn.course_steps import CourseOverview, LessonStatus
@@ -62,16 +66,11 @@ class CoursePrinter:
     """Prints the parts of the course on a console."""
 
     def __init__(self, console: Console) -> None:
-        from inlayer.render.glyphs import glyphs_for
-
         self.console = console
         self.glyphs = glyphs_for(console.encoding, color=False)
 
     def line(self, text: str = "", style: str = "", indent: int = 0, *, wrap: bool = True) -> None:
         """Print a line without markup; it wraps with its indent unless `wrap` is False."""
-        from rich.padding import Padding
-        from rich.text import Text
-
         content = Text(text, style=style)
         padded = Padding(content, (0, 0, 0, indent), expand=False) if indent and text else content
         self.console.print(padded, soft_wrap=not wrap)
@@ -98,8 +97,6 @@ class CoursePrinter:
 
     def markdown_line(self, text: str, indent: int, style: str = "") -> None:
         """Print the paragraphs of a short text with an indent."""
-        from rich.padding import Padding
-
         for node in parse(text):
             self.console.print(Padding(inline_text(node.children, style), (0, 0, 0, indent)))
 
@@ -110,9 +107,6 @@ class CoursePrinter:
 
     def lessons(self, overview: CourseOverview) -> None:
         """Print a table of the lessons and what is done."""
-        from rich.table import Table
-        from rich.text import Text
-
         table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
         table.add_column("", justify="right", no_wrap=True)
         table.add_column("lesson", no_wrap=True, style="bold")
@@ -170,9 +164,6 @@ class CoursePrinter:
 
     def checks(self, verdict: Verdict) -> None:
         """Print each check, the feedback on the failed one, and what the code printed."""
-        from rich.table import Table
-        from rich.text import Text
-
         self.line(f"{verdict.task}: {verdict.summary}", style="bold green" if verdict.passed else "bold")
         table = Table.grid(padding=(0, 1))
         for result in verdict.results:
@@ -241,9 +232,6 @@ class CoursePrinter:
             self.line("This answer is not graded: you compare it with a sample answer.", style="dim")
 
     def option(self, index: int, text: str, mark: str = "") -> None:
-        from rich.table import Table
-        from rich.text import Text
-
         table = Table.grid(padding=(0, 1))
         letter = Text(f"  {chr(ord('a') + index)}{f' {mark}' if mark else ''}", style="bold")
         table.add_row(letter, *(inline_text(node.children) for node in parse(text)[:1]))

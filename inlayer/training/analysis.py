@@ -36,6 +36,7 @@ SENTENCEPIECE_SPACE = "▁"
 QUARTERS = ("most frequent quarter", "second quarter", "third quarter", "rarest quarter")
 UNSEEN = "never seen"
 ALL = "all rows"
+MEASURES = ("norm_before", "norm_after", "cosine", "distance")  # fields of RowChange
 
 Ids = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -115,10 +116,8 @@ def compare_tables(
     measures, sums_2D = _measure_rows(*tables)
     if padding_idx is not None:
         sums_2D -= torch.stack([table_VD[padding_idx] for table_VD in tables])
-    ratios = [
-        float(sum_D.norm()) / float(norms_V[row_ids].sum() or math.nan)
-        for sum_D, norms_V in zip(sums_2D, measures[:2], strict=True)
-    ]
+    norms = measures[:2, row_ids].sum(axis=1).tolist()
+    ratios = [float(sum_D.norm()) / (norm or math.nan) for sum_D, norm in zip(sums_2D, norms, strict=True)]
     before, after = (StoredTable.from_array(table_VD.float().numpy()) for table_VD in tables)
     chosen = _choose(np.where(np.arange(len(counts_V)) == padding_idx, 0, counts_V), tokenizer, tokens)
     return TableComparison(
@@ -188,7 +187,7 @@ def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) 
 
 
 def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> tuple[Values, Tensor]:
-    """Four values of every row (4, V): norm before, norm after, cosine, relative distance; and both sums of rows."""
+    """The values of every row, in the order of MEASURES (4, V), and both sums of rows."""
     measured, sums_2D = [], torch.zeros(2, before_VD.shape[1], dtype=torch.float64)
     step = max(1, BLOCK_VALUES // before_VD.shape[1])
     for start in range(0, len(before_VD), step):
@@ -202,16 +201,9 @@ def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> tuple[Values, Tensor]:
 
 def _change(name: str, ids: Ids, measures: Values, counts_V: Ids) -> RowChange:
     finite = [values[np.isfinite(values)] for values in measures[:, ids]]
-    norm_before, norm_after, cosine, distance = (float(values.mean()) if len(values) else None for values in finite)
-    return RowChange(
-        name=name,
-        rows=len(ids),
-        share=float(counts_V[ids].sum() / max(1, counts_V.sum())),
-        cosine=cosine,
-        distance=distance,
-        norm_before=norm_before,
-        norm_after=norm_after,
-    )
+    means = [float(values.mean()) if len(values) else None for values in finite]
+    share = float(counts_V[ids].sum() / max(1, counts_V.sum()))
+    return RowChange(name=name, rows=len(ids), share=share, **dict(zip(MEASURES, means, strict=True)))
 
 
 def _groups(counts_V: Ids, row_ids: list[int]) -> Iterator[tuple[str, Ids]]:

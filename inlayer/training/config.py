@@ -367,9 +367,6 @@ class TrainConfig:
             raise ValueError(f"{quoted(min(different))} is missing or unknown")
         if not isinstance(values["files"], list) or not all(isinstance(file, str) for file in values["files"]):
             raise ValueError("files is not a list of paths")
-        for setting in fields(cls):
-            if setting.metadata and setting.name in values:
-                check_value(setting, values[setting.name])
         return cls(**{**values, "files": tuple(values["files"])}, **not_saved)
 
 

@@ -70,25 +70,19 @@ def cut(text: str, start: int, size: int) -> int:
 def _chunks(files: Iterable[Iterable[str]], if_empty: Exception) -> Iterator[Chunk]:
     """The chunks of all files; raises `if_empty` if there are none."""
     has_text = False
-    for file in files:
-        for chunk in _chunk(file):
+    for texts in files:
+        rest, is_first = "", True
+        for text in texts:
+            rest += text
+            while len(rest) > CHUNK:
+                end = cut(rest, 0, CHUNK)
+                yield Chunk(rest[:end], is_first)
+                rest, is_first = rest[end:], False  # kept back: the next text may continue its line
+        if rest:
             has_text = True
-            yield chunk
+            yield Chunk(rest, is_first)
     if not has_text:
         raise if_empty
-
-
-def _chunk(texts: Iterable[str]) -> Iterator[Chunk]:
-    """Regroup the text of one file into chunks. The rest is kept back: the next part may continue its line."""
-    rest, is_first = "", True
-    for text in texts:
-        rest += text
-        while len(rest) > CHUNK:
-            end = cut(rest, 0, CHUNK)
-            yield Chunk(rest[:end], is_first)
-            rest, is_first = rest[end:], False
-    if rest:
-        yield Chunk(rest, is_first)
 
 
 # ---- text from Python's standard library

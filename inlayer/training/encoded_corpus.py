@@ -31,7 +31,7 @@ from jaxtyping import Int64, Integer
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.files import check_is_file, check_path, file_errors, new_folder, quoted, shown
+from inlayer.files import check_is_file, check_path, file_errors, new_folder, parse_json, quoted, shown
 from inlayer.ragged import IdArray
 from inlayer.shapes import check_seed
 from inlayer.tokenizers import Tokenizer
@@ -126,8 +126,11 @@ def count_rows(tokenizer: Tokenizer) -> int:
 def open_tokens(folder: str | os.PathLike[str]) -> EncodedCorpus:
     """Open the tokens of a folder. Both files are read once to verify them."""
     path = check_path(folder, "folder").expanduser()
-    facts = _read_facts(path / FACTS)
-    train, validation = (_open_ids(path / f"{side}.bin", facts) for side in SIDES)
+    try:
+        facts = _read_facts(path / FACTS)
+        train, validation = (_open_ids(path / f"{side}.bin", facts) for side in SIDES)
+    except (CheckpointError, MissingFileError) as error:
+        raise type(error)(f"{error}; {WRITE_AGAIN}") from None
     return EncodedCorpus(train=train, validation=validation, vocab_size=facts["vocab_size"])
 
 
@@ -194,13 +197,8 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 
 def _read_facts(path: Path) -> dict[str, Any]:
     """Read tokens.json and check the type and range of every entry."""
-    try:
-        with file_errors(check_is_file(path, WRITE_AGAIN), kind=MissingFileError):
-            facts: Any = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{shown(path)} is not valid JSON; {WRITE_AGAIN}") from None
-    if not isinstance(facts, dict):
-        raise CheckpointError(f"{shown(path)} is not a JSON object; {WRITE_AGAIN}")
+    with file_errors(check_is_file(path), kind=MissingFileError):
+        facts = parse_json(path.read_bytes(), shown(path), CheckpointError)
     limits = {"format": FORMAT, "vocab_size": MAX_VOCAB, "train_ids": 2**60, "validation_ids": 2**60}
     valid = {name: type(facts.get(name)) is int and 0 <= facts[name] <= limit for name, limit in limits.items()}
     valid |= {name: isinstance(facts.get(name), str) for name in ("dtype", "train_sha256", "validation_sha256")}
@@ -208,7 +206,7 @@ def _read_facts(path: Path) -> dict[str, Any]:
     valid["dtype"] = valid["dtype"] and facts["dtype"] in DTYPES
     for name in (name for name, is_valid in valid.items() if not is_valid):
         value = quoted(facts[name]) if name in facts else "missing"
-        raise CheckpointError(f"{shown(path)}: {name} is {value}, which is not valid in format {FORMAT}; {WRITE_AGAIN}")
+        raise CheckpointError(f"{shown(path)}: {name} is {value}, which is not valid in format {FORMAT}")
     return facts
 
 
@@ -216,17 +214,15 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     """Memory-map a file of ids after checking its size, its checksum and its largest id."""
     dtype, count, rows = DTYPES[facts["dtype"]], facts[f"{path.stem}_ids"], facts["vocab_size"]
     digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
-    with file_errors(check_is_file(path, WRITE_AGAIN), kind=MissingFileError), path.open("rb") as file:
+    with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as file:
         if (actual := path.stat().st_size) != size:
-            raise CheckpointError(
-                f"{shown(path)} has {actual:,} bytes instead of {size:,} for {count:,} ids; {WRITE_AGAIN}"
-            )
+            raise CheckpointError(f"{shown(path)} has {actual:,} bytes instead of {size:,} for {count:,} ids")
         while data := file.read(BLOCK * dtype.itemsize):
             digest.update(data)
             largest = max(largest, int(np.frombuffer(data, dtype).max()))
     if digest.hexdigest() != facts[f"{path.stem}_sha256"]:
-        raise CheckpointError(f"{shown(path)} is damaged: its checksum does not match; {WRITE_AGAIN}")
+        raise CheckpointError(f"{shown(path)} is damaged: its checksum does not match")
     if largest >= rows:
-        raise CheckpointError(f"{shown(path)} contains id {largest}, outside 0..{rows - 1}; {WRITE_AGAIN}")
+        raise CheckpointError(f"{shown(path)} contains id {largest}, outside 0..{rows - 1}")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, "r", shape=(count,)) if count else np.frombuffer(b"", dtype)

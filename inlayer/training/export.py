@@ -108,13 +108,6 @@ class StoredTensor:
         parts = torch.split(tensor, list(self.rows)) if self.rows else (tensor.T if self.transposed else tensor,)
         return {name: part.contiguous() for name, part in zip(self.names, parts, strict=True)}
 
-    def shapes(self, shape: torch.Size) -> dict[str, tuple[int, ...]]:
-        """Expected shape of each name in a file, for a tensor of this shape."""
-        sizes = [(rows, *shape[1:]) for rows in self.rows] or [
-            tuple(reversed(shape)) if self.transposed else tuple(shape)
-        ]
-        return dict(zip(self.names, sizes, strict=True))
-
     def from_file(self, store: Store) -> Tensor:
         parts = [to_tensor(store.read(name)) for name in self.names]
         if self.transposed:
@@ -199,13 +192,13 @@ def to_tensors(config: DecoderConfig, state: Mapping[str, Tensor]) -> dict[str, 
 def check_tensors(store: Store, config: DecoderConfig, state: Mapping[str, Tensor]) -> None:
     """Raise CheckpointError unless the file has exactly the tensors of this config, in the right shapes."""
     stored = stored_tensors(config)
-    shapes = {key: shape for name in state for key, shape in stored[name].shapes(state[name].shape).items()}
-    for name, shape in shapes.items():
-        stored_shape = store.find(name).shape
-        if stored_shape != shape:
-            message = f"tensor {name} has shape {short(stored_shape)}; its config requires {shape}"
+    expected = {key: part for name, tensor in state.items() for key, part in stored[name].to_file(tensor).items()}
+    for name, tensor in expected.items():
+        shape, required = store.find(name).shape, tuple(tensor.shape)
+        if shape != required:
+            message = f"tensor {name} has shape {short(shape)}; its config requires {required}"
             raise CheckpointError(f"{store.where}: {message}")
-    extra = set(store.names()) - {*shapes, stored[POSITIONS].names[0]}
+    extra = set(store.names()) - {*expected, stored[POSITIONS].names[0]}
     if extra:
         raise CheckpointError(f"{store.where} has an unexpected tensor {short(min(extra))}")
 

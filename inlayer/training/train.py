@@ -85,11 +85,8 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     requested, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
     for name, value in requested.items():
         if name not in NOT_SAVED and existing[name] != value and not (name == "threads" and value is None):
-            change = (
-                "other files"
-                if name == "files"
-                else f"{name.replace('_', '-')} {_shown(existing[name])}, not {_shown(value)}"
-            )
+            change = f"{name.replace('_', '-')} {_shown(existing[name])}, not {_shown(value)}"
+            change = "other files" if name == "files" else change
             raise ConfigError(
                 f"{shown(config.out)} contains a run with {change}; to resume it, leave that out; to change it, start "
                 "a new run in another folder"

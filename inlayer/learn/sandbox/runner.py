@@ -183,11 +183,10 @@ class Runner:
         if not callable(member):
             return {"kind": "nothing" if name not in self.module.__dict__ else type(member).__name__, "parameters": ()}
         kind = "class" if isinstance(member, type) else "function"
-        try:
-            parameters = tuple(inspect.signature(member).parameters.values())
-        except (TypeError, ValueError):
-            return {"kind": kind, "parameters": ()}
-        return {"kind": kind, "parameters": tuple(str(parameter.name) for parameter in parameters)}
+        parameters: tuple[str, ...] = ()
+        with suppress(TypeError, ValueError):
+            parameters = tuple(map(str, inspect.signature(member).parameters))
+        return {"kind": kind, "parameters": parameters}
 
     def do_call(
         self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
