@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.weighting import Weighting
 
-__all__ = ["BATCH", "EncodeSettings", "Encoder", "TokenVectors"]
+__all__ = ["BATCH", "EncodeSettings", "Encoder", "TokenVectors", "check_one_vector"]
 
 Array = npt.NDArray[Any]
 
@@ -85,6 +85,12 @@ class EncodeSettings(NamedTuple):
                 vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
         with np.errstate(over="ignore"):
             return vectors.astype(self.dtype, copy=False)
+
+
+def check_one_vector(pool: object) -> None:
+    """InputError for the pooling that gives one vector per token, where one per text is needed."""
+    if pool == "none":
+        raise InputError("pool is 'none', which gives one vector per token; use mean, first, last or max")
 
 
 class Encoder:

@@ -14,6 +14,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import sys
 import zlib
 from codecs import BOM_UTF8
@@ -190,7 +191,7 @@ class Reader:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line, parse_constant=_not_json)
+                value = json.loads(line, parse_constant=_not_json, parse_float=_finite)
                 record = {field: value} if isinstance(value, str) else value
                 if not isinstance(record, dict) or field not in record:
                     has = f"; it has {listing(record)}" if isinstance(record, dict) else ""
@@ -369,6 +370,13 @@ def _is_text(value: str) -> bool:
 
 def _not_json(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
+
+
+def _finite(digits: str) -> float:
+    """A number of a JSON value; an error instead of infinity."""
+    if math.isinf(number := float(digits)):
+        raise InputError(f"the number {digits[:40]} is too large for float64")
+    return number
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from inlayer.checkpoint import load
+from inlayer.encoding.encode import check_one_vector
 from inlayer.errors import InputError
 from inlayer.files import listing, quoted
 
@@ -29,6 +30,7 @@ class EmbedColumn:
     """
 
     def __init__(self, source: Any = None, *, column: str = "text", to: str = "embedding", **settings: Any) -> None:
+        check_one_vector(settings.get("pool"))
         self.source, self.column, self.to, self.settings = source, column, to, settings
         self._model: Any = None
 

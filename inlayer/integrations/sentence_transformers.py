@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from sentence_transformers.base.modules.input_module import InputModule
 
 from inlayer.checkpoint import load
-from inlayer.encoding.encode import EncodeSettings
+from inlayer.encoding.encode import EncodeSettings, check_one_vector
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InputError
 from inlayer.ragged import Ragged
@@ -49,8 +49,7 @@ class TableModule(InputModule):  # type: ignore[misc]
 
     def __init__(self, source: Any = None, *, pool: str = "mean", weights: Any = None) -> None:
         super().__init__()
-        if pool == "none":
-            raise InputError("pool is 'none'; a module gives one vector per text: mean, first, last or max")
+        check_one_vector(pool)
         self.source, self.model, self.pool = source, load(source), pool
         self.encoder = self.model.encoder(weights)
         self.settings = EncodeSettings(pool).checked(self.encoder.width)

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from inlayer.checkpoint import load
+from inlayer.encoding.encode import check_one_vector
 from inlayer.errors import DtypeError, InputError, type_name
 
 __all__ = ["TextEncoder"]
@@ -51,8 +52,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self._encode(_texts(X))
 
     def _encode(self, texts: list[str]) -> Any:
-        if self.pool == "none":
-            raise InputError("pool is 'none'; a transformer gives one vector per text: mean, first, last or max")
+        check_one_vector(self.pool)
         model = self.__dict__.get("_model")
         if model is None or model[0] != self.source:
             self._model = model = (self.source, load(self.source))

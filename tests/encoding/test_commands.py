@@ -738,6 +738,10 @@ def test_json_output_is_json(run, tmp_path):
     assert run("embed", "n.jsonl", "--out", "n.npy")[2].startswith(
         "inlayer: n.jsonl, line 1: not valid JSON (NaN is not"
     )
+    (tmp_path / "n.jsonl").write_text('{"text": "a", "value": 1e999}\n')  # Python reads infinity, which is not JSON
+    assert run("embed", "n.jsonl", "--out", "n.npy")[2].startswith(
+        "inlayer: n.jsonl, line 1: the number 1e999 is too large for float64"
+    )
 
 
 def test_links_are_not_replaced_and_not_followed_in_circles(run, tmp_path):

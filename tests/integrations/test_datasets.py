@@ -38,3 +38,5 @@ def test_missing_column_and_unbatched_map_are_errors():
         EmbedColumn("default")({"body": ["a"]})
     with pytest.raises(InputError, match="batched=True"):
         EmbedColumn("default")({"text": "a"})
+    with pytest.raises(InputError, match="pool is 'none'"):
+        EmbedColumn("default", pool="none")

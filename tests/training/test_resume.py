@@ -304,7 +304,8 @@ def test_damaged_state_and_its_advice(
         ("run/config.json", b"\0", "config.json is damaged"),
         ("run/config.json", b"[" * 100_000, "config.json is damaged"),
         ("run/tokens/train.bin", b"", "has 0 bytes instead of"),
-        ("run/tokens/tokens.json", b"", "is not valid JSON"),
+        ("run/tokens/tokens.json", b"", "tokens.json is empty; remove the folder, and resume the run"),
+        ("run/tokens/tokens.json", b"{", "is not valid JSON"),
     ],
 )
 def test_other_damage_is_reported_in_one_line(
