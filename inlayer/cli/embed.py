@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import zlib
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,7 +133,7 @@ def embed(
     vector_settings = {
         "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
         "normalize": normalize, "dim": dim, "dtype": settings.dtype.name,
-        "checksum": _checksum(encoder),
+        "checksum": encoder.checksum(),
     }  # fmt: skip
     input_settings = {"inputs": texts, "field": field, "per_file": per_file, "engine": engine}
     arguments = (encoder, settings, reader, check_path(out, "--out"), vector_settings, input_settings)
@@ -155,16 +153,6 @@ def embed(
         also = f", {count(skipped, 'bad row')} skipped" if skipped else ""
         also = f" from {files:,} files{also}" if files > 1 else also
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
-
-
-def _checksum(encoder: Encoder) -> int:
-    """A checksum of some table rows, token weights and the weighting: a run is not resumed if one of them changed."""
-    import numpy as np
-
-    table, weighting = encoder.pooler.table, encoder.weighting
-    arrays = [table.rows(np.linspace(0, table.num_embeddings - 1, 64).astype(np.int64)), encoder.pooler.scale]
-    arrays += [] if weighting is None else [weighting.mean, weighting.matrix]
-    return zlib.crc32(b"".join(array.tobytes() for array in arrays if array is not None))
 
 
 def _check_choice(option: str, value: str, *choices: str) -> None:
@@ -191,10 +179,7 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
     """Print the first values of the first rows (not of the example sentences), and the similarities of a few texts."""
     import numpy as np
 
-    texts = list(islice((text for rows in reader for text in rows.texts), SHOWN_ROWS + 1))
-    if not texts:
-        raise InputError("the input has no texts")
-    vectors = np.asarray(encoder.batch(texts[:SHOWN_ROWS], settings))
+    texts, vectors = _first_rows(reader, encoder, settings)
     if as_json:
         listed = vectors.astype(np.float32).tolist()
         print_json({"rows": [{"text": text, "embedding": vector} for text, vector in zip(texts, listed, strict=False)]})
@@ -220,6 +205,24 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
     else:
         print_note(f"Each vector has {vectors.shape[1]} values. To embed the texts of a file:")
         print_note("  inlayer embed FILE --out vectors.parquet")
+
+
+def _first_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> tuple[list[str], Any]:
+    """The texts of the first rows, with one more than is shown if there is one, and the vectors of those shown."""
+    import numpy as np
+
+    from inlayer.encoding.resumable_job import embed_rows
+
+    texts, vectors = list[str](), list[Any]()
+    for rows in reader:
+        for start in range(0, len(rows.texts), SHOWN_ROWS):
+            some, values = embed_rows(encoder, settings, rows.cut(start, start + SHOWN_ROWS), reader.on_bad_row)
+            texts, vectors = texts + some.texts, [*vectors, values]
+            if len(texts) > SHOWN_ROWS:
+                return texts, np.concatenate(vectors)[:SHOWN_ROWS]
+    if not texts:
+        raise InputError("the input has no texts")
+    return texts, np.concatenate(vectors)
 
 
 def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:
@@ -311,7 +314,7 @@ def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | N
             f"{shown(vectors)} was created with model {quoted(vector_settings.get('model'))}, but the table of "
             f"{opened.source} has a different size; omit --model"
         )
-    if vector_settings.get("checksum") not in (None, _checksum(encoder)):
+    if vector_settings.get("checksum") not in (None, encoder.checksum()):
         sys.stderr.write(
             f"note: {shown(vectors)} was created with other values of the model or the weighting, so cosines may be "
             "wrong; embed the texts again\n"

@@ -10,6 +10,7 @@ Tested against a plain float64 computation in tests/encoding/test_encode.py.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.weighting import Weighting
 
-__all__ = ["BATCH", "EncodeSettings", "Encoder", "TokenVectors", "check_one_vector"]
+__all__ = ["BATCH", "TEXT_ERRORS", "EncodeSettings", "Encoder", "TokenVectors", "check_one_vector"]
 
 Array = npt.NDArray[Any]
 
@@ -40,6 +41,7 @@ SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
 TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
 BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
 TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # a text causes them
+SAMPLE = 1024  # rows and tokens of a checksum
 
 
 class TokenVectors(NamedTuple):
@@ -191,6 +193,19 @@ class Encoder:
             return None
         vector: Array = np.add.reduce(self.pooler.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
         return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
+
+    def checksum(self) -> int:
+        """A checksum of a sample of rows, tokens and their ids, and of all weights: it changes with the model."""
+        count = self.pooler.table.num_embeddings
+        sample = np.linspace(0, count - 1, min(count, SAMPLE)).astype(np.int64)
+        arrays = [self.pooler.table.rows(sample), self.pooler.scale]
+        arrays += [] if self.weighting is None else [self.weighting.mean, self.weighting.matrix]
+        data = [array.tobytes() for array in arrays if array is not None]
+        for token_id in sample.tolist():
+            with suppress(*TEXT_ERRORS):  # there may be more rows than tokens
+                data.append(self.tokenizer.token_bytes(token_id))
+                data.append(str(self.tokenizer.encode(data[-1].decode(errors="replace"))).encode())
+        return zlib.crc32(b"\0".join(data))
 
     @contextmanager
     def naming_text(self, texts: list[str], first: int) -> Iterator[None]:

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.sources import FIELD, FILE, VECTORS, TextRows, needs_pyarrow, unreadable_parquet
+from inlayer.encoding.sources import FIELD, FILE, VECTORS, needs_pyarrow, unreadable_parquet
+from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown
 from inlayer.formats.row_reader import FileRows, RowSource

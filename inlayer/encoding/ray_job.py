@@ -4,7 +4,7 @@ row groups -> [one actor per CPU, each with its own rows] -> parts -> one file
 - a part has the rows of one slice of a row group. The worker that made it writes it, by renaming, to the folder of
   parts, which all machines share. A slice that is embedded twice is still one file, and Ray runs the tasks of a killed
   worker again: no row is lost or repeated
-- the name of a part says which slice it is, how many rows it has, and the state of its input file
+- the name of a part says which slice it is, its row group, the state of its input file, and how many rows it has
 - see also: locking, settings, joining (resumable_job.py); reading row groups (sources.py)
 Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
 """
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from inlayer.encoding.encode import EncodeSettings
 from inlayer.encoding.outputs import write_part
-from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob
+from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob, embed_rows
 from inlayer.encoding.sources import Reader, needs_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
@@ -74,7 +74,7 @@ class RayJob(EmbedJob):
         states = {group.first + index: group.state for group in groups for index in range(group.slices)}
         done: dict[int, int] = {}
         for part in self.parts():
-            number, rows, state = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
+            number, _, state, rows = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
             if states.get(int(number)) != int(state, 16):
                 raise self._changed()
             done[int(number)] = int(rows)
@@ -91,8 +91,6 @@ class RayJob(EmbedJob):
             done |= dict(report["written"])
             self.reader.meter.done = self.reader.meter.total * len(done) // len(states)
             progress(sum(done.values()))
-        if not any(done.values()):
-            raise InputError("the input has no texts")
         return sum(done.values())
 
     def _groups(self) -> Iterator[RowGroup]:
@@ -183,11 +181,13 @@ class GroupWorker:
                     break
                 if index in item["done"] or not rows.texts:
                     continue
-                number, count = group.first + index, len(rows.texts)
-                vectors = self.encoder.pooled(self.encoder.ids(rows.texts), config.settings)
-                name = f"{number:012d}-{count:012d}-{group.state:08x}"
+                kept, vectors = embed_rows(self.encoder, config.settings, rows, reader.on_bad_row)
+                if bad and not config.skip:
+                    break
+                number, count = group.first + index, len(kept.texts)
+                name = f"{number:012d}-{group.number:012d}-{group.state:08x}-{count:012d}"
                 with atomic_path(Path(config.folder) / name) as path:
-                    write_part(path, config.suffix, [rows], vectors)
+                    write_part(path, config.suffix, [kept], vectors)
                 written.append((number, count))
         except InlayerError as problem:
             error = str(problem)

@@ -1,8 +1,9 @@
 """EmbedJob: the resumable run of `inlayer embed`. Rows become vectors in parts that survive a kill.
 
 rows of texts -> [parts] -> one file
-- parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name says which rows it
-  has, with a checksum of all rows so far. So a killed run has lost at most one part, and none is written twice
+- parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name says which rows of
+  the input it covers, with a checksum of all rows so far, and how many of them the model could encode. So a killed run
+  has lost at most one part, and none is written twice
 - running the same command again checks the rows against the checksum and continues; other settings are an error
 - the output appears by renaming when all rows are there, and the folder is removed
 Tested with killed processes in tests/encoding/test_commands.py.
@@ -21,17 +22,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.encode import BATCH, Encoder, EncodeSettings
+from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
-from inlayer.encoding.sources import Reader, TextRows
+from inlayer.encoding.sources import Reader
+from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic
 
-__all__ = ["EmbedJob"]
+__all__ = ["EmbedJob", "embed_rows"]
 
 PART_BYTES = 2**26  # of vectors per part
-PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})")
+PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number: of rows in the part
 OWN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
+
+
+def embed_rows(
+    encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None]
+) -> tuple[TextRows, npt.NDArray[Any]]:
+    """Rows and their vectors, without the rows that the model cannot encode, which are reported."""
+    try:
+        return rows, np.asarray(encoder.batch(rows.texts, settings))
+    except TEXT_ERRORS:
+        kept = []
+        for index, text in enumerate(rows.texts):
+            try:
+                encoder.batch([text], settings)
+                kept.append(index)
+            except TEXT_ERRORS as error:  # noqa: PERF203
+                on_bad_row(rows.location(index), str(error))
+        rows = rows.take(kept)
+        return rows, np.asarray(encoder.batch(rows.texts, settings))
 
 
 class EmbedJob:
@@ -70,6 +90,9 @@ class EmbedJob:
                 try:
                     self._check_settings()
                     rows = self._write_parts(progress)
+                    if rows == 0:
+                        self._remove()
+                        raise InputError("the input has no texts")
                     self._join(rows)
                 finally:
                     if not self.parts():
@@ -82,7 +105,11 @@ class EmbedJob:
 
     def parts(self) -> list[Path]:
         """The finished parts, in order."""
-        return sorted(file for file in self.folder.glob("*-*-*") if PART.fullmatch(file.name))
+        return sorted(file for file in self.folder.glob("*-*-*-*") if PART.fullmatch(file.name))
+
+    def rows_written(self) -> int:
+        """The number of rows in the finished parts."""
+        return sum(int(part.name.rpartition("-")[2]) for part in self.parts())
 
     def _check_settings(self) -> None:
         file, arguments = self.folder / "job.json", self._arguments
@@ -95,41 +122,40 @@ class EmbedJob:
             )
 
     def _finished(self) -> tuple[int, int]:
-        """The number of rows in finished parts, and the checksum of their texts and other columns."""
+        """How many rows of the input the finished parts cover, and the checksum of their texts and other columns."""
         end = crc = 0
         for part in self.parts():
-            first, last, checksum = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
+            first, last, checksum, _ = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
             if int(first) != end:
                 raise InputError(f"{shown(self.folder)} is missing the part from row {end:,}; delete that folder")
             end, crc = int(last), int(checksum, 16)
         return end, crc
 
     def _write_parts(self, progress: Callable[[int], None]) -> int:
-        (done, expected), seen, crc, size = self._finished(), 0, 0, 0
+        (finished, expected), seen, crc, size = self._finished(), 0, 0, 0
+        done = finished
         pending: list[TextRows] = []
         vectors: list[npt.NDArray[Any]] = []
-        for rows in self._slices(done):
+        for rows in self._slices(finished):
             data = ("\0".join(rows.texts) + "\0").encode() + rows.other_bytes()
             crc, seen, size = zlib.crc32(data, crc), seen + len(rows.texts), size + len(data)
-            if seen <= done:
-                if seen == done and crc != expected:
+            if seen <= finished:
+                if seen == finished and crc != expected:
                     raise self._changed()
                 size = 0
                 continue
-            pending.append(rows)
-            with self.encoder.naming_text(rows.texts, seen - len(rows.texts)):
-                vectors.append(np.asarray(self.encoder.batch(rows.texts, self.settings)))
+            kept, values = embed_rows(self.encoder, self.settings, rows, self.reader.on_bad_row)
+            pending.append(kept)
+            vectors.append(values)
             if sum(batch.nbytes for batch in vectors) + size >= PART_BYTES:
-                self._write_part(seen, crc, pending, vectors)
-                pending, vectors, size = [], [], 0
+                self._write_part(done, seen, crc, pending, vectors)
+                done, pending, vectors, size = seen, [], [], 0
             progress(seen)
-        if seen < done:
+        if seen < finished:
             raise self._changed()
-        if seen == 0:
-            raise InputError("the input has no texts")
         if pending:
-            self._write_part(seen, crc, pending, vectors)
-        return seen
+            self._write_part(done, seen, crc, pending, vectors)
+        return self.rows_written()
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
         """The rows in slices of bounded size, with a cut at row `boundary`."""
@@ -143,9 +169,11 @@ class EmbedJob:
                 yield rows.cut(start, end)
                 position, start = position + end - start, end
 
-    def _write_part(self, end: int, crc: int, rows: list[TextRows], vectors: list[npt.NDArray[Any]]) -> None:
-        start = end - sum(len(batch.texts) for batch in rows)
-        with atomic_path(self.folder / f"{start:012d}-{end:012d}-{crc:08x}") as path:
+    def _write_part(
+        self, start: int, end: int, crc: int, rows: list[TextRows], vectors: list[npt.NDArray[Any]]
+    ) -> None:
+        count = sum(len(batch.texts) for batch in rows)
+        with atomic_path(self.folder / f"{start:012d}-{end:012d}-{crc:08x}-{count:012d}") as path:
             write_part(path, self.out.suffix, rows, np.concatenate(vectors))
 
     def _join(self, rows: int) -> None:

@@ -19,44 +19,26 @@ import sys
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from inlayer.encoding.lines import MAX_TEXT, CountedLines, LongLineError, blocks
 from inlayer.encoding.source_files import kind_of
+from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
 from inlayer.files import listing, quoted, shown
 from inlayer.render.numbers import count
 from inlayer.tokenizers.base import check_text
 
-__all__ = ["Meter", "Reader", "TextRows", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
+__all__ = ["Meter", "Reader", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
 
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the texts (the default of inputs, and in every output), and the vectors
 TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"
 FILE = "file"  # column: where a text comes from, if there are several .txt files
-
-
-class TextRows(NamedTuple):
-    """Texts, and the other columns of their rows: one dict per text, or an Arrow table."""
-
-    texts: list[str]
-    others: Any = None
-
-    def cut(self, start: int, end: int) -> TextRows:
-        """Rows `start` to `end`."""
-        return TextRows(self.texts[start:end], None if self.others is None else self.others[start:end])
-
-    def other_bytes(self) -> bytes:
-        """The other columns as bytes, for a checksum."""
-        if self.others is None:
-            return b""
-        if isinstance(self.others, list):
-            return repr(self.others).encode(errors="surrogatepass")
-        return b"".join(batch.serialize().to_pybytes() for batch in self.others.combine_chunks().to_batches())
 
 
 @dataclass
@@ -113,9 +95,9 @@ class Reader:
 
     def __iter__(self) -> Iterator[TextRows]:
         before = 0
-        for source, size in zip(self.sources, self._sizes, strict=True):
+        for number, (source, size) in enumerate(zip(self.sources, self._sizes, strict=True), 1):
             if isinstance(source, str) and source != "-":
-                yield self._checked([source], "text", 1)
+                yield self._checked([source], "text", number)
             else:
                 name = "standard input" if source == "-" else shown(source)
                 with _read_errors(name):
@@ -143,26 +125,30 @@ class Reader:
             else:
                 numbered = blocks(stream, lambda line: self.on_bad_row(f"{name}, line {line}", TOO_LONG))
                 rows = (reader(name, number, block) for number, block in numbered)
-            for batch in rows:
-                if raw is not None:
-                    self.meter.done = before + raw.tell()
-                if batch.texts:
-                    yield self._with_file(batch, source) if kind == ".txt" else batch
+            with closing(rows):  # before the file, if the caller stops early
+                for batch in rows:
+                    if raw is not None:
+                        self.meter.done = before + raw.tell()
+                    if batch.texts:
+                        yield self._with_file(batch, source) if kind == ".txt" else batch
 
     def _with_file(self, rows: TextRows, source: Path | str) -> TextRows:
         """Rows of a .txt file with its name, which distinguishes them from the rows of other files."""
         if not self.keep or len(self.sources) == 1:
             return rows
-        return TextRows(rows.texts, [{FILE: str(source)}] * len(rows.texts))
+        return rows._replace(others=[{FILE: str(source)}] * len(rows.texts))
 
     def _lines(self, name: str, number: int, block: bytes) -> TextRows:
+        where = f"{name}, line"
         try:
             lines = block.decode("utf-8").split("\n")
         except UnicodeDecodeError:
-            return self._checked(block.split(b"\n"), f"{name}, line", number)
-        return TextRows([line.removesuffix("\r") for line in lines] if "\r" in lines[0] or b"\r" in block else lines)
+            return self._checked(block.split(b"\n"), where, number)
+        if b"\r" in block:
+            lines = [line.removesuffix("\r") for line in lines]
+        return TextRows(lines, None, where, range(number, number + len(lines)))
 
-    def _whole(self, stream: Any, name: str) -> Iterator[TextRows]:
+    def _whole(self, stream: Any, name: str) -> Generator[TextRows, None, None]:
         data = stream.read(MAX_TEXT + 1)
         if len(data) > MAX_TEXT:
             self.on_bad_row(name, TOO_LONG)
@@ -171,22 +157,24 @@ class Reader:
 
     def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
         """Texts of values, each checked; bad ones are reported by their number."""
-        texts = []
+        texts, numbers = list[str](), list[int]()
         for index, value in enumerate(values):
             location = where if number is None else f"{where} {number + index}"
             try:
                 text = value.decode("utf-8").removesuffix("\r") if isinstance(value, bytes) else value
                 texts.append(check_text(text))
+                numbers.append((number or 0) + index)
             except UnicodeDecodeError as error:
                 self.on_bad_row(location, f"not valid UTF-8: byte 0x{value[error.start]:02x} at offset {error.start:,}")
             except TextError as error:
                 self.on_bad_row(location, str(error))
-        return TextRows(texts)
+        return TextRows(texts, None, where, None if number is None else numbers)
 
     def _json(self, name: str, number: int, block: bytes) -> TextRows:
         field = self.field or FIELD
         texts: list[str] = []
         others: list[dict[str, Any]] = []
+        numbers: list[int] = []
         for index, line in enumerate(block.split(b"\n")):
             if not line.strip():
                 continue
@@ -200,12 +188,13 @@ class Reader:
                 self._check_others(record, "the line")
                 texts.append(text)
                 others.append(record)
+                numbers.append(number + index)
             except (InlayerError, ValueError, RecursionError) as error:
                 problem = str(error) if isinstance(error, InlayerError) else f"not valid JSON ({error})"
                 self.on_bad_row(f"{name}, line {number + index}", problem)
-        return TextRows(texts, others if self.keep else None)
+        return TextRows(texts, others if self.keep else None, f"{name}, line", numbers)
 
-    def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
+    def _csv(self, stream: Any, name: str, delimiter: str) -> Generator[TextRows, None, None]:
         csv.field_size_limit(MAX_TEXT)
         decoded = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
         lines = CountedLines(decoded)
@@ -213,7 +202,7 @@ class Reader:
         try:
             header = next(reader, [])
             text_column = header.index(self._column(header, name))
-            size, texts, others = 0, list[str](), list[dict[str, Any]]()
+            size, texts, others, numbers = 0, list[str](), list[dict[str, Any]](), list[int]()
             for first, row in self._csv_rows(reader, lines, name):
                 if len(row) != len(header):
                     if row:
@@ -232,11 +221,12 @@ class Reader:
                         if index != text_column
                     }
                 )
+                numbers.append(first)
                 size += sum(map(len, row))
                 if len(texts) == ROWS or size > ROWS_BYTES:
-                    yield TextRows(texts, others if self.keep else None)
-                    size, texts, others = 0, [], []
-            yield TextRows(texts, others if self.keep else None)
+                    yield TextRows(texts, others if self.keep else None, f"{name}, line", numbers)
+                    size, texts, others, numbers = 0, [], [], []
+            yield TextRows(texts, others if self.keep else None, f"{name}, line", numbers)
         except (csv.Error, LongLineError) as error:
             raise InputError(f"{name}, line {lines.number}: {_csv_problem(error)}") from None
         finally:
@@ -304,11 +294,11 @@ class Reader:
             raise unreadable_parquet(name, error) from None
 
     def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:
-        others = table.drop_columns([column]) if self.keep else None
+        others, where = table.drop_columns([column]) if self.keep else None, f"{name}, row"
         with suppress(UnicodeDecodeError):
             values = table[column].to_pylist()
             if None not in values:
-                return TextRows(values, others)
+                return TextRows(values, others, where, range(number, number + len(values)))
         texts, valid = [], []
         for index, value in enumerate(table[column]):
             try:
@@ -319,8 +309,9 @@ class Reader:
                 valid.append(index)
             except (TextError, UnicodeDecodeError) as error:  # noqa: PERF203
                 problem = str(error) if isinstance(error, TextError) else "not valid UTF-8"
-                self.on_bad_row(f"{name}, row {number + index}", problem)
-        return TextRows(texts, None if others is None else others.take(valid))
+                self.on_bad_row(f"{where} {number + index}", problem)
+        numbers = [number + index for index in valid]
+        return TextRows(texts, None if others is None else others.take(valid), where, numbers)
 
 
 @contextmanager

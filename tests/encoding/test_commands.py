@@ -21,6 +21,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from tokenizers.normalizers import Replace
 
 import inlayer
 from inlayer.cli import main
@@ -708,14 +709,96 @@ def test_bad_value_in_another_column_is_named(run, tmp_path):
     assert "column 'note' is not valid UTF-8" in run("embed", "a.parquet", "--out", "v.jsonl")[2]
 
 
-def test_text_that_the_model_cannot_encode_is_named(run, tmp_path):
-    (tmp_path / "m").mkdir()
-    save_file({"embeddings": np.ones((1, 2), np.float32)}, tmp_path / "m/model.safetensors")
-    (tmp_path / "m/config.json").write_text('{"model_type": "model2vec"}')
-    Tokenizer(WordLevel({"dog": 0}, unk_token="?")).save(str(tmp_path / "m/tokenizer.json"))
-    (tmp_path / "a.txt").write_text("dog\ndog\ncat\n")
-    code, _, err = run("embed", "a.txt", "--out", "v.npy", "--model", "m")
-    assert (code, err.startswith("inlayer: text 2: m/tokenizer.json cannot encode this text")) == (2, True)
+@pytest.fixture
+def two_words(tmp_path: Path) -> Path:
+    """A model that knows the words "dog" and "fox" and cannot encode any other."""
+    folder = tmp_path / "m"
+    folder.mkdir()
+    save_file({"embeddings": np.array([[1, 2], [3, 4]], np.float32)}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "model2vec"}')
+    Tokenizer(WordLevel({"dog": 0, "fox": 1}, unk_token="?")).save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "where"),
+    [
+        ("txt", "dog\ncat\nfox\n", "line 2"),
+        ("jsonl", '{"text": "dog", "id": 1}\n\n{"text": "cat", "id": 2}\n{"text": "fox", "id": 3}\n', "line 3"),
+        ("csv", "text,id\ndog,1\ncat,2\nfox,3\n", "line 3"),
+        ("parquet", "", "row 1"),
+    ],
+)
+def test_text_that_the_model_cannot_encode_is_a_bad_row(two_words, kind, content, where, run, tmp_path):
+    name = f"a.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"text": ["dog", "cat", "fox"], "id": ["1", "2", "3"]}), tmp_path / name)
+    else:
+        (tmp_path / name).write_text(content)
+    for arguments in (("--out", "v.jsonl"), ()):
+        code, _, err = run("embed", name, *arguments, "--model", "m")
+        assert (code, err.count("\n"), (tmp_path / "v.jsonl").exists()) == (2, 1, False)
+        assert err.startswith(f"inlayer: {name}, {where}: m/tokenizer.json cannot encode this text")
+        assert "--on-error skip" in err
+    code, out, err = run("embed", name, "--model", "m", "--on-error", "skip", "--out", "v.jsonl")
+    assert (code, out) == (0, "v.jsonl: 2 x 2 float32, 1 bad row skipped\n")
+    assert err.startswith(f"skipped {name}, {where}: m/tokenizer.json cannot encode this text")
+    rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert [(row["text"], row["embedding"]) for row in rows] == [("dog", [1, 2]), ("fox", [3, 4])]
+    if kind != "txt":
+        assert [str(row["id"]) for row in rows] == ["1", "3"]
+
+
+def test_input_of_bad_rows_only_has_no_texts(two_words, run, tmp_path):
+    code, _, err = run("embed", "a cat", "a bird", "--model", "m", "--on-error", "skip", "--out", "v.npy")
+    assert (code, err.splitlines()[-1]) == (2, "inlayer: the input has no texts")
+    assert [line.split(":")[0] for line in err.splitlines()[:-1]] == ["skipped text 1", "skipped text 2"]
+    assert not [*tmp_path.glob(".v.npy*"), *tmp_path.glob("v.npy")]
+
+
+@pytest.mark.parametrize("kind", ["npy", "safetensors", "parquet", "jsonl"])
+def test_interrupted_run_that_skips_rows_resumes(two_words, kind, run, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("cat\ndog\ncat\nfox\ndog\ncat\n")
+    command = ("embed", "a.txt", "--model", "m", "--on-error", "skip", "--out")
+    whole = run(*command, f"whole.{kind}")
+    monkeypatch.setattr(resumable_job, "PART_BYTES", 1)  # a part per row
+    calls = iter(range(100))
+
+    def write_part(*arguments):
+        if next(calls) == interrupted_at:
+            raise KeyboardInterrupt
+        outputs.write_part(*arguments)
+
+    monkeypatch.setattr(resumable_job, "write_part", write_part)
+    interrupted_at = 3
+    assert run(*command, f"v.{kind}")[0] == 130
+    assert not (tmp_path / f"v.{kind}").exists()
+    assert run(*command, f"v.{kind}")[0] == whole[0] == 0
+    if kind == "parquet":
+        assert pq.read_table(tmp_path / "v.parquet").equals(pq.read_table(tmp_path / "whole.parquet"))
+    else:
+        assert (tmp_path / f"v.{kind}").read_bytes() == (tmp_path / f"whole.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize("change", ["normalizer", "vocabulary"])
+def test_changed_tokenizer_is_noticed(two_words, change, run, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "a.txt").write_text("dog\nfox\n")
+    command = ("embed", "a.txt", "--model", "m", "--out")
+    assert run(*command, "v.safetensors")[0] == 0
+    assert "other values" not in run("search", "dog", "--in", "v.safetensors")[2]
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable_job, "join_parts", interrupt)
+        assert run(*command, "w.npy")[0] == 130
+    vocabulary = {"dog": 0, "fox": 1} if change == "normalizer" else {"dog": 1, "fox": 0}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="?"))
+    if change == "normalizer":
+        tokenizer.normalizer = Replace("d", "f")
+    tokenizer.save(str(two_words / "tokenizer.json"))
+    assert "an interrupted run with different arguments" in run(*command, "w.npy")[2]
+    assert "was created with other values of the model" in run("search", "fox", "--in", "v.safetensors")[2]
 
 
 def test_folder_of_another_program_is_never_removed(run, tmp_path):

@@ -1,0 +1,50 @@
+"""TextRows: some rows of an input of `inlayer embed`, with their other columns and where they come from.
+
+files -> [rows of texts] -> vectors
+- see also: reading them (sources.py), writing them (outputs.py)
+Tested in tests/encoding/test_commands.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["TextRows"]
+
+
+class TextRows(NamedTuple):
+    """Texts, the other columns of their rows (one dict per text, or an Arrow table), and where they come from."""
+
+    texts: list[str]
+    others: Any
+    where: str  # such as "a.txt, line"
+    numbers: Sequence[int] | None  # of lines or rows; None for a single text, which `where` names
+
+    def cut(self, start: int, end: int) -> TextRows:
+        """Rows `start` to `end`."""
+        part = slice(start, end)
+        return TextRows(
+            self.texts[part], None if self.others is None else self.others[part],
+            self.where, None if self.numbers is None else self.numbers[part],
+        )  # fmt: skip
+
+    def take(self, kept: list[int]) -> TextRows:
+        """Rows by their indices."""
+        others = self.others
+        if others is not None:
+            others = [others[index] for index in kept] if isinstance(others, list) else others.take(kept)
+        numbers = None if self.numbers is None else [self.numbers[index] for index in kept]
+        return TextRows([self.texts[index] for index in kept], others, self.where, numbers)
+
+    def location(self, index: int) -> str:
+        """Where a row comes from."""
+        return self.where if self.numbers is None else f"{self.where} {self.numbers[index]}"
+
+    def other_bytes(self) -> bytes:
+        """The other columns as bytes, for a checksum."""
+        if self.others is None:
+            return b""
+        if isinstance(self.others, list):
+            return repr(self.others).encode(errors="surrogatepass")
+        return b"".join(batch.serialize().to_pybytes() for batch in self.others.combine_chunks().to_batches())
