@@ -33,9 +33,7 @@ BLOCK_VALUES = 2**21
 SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
 SPACE = "▁".encode()  # SentencePiece's symbol for a space
-CONTINUED = regex.compile(rb"##(?=[^\W_]|[\x80-\xff])")  # how WordPiece starts a token inside a word
 WORD_START = regex.compile(rb"(?=[^\W_]|[\x80-\xff])")
-WORD_PIECE_SHARE = 0.05  # of tokens with ##; other vocabularies have a few, such as Markdown's headings
 Ids = npt.NDArray[np.int64]
 NamedTable = tuple[StoredTable, Vocabulary]
 
@@ -173,18 +171,19 @@ def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
     ids_by_token: dict[bytes, int] = {}
     if vocabulary.tokenizer is None:
         raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
-    known = [(token_bytes(vocabulary.tokenizer, token_id), token_id) for token_id in range(vocabulary.rows)]
-    tokens = [(token.replace(SPACE, b" "), token_id) for token, token_id in known if token is not None]
-    is_word_piece = sum(bool(CONTINUED.match(token)) for token, _ in tokens) > WORD_PIECE_SHARE * len(tokens)
-    for token, token_id in tokens:
-        ids_by_token.setdefault(_in_text(token) if is_word_piece else token, token_id)
+    prefix = vocabulary.tokenizer.continuation_prefix
+    for token_id in range(vocabulary.rows):
+        token = token_bytes(vocabulary.tokenizer, token_id)
+        if token is not None:
+            token = _in_text(token, prefix) if prefix else token.replace(SPACE, b" ")
+            ids_by_token.setdefault(token, token_id)
     return ids_by_token
 
 
-def _in_text(token: bytes) -> bytes:
+def _in_text(token: bytes, prefix: bytes) -> bytes:
     """A WordPiece token as it occurs in running text: `##ing` continues a word, `king` starts one after a space."""
-    if CONTINUED.match(token):
-        return token[2:]
+    if token.startswith(prefix) and WORD_START.match(token, len(prefix)):
+        return token.removeprefix(prefix)
     return b" " + token if WORD_START.match(token) else token
 
 

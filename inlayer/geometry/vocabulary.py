@@ -115,5 +115,8 @@ class Vocabulary:
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise InputError("this model has no tokenizer, so rows have no texts; give a token id (--id) or a vector")
+            raise InputError(
+                "this model has no tokenizer, so words cannot be looked up; put one next to the weights, or look up "
+                "token ids or vectors"
+            )
         return self.tokenizer

@@ -280,6 +280,16 @@ class Tokenizer(ABC):
         return frozenset(self.special_tokens.values())
 
     @property
+    def continuation_prefix(self) -> bytes:
+        """How a token that continues a word starts: `##` in WordPiece; empty if tokens include their spaces.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.continuation_prefix
+            b''
+        """
+        return b""
+
+    @property
     def pad_id(self) -> int | None:
         """The id of the padding token, or None.
 

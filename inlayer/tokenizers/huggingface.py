@@ -89,6 +89,11 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         settings = config | {"model": {key: value for key, value in model.items() if key not in {"vocab", "merges"}}}
         self._fast_source: tuple[str, dict[str, Any]] | None = (text, settings)  # until the fast path opens
 
+    @property
+    def continuation_prefix(self) -> bytes:
+        """As in the base class."""
+        return str(getattr(self._exact.model, "continuing_subword_prefix", None) or "").encode()
+
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:

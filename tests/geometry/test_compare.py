@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import tokenizers
 from scipy.linalg import orthogonal_procrustes
+from tokenizers.models import BPE, WordPiece
 
 import inlayer
 from inlayer.errors import InputError
@@ -17,6 +19,7 @@ from inlayer.geometry.compare_page import align_points
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers import WordTokenizer
+from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.geometry.test_nearest import stored
 
 WORDS = [f"word{number}" for number in range(60)]
@@ -33,22 +36,24 @@ def size(words: list[str]) -> int:
     return WordTokenizer.from_text(" ".join(words)).get_vocab_size()
 
 
-class FixedTokens:
-    """A tokenizer that only knows the bytes of its tokens."""
+def tokens_of(model: WordPiece | BPE, tokens: int) -> dict[bytes, int]:
+    tokenizer = HuggingFaceTokenizer(tokenizers.Tokenizer(model).to_str().encode())
+    return tokens_by_bytes(Vocabulary(tokenizer, tokens))
 
-    def __init__(self, *tokens: bytes) -> None:
-        self.tokens = tokens
 
-    def token_bytes(self, token_id: int) -> bytes:
-        return self.tokens[token_id]
+def numbered(*tokens: str) -> dict[str, int]:
+    return {token: number for number, token in enumerate(tokens)}
 
 
 def test_word_pieces_are_matched_as_they_occur_in_text() -> None:
-    pieces = (b"[CLS]", b"king", b"##ing", b"##,", b",", b"2016", "г".encode())
-    found = tokens_by_bytes(Vocabulary(FixedTokens(*pieces), len(pieces)))  # type: ignore[arg-type]
+    vocab = numbered("[CLS]", "king", "##ing", "##,", ",", "2016", "г")
+    found = tokens_of(WordPiece(vocab, unk_token="[CLS]"), len(vocab))
     assert found == {b"[CLS]": 0, b" king": 1, b"ing": 2, b"##,": 3, b",": 4, b" 2016": 5, " г".encode(): 6}
-    bpe = (b" king", b"ing", b"##", b"##x", *(f"t{number}".encode() for number in range(60)))
-    assert list(tokens_by_bytes(Vocabulary(FixedTokens(*bpe), len(bpe)))) == list(bpe)  # type: ignore[arg-type]
+    vocab = numbered("[CLS]", "king", "@@ing", "##ing")
+    found = tokens_of(WordPiece(vocab, unk_token="[CLS]", continuing_subword_prefix="@@"), len(vocab))
+    assert found == {b"[CLS]": 0, b" king": 1, b"ing": 2, b"##ing": 3}
+    vocab = numbered("king", "##ing", "##x", "##")  # other vocabularies have headings of Markdown
+    assert list(tokens_of(BPE(vocab, []), len(vocab))) == [token.encode() for token in vocab]
 
 
 def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_model_without_tokenizer(tmp_path: Path) -> None:
     bare = inlayer.load(tmp_path / "model.safetensors")
     found = bare.neighbors(0, 2)
     assert found[0].text == f"#{found[0].id}"
-    with pytest.raises(InputError, match="no tokenizer, so rows have no texts; give a token id"):
+    with pytest.raises(InputError, match="no tokenizer, so words cannot be looked up; put one next to the weights"):
         bare.neighbors("king")
     with pytest.raises(InputError, match="no tokenizer"):
         bare.neighbors(0, words=True)
