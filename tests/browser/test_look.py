@@ -86,6 +86,11 @@ def test_theme_follows_the_system_unless_chosen(open_page):
 def test_phone_width_never_scrolls_sideways(scheme, open_page):
     watched = open_page(f"{BATCH}&step=1&dims=16", width=390, height=844, color_scheme=scheme, has_touch=True)
     page = watched.page
+    for switch in ("#motion", "#predict"):
+        state = page.get_attribute(switch, "aria-pressed")
+        page.tap(switch)
+        assert page.get_attribute(switch, "aria-pressed") != state
+    page.tap("#predict")
     for step in range(1, 9):
         watched.step(step)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, step
