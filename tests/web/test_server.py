@@ -420,6 +420,27 @@ def test_workers_end_with_a_killed_server() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_process_that_opens_the_models_ends_with_a_killed_server() -> None:
+    script = (
+        "import functools, time\n"
+        "from inlayer.web.server import find_model_names, start_fork_server\n"
+        "find_model_names(functools.partial(time.sleep, 3600), start_fork_server())\n"
+    )
+
+    def opening() -> list[int]:
+        return [grandchild for child in children(program.pid) for grandchild in children(child)]
+
+    with subprocess.Popen([sys.executable, "-c", script]) as program:
+        try:
+            wait_until(lambda: bool(opening()))
+            started = [*children(program.pid), *opening()]
+        finally:
+            program.kill()
+    wait_until(lambda: not any(map(is_alive, started)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_that_dies_is_replaced() -> None:
     with process() as (program, client, _):
         killed = children(program.pid)[-1]
