@@ -7,7 +7,7 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 FIRST_START := sh -c '$(BIN)/inlayer --help && $(BIN)/inlayer walk' > /dev/null
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every process of a test compiles the libraries again
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 30
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 30
 
 LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_head.py tests/test_pooling.py
 
