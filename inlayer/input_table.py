@@ -187,10 +187,12 @@ class InputTable(nn.Module):
         tied = spec.head.tied if tied is None else tied
         if device is None:
             device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
-        settings = {name: value for name, value in vars(spec.head).items() if name != "tied"}
+        sizes = ("tied", "n_embd", "vocab_size")
+        settings = {name: value for name, value in vars(spec.head).items() if name not in sizes}
+        width, rows = spec.head.n_embd or table.embedding_dim, spec.head.vocab_size or self.vocab_size
         # A tied head discards its own rows, so they are never filled.
         head = Head(
-            table.embedding_dim, self.vocab_size, padding_idx=spec.padding_idx, init_std=spec.init_std,
+            width, rows, padding_idx=spec.padding_idx, init_std=spec.init_std,
             device="meta" if tied else device, dtype=self.dtype, **settings,
         )  # fmt: skip
         if tied:

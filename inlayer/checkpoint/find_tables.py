@@ -111,12 +111,24 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
     return tensor
 
 
-def find_head(store: Store, shape: tuple[int, ...]) -> str | None:
-    """The name of the head's tensor: a usual name, or a name that is usual for outputs if it has the table's shape."""
+def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | None:
+    """The name of the head's tensor: a usual name, or a name that is usual for outputs if it has the table's shape.
+
+    A head that is not tied to the encoder's table, and not stored, is tied to the table of the decoder.
+    """
     usual = store.first_of(HEAD_TENSORS)
-    if usual is not None or store.remote:
-        return usual
-    return choose_head(store.names(), partial(has_shape, store, shape=shape))
+    if usual is None and not store.remote:
+        usual = choose_head(store.names(), partial(has_shape, store, shape=table.shape))
+    if usual is None and spec is not None and not spec.head.tied and "encoder." in table.name:
+        usual = store.first_of((table.name.replace("encoder.", "decoder."),))
+    return usual
+
+
+def head_shape(model: Model) -> tuple[int, int]:
+    """The shape of a stored head: that of the table, unless the config has sizes of its own for it."""
+    rows, width = model.table_info.shape
+    head = None if model.spec is None else model.spec.head
+    return (rows, width) if head is None else (head.vocab_size or rows, head.n_embd or width)
 
 
 def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts
+from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
@@ -83,15 +83,17 @@ def build_head(model: Model) -> Head | None:
     else:
         head = model.embeddings.head_from_config(model.spec, tied=name is None, device="meta")
     if name is not None:
-        table, size = model.store.table(name), (head.vocab_size, head.n_embd)
+        table, size = model.store.table(name), head_shape(model)
         check_tensor(model.source, model.store.find(name), table.shape == size, f"a head for this table is {size}")
         stored = StoredEmbedding(table if model.dtype is None else table.astype(model.dtype))
         if model.trainable:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
             head.use_stored(stored)
-    if head.bias is not None:
-        head.bias = nn.Parameter(_read_part(model, "head.bias", head.bias))
+    bias, shapes = model.find_part("head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is BART's
+    if head.bias is not None or (bias is not None and bias.shape in shapes):
+        shape = bias.shape if bias is not None and bias.shape in shapes else shapes[0]
+        head.bias = nn.Parameter(_read_part(model, "head.bias", torch.empty(shape, device="meta")).flatten())
     return head.requires_grad_(model.trainable).train(model.trainable)
 
 

@@ -371,7 +371,7 @@ class Model:
     @cached_property
     def head_name(self) -> str | None:
         """The tensor of a head in the files, even if the config ties it."""
-        return find_tables.find_head(self.store, self.table_info.shape)
+        return find_tables.find_head(self.store, self.table_info, self.spec)
 
     def find_part(self, part: str) -> TensorInfo | None:
         """Find the tensor of a small part of the layer.

@@ -102,7 +102,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
 
 
 def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
-    vocab_size, n_embd = fields.size("vocab_size"), fields.size(*WIDTH)
+    vocab_size, n_embd = fields.size("vocab_size") + family.input_only_rows, fields.size(*WIDTH)
     padding_idx = fields.index("pad_token_id") if family.pads and family.padding_idx is None else family.padding_idx
     if padding_idx is not None and padding_idx >= vocab_size:
         raise ConfigError(
@@ -245,13 +245,23 @@ def _dropout(family: Family, fields: ConfigReader) -> float:
 
 def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     tied = fields.flag("tie_word_embeddings", default=False)
+    decoder_table = family.decoder_table or not fields.flag("share_encoder_decoder_embeddings", default=True)
+    vocab_size = fields.optional_size("decoder_vocab_size") if decoder_table else None
+    if family.input_only_rows:
+        vocab_size = fields.size("vocab_size")
     # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
     scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
+    width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: that of the model whose settings were scaled up
+    input_scale = n_embd**-0.5 if scaled else width / n_embd / fields.number("logits_mup_width_multiplier", default=1.0)
+    factor, multiplies = fields.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
+    scale = fields.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
     return HeadSpec(
-        tied=tied,
+        tied=tied and not decoder_table,
+        vocab_size=vocab_size,
+        n_embd=fields.optional_size("output_embedding_size"),
         bias=family.head_bias,
-        input_scale=n_embd**-0.5 if scaled else 1.0,
-        scale=fields.number("logit_scale", "output_multiplier", default=1.0),
-        divisor=fields.number("logits_scaling", default=1.0),
-        soft_cap=fields.optional_number("final_logit_softcapping"),
+        input_scale=input_scale,
+        scale=factor if multiplies else scale,
+        divisor=1.0 if multiplies else factor,
+        soft_cap=fields.optional_number("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
     )

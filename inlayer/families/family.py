@@ -24,6 +24,7 @@ class Family:
     alibi_flag: str | None = None  # the field that replaces them with ALiBi, which adds nothing to the rows
     # relative positions, which attention adds to its scores
     relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
+    input_only_rows: int = 0  # rows of the table after the vocabulary, which the head does not have
     pads: bool = True  # the table has a padding row: pad_token_id
     padding_idx: int | None = None  # this row, regardless of the config
     # learned positions
@@ -72,5 +73,7 @@ class Family:
     per_layer: Literal["rounded", "exact", "projected"] | None = None
     value_embeddings: bool = False  # a second table for the values of the first and last block with full attention
     # head
+    logits_scaling_multiplies: bool = False  # instead of dividing (HyperCLOVA X)
     head_bias: bool = False  # masked-language heads have one
+    decoder_table: bool = False  # the decoder has a table of its own, which a tied head shares (T5Gemma)
     head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)

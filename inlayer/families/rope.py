@@ -57,7 +57,7 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
     if not fields.is_null("sliding_window"):
         without |= set(family.layers_without_rotary)
     if family.no_rope_interval and not flags:
-        count = min(fields.size("num_hidden_layers"), MAX_LAYERS)
+        count = _depth(fields)
         if family.layer_thetas:  # Muse Spark: every fourth layer, counted from the last
             flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
         else:
@@ -81,7 +81,7 @@ def _layer_types(family: Family, fields: ConfigReader) -> Any:
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
     if listed == "layer_types" and types is not None:
         return types
-    layers = range(min(fields.optional_size("num_hidden_layers") or 0, MAX_LAYERS))
+    layers = range(_depth(fields))
     name, indices = fields.get("attn_layer_indices", "cross_attention_layers")  # Bamba, Mllama
     if isinstance(indices, (list, tuple)) and len(indices) <= MAX_LAYERS:
         return [FULL if (layer in indices) == (name == "attn_layer_indices") else NO_ROTARY[0] for layer in layers]
@@ -92,6 +92,13 @@ def _layer_types(family: Family, fields: ConfigReader) -> Any:
     every = fields.optional_size(*FULL_EVERY) or abs(family.full_every)
     full = every - 1 if family.full_every > 0 else 0
     return [FULL if layer % every == full else family.other_layers for layer in layers]
+
+
+def _depth(fields: ConfigReader) -> int:
+    """The number of blocks; 0 if there are none or the config does not say."""
+    if fields.get("num_hidden_layers")[1] in (None, 0):
+        return 0
+    return min(fields.size("num_hidden_layers"), MAX_LAYERS)
 
 
 def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:

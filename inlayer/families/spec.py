@@ -270,6 +270,8 @@ class HeadSpec:
     """The arguments of `Head`, and whether it is tied to the table."""
 
     tied: bool
+    vocab_size: int | None  # None: that of the table
+    n_embd: int | None  # None: the width of the table's rows
     bias: bool
     input_scale: float
     scale: float

@@ -33,6 +33,7 @@ TABLE_ENDS = (  # T5's `shared` before the copies in its encoder and decoder; `t
 HEAD_ENDS = (  # `output` is the name in GGUF and in the original Llama files
     "lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight",
     "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight", "head.weight",
+    "lm_head.out_proj.weight", "head.decoder.weight", "lm_loss.weight", "pred_layer.proj.weight",
 )
 
 TABLES: tuple[str, ...] = tuple(prefix + end for end in TABLE_ENDS for prefix in TEXT_MODELS)
@@ -67,6 +68,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "head.bias": (  # if BERT has two, the decoder uses the first
         "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
         "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
+        "lm_head.out_proj.bias", "lm_loss.bias", "pred_layer.proj.bias", "final_logits_bias", "decoder.bias",
     ),
 }
 # fmt: on
@@ -80,10 +82,12 @@ RELATIVE = re.compile(
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
-# The module of a head in a family that we do not know: `foo.unembed`, `foo.to_logits`.
-_OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax)(_|$)|head$")
+# The module of a head under another name: `foo.unembed`, `foo.to_logits`, or ModernBERT's `decoder`.
+_OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax|cls|decoder)(_|$)|head$")
 # Classes of models with a head, as `architectures` in a config names them.
-WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
+WITH_HEAD = re.compile(
+    r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$|MTModel$|GenerationDecoder$"
+)
 
 TableRole: TypeAlias = Literal[
     "token", "position", "token_type", "head", "per_layer", "ngram", "value", "mtp", "routing"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inlayer.checkpoint.find_tables import head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
@@ -90,8 +91,10 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     if scan.error:
         yield Finding("warning", "head-unreadable", f"the head {facts.tensor} cannot be read: {scan.error}")
         return
-    if facts.shape != tuple(model.table_info.shape):
-        message = f"the head {facts.tensor} has shape {quoted(facts.shape)}, the table {tuple(model.table_info.shape)}"
+    if facts.shape != head_shape(model):
+        message = (
+            f"the head {facts.tensor} has shape {quoted(facts.shape)}; for this table it must be {head_shape(model)}"
+        )
         yield Finding("error", "head-shape-mismatch", message)
     elif tied and equal is False:
         message = "the config ties head and table, but the stored head has different values, which tying would discard"

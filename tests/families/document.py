@@ -53,7 +53,8 @@ masked type in `transformers` {version} is checked: a tiny model with random wei
 libraries, and the input of its first block is compared bit by bit with our hidden states, in float32 and bfloat16; so
 are the per-layer embeddings of Gemma and the value embeddings of NeoMME. The inputs are plain, padded on the right,
 padded on the left, with explicit `position_ids`, and with `inputs_embeds`. cos and sin are compared with the output of
-the model's rotary module. `tests/families/test_parity.py` compares published settings (Llama-3.1, Kimi-K2, Phi-3) in
+the model's rotary module. The logits of random hidden states are compared in float32, within 1e-5, because sums depend
+on the order of additions. `tests/families/test_parity.py` compares published settings (Llama-3.1, Kimi-K2, Phi-3) in
 the same way.
 
 {summary}
@@ -96,10 +97,10 @@ layer = Embeddings(
 
 ## Equal
 
-Defaults of each type, and the number of compared values: hidden states, then cos and sin.
+Defaults of each type, and the number of compared values: hidden states, cos and sin, and logits.
 
-| model type | model | positions | other traits | hidden states | cos, sin |
-|---|---|---|---|---|---|
+| model type | model | positions | other traits | hidden states | cos, sin | logits |
+|---|---|---|---|---|---|---|
 """
 OTHERS = """
 ## Also supported
@@ -191,7 +192,7 @@ def write(outcomes: list[Outcome]) -> None:
     page = HEADER.format(version=transformers.__version__, nested=", ".join(NESTED), summary=summarize(outcomes))
     for one in sorted(outcomes, key=lambda one: (one.model_type, one.kind)):
         if one.outcome == "equal":
-            values = f"{one.hidden:,} | {one.tables or ''}"
+            values = f"{one.hidden:,} | {one.tables or ''} | {one.logits or ''}"
             page += f"| {one.model_type} | {one.kind} | {traits(one.family)} | {values} |\n"
     compared = {name for one in outcomes if one.outcome == "equal" for name in (one.model_type, one.family)}
     page += OTHERS.format(names=", ".join(sorted(FAMILIES.keys() - compared)))

@@ -1,7 +1,8 @@
 """`make families`: every causal and masked model type in transformers, compared with ours bit by bit.
 
 For each type, a tiny model with random weights is built (tiny.py), saved, and opened by both libraries. The input of
-the first block, per-layer embeddings and the rotary tables are compared in float32 and bfloat16. The outcome is one of
+the first block, per-layer embeddings and the rotary tables are compared in float32 and bfloat16, and the logits of
+random hidden states within a tolerance. The outcome is one of
 - equal: every value has the same bits
 - refused: inlayer does not support the type, and says why
 - differs: inlayer opens it, and its values differ. This is a bug
@@ -19,10 +20,12 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import transformers
 from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 import inlayer
 from inlayer.embeddings import Embeddings
@@ -47,6 +50,7 @@ class Outcome:
     family: str = ""
     hidden: int = 0  # compared values
     tables: int = 0
+    logits: int = 0  # compared within a tolerance
     generic: str = ""  # the outcome of a causal model under an unknown model type
 
 
@@ -86,8 +90,7 @@ def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int
     """The number of hidden values and of table values that were compared; raises at the first difference."""
     hidden = tables = 0
     for name, given in inputs(model, layer, padding):
-        decoder = {"decoder_input_ids": torch.ones(3, 2, dtype=torch.int64)}
-        seen = capture(model, **given, **decoder if accepts(model, "decoder_input_ids") else {})
+        seen = capture(model, **given, **decoder_inputs(model, 2))
         ours = layer(**given)
         theirs = like(seen, ours)
         if not same_bits(ours, theirs):
@@ -106,6 +109,52 @@ def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int
                     raise DifferenceError(f"{name}: cos or sin {table.layer_type or ''}: {difference(mine, other)}")
                 tables += mine.numel()
     return hidden, tables
+
+
+def decoder_inputs(model: nn.Module, tokens: int) -> dict[str, Tensor]:
+    """What the decoder of an encoder-decoder model reads; empty for others."""
+    given = {"decoder_input_ids": torch.ones(3, tokens, dtype=torch.int64)}
+    return given if accepts(model, "decoder_input_ids") else {}
+
+
+def compare_head(model: Any, opened: inlayer.Model) -> int:
+    """The number of logits that were compared: of random hidden states that take the place of the whole decoder.
+
+    Masked-language heads transform them first: then what the last projection gets is compared.
+    """
+    projection = model.get_output_embeddings()
+    if projection is None:
+        return 0
+    hidden = torch.randn(3, 5, opened.spec.n_embd, generator=torch.Generator().manual_seed(6))
+    seen: list[Tensor] = []
+    handle = projection.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+
+    def forward(*_: Any, **__: Any) -> AnyOutput:
+        return AnyOutput(last_hidden_state=hidden)
+
+    name = next(name for name in (model.base_model_prefix, "model", "decoder") if hasattr(model, name))
+    inner = getattr(model, name)
+    if type(inner).__name__.endswith("DecoderWrapper"):  # which the causal models of encoder-decoders do not call
+        inner = inner.decoder
+    with torch.no_grad(), mock.patch.object(inner, "forward", forward):
+        theirs = model(input_ids=torch.ones(3, 5, dtype=torch.int64), **decoder_inputs(model, 5)).logits
+    handle.remove()
+    ours = opened.head(hidden if is_multiple(seen[-1], hidden) else seen[-1])
+    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-5, atol=1e-4):
+        raise DifferenceError(f"logits: {difference(ours, theirs)}")
+    return theirs.numel()
+
+
+def is_multiple(one: Tensor, other: Tensor) -> bool:
+    """Whether one tensor is the other one times a number."""
+    return one.shape == other.shape and torch.allclose(one * other.flatten()[0], other * one.flatten()[0], atol=1e-4)
+
+
+class AnyOutput(BaseModelOutputWithPast):
+    """The output of any decoder; what it lacks is None."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
 
 
 def compare_per_layer(name: str, theirs: Tensor | None, layer: Embeddings, given: dict[str, Tensor]) -> int:
@@ -176,13 +225,14 @@ def examine(job: Job) -> Outcome:
     torch.manual_seed(0)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         try:
             saved = save_tiny(model_type, kind, folder).eval()
             references = [saved, open_reference(type(saved), folder, DTYPES[1])]
         except Exception as error:
             return Outcome(model_type, kind, "not built", _short(error))
-        family, hidden, tables = "", 0, 0
+        family, hidden, tables, logits = "", 0, 0, 0
         try:
             for dtype, theirs in zip(DTYPES, references, strict=True):
                 opened = inlayer.load(folder, dtype=dtype)
@@ -191,12 +241,13 @@ def examine(job: Job) -> Outcome:
                 padding = layer.padding_idx if layer.padding_idx is not None else 1
                 one, two = compare(theirs, layer, padding)
                 hidden, tables = hidden + one, tables + two
+                logits += compare_head(theirs, opened) if dtype == torch.float32 else 0
         except inlayer.InlayerError as error:
             return Outcome(model_type, kind, "refused", str(error).replace(folder, "the model"))
         except Exception as error:  # a difference, or a comparison that does not run
             return Outcome(model_type, kind, "differs", _short(error), family)
         generic = open_renamed(folder, references[0]) if kind == "causal" else ""
-    return Outcome(model_type, kind, "equal", "", family, hidden, tables, generic)
+    return Outcome(model_type, kind, "equal", "", family, hidden, tables, logits, generic)
 
 
 def open_renamed(folder: str, reference: nn.Module) -> str:
@@ -204,8 +255,9 @@ def open_renamed(folder: str, reference: nn.Module) -> str:
     path = Path(folder) / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "brand_new"}))
     try:
-        layer = inlayer.load(folder, dtype=DTYPES[0]).embeddings
-        compare(reference, layer, layer.padding_idx or 1)
+        opened = inlayer.load(folder, dtype=DTYPES[0])
+        compare(reference, opened.embeddings, opened.embeddings.padding_idx or 1)
+        compare_head(reference, opened)
     except inlayer.InlayerError:
         return "refused"
     except Exception:  # a difference, or a comparison that does not run

@@ -81,5 +81,7 @@ def test_control_a_wrong_family_differs(monkeypatch: pytest.MonkeyPatch) -> None
     assert (outcome.outcome, "up to" in outcome.reason) == ("differs", True)
     monkeypatch.setitem(FAMILIES, "llama", FAMILIES["cohere"])
     assert "cos or sin" in examine(("llama", "causal")).reason
+    monkeypatch.setitem(FAMILIES, "hyperclovax", FAMILIES["granite"])  # which divides logits instead
+    assert "logits" in examine(("hyperclovax", "causal")).reason
     monkeypatch.delitem(FAMILIES, "gemma2")
     assert examine(("gemma2", "causal")).outcome == "refused"

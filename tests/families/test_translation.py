@@ -152,3 +152,26 @@ def test_mistral4_rotates_the_second_half_of_its_heads() -> None:
     assert describe(sizes | {"rope_parameters": rope | {"partial_rotary_factor": 0.25}}) == without
     assert without.rotary is not None
     assert without.rotary.angles.partial_rotary_factor == 0.25
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma3_text", "smollm3", "granite", "bert"])
+def test_model_without_blocks_has_an_input_layer(model_type: str) -> None:
+    assert describe({"model_type": model_type, "num_hidden_layers": 0}).vocab_size > 0
+    with pytest.raises(ConfigError, match="num_hidden_layers"):
+        describe({"model_type": "llama", "num_hidden_layers": -1})
+
+
+@pytest.mark.parametrize(
+    ("config", "factors"),
+    [
+        ({"model_type": "falcon_h1", "lm_head_multiplier": 0.25}, (1.0, 0.25, 1.0)),
+        ({"model_type": "minicpm3", "hidden_size": 1024, "num_attention_heads": 8}, (0.25, 1.0, 1.0)),
+        ({"model_type": "minicpm3", "dim_model_base": None}, (1.0, 1.0, 1.0)),
+        ({"model_type": "inkling_text"}, (1 / 24, 1.0, 1.0)),
+        ({"model_type": "granite", "logits_scaling": 8.0}, (1.0, 1.0, 8.0)),
+        ({"model_type": "hyperclovax", "logits_scaling": 0.125}, (1.0, 0.125, 1.0)),
+    ],
+)
+def test_factors_of_heads(config: dict[str, Any], factors: tuple[float, float, float]) -> None:
+    head = describe(config).head
+    assert (head.input_scale, head.scale, head.divisor) == factors

@@ -34,7 +34,10 @@ OTHERS = {"t5": "seq2seq", "mt5": "seq2seq", "umt5": "seq2seq", "longt5": "seq2s
 LAYERS, VOCAB = 4, 99
 DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 # Traits that defaults switch off, so the comparison covers them.
-SWITCHED_ON = {"scale_embedding": True, "embedding_multiplier": 12.0, "mup_enabled": True, "rescale_embeddings": True}
+SWITCHED_ON = {
+    "scale_embedding": True, "embedding_multiplier": 12.0, "mup_enabled": True, "rescale_embeddings": True,
+    "logits_scaling": 3.0, "lm_head_multiplier": 0.5, "output_multiplier": 0.25,
+}  # fmt: skip
 MISSING = {"head_dim": 16, "num_key_value_heads": 4, "moe_intermediate_size": 32}  # where None is not accepted
 # The first pattern that matches a field's whole name decides; a value that is already smaller is kept.
 SIZES: list[tuple[str, int]] = [
