@@ -123,7 +123,9 @@ def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vecto
     starts = np.repeat(offsets[:-1] - SEGMENT * first, pieces) + SEGMENT * np.arange(pieces.sum())
     found = sums(np.append(starts, offsets[-1]))
     divisors = np.maximum(counts, 1)[:, None]
-    np.divide(found if len(found) == len(out) else found[first], divisors.astype(np.float32), out=out)
+    if len(found) > len(out):
+        found.take(first, 0, out=out, mode="clip")  # which writes to `out` directly
+    np.divide(found if len(found) == len(out) else out, divisors.astype(np.float32), out=out)
     for number in np.unique(pieces[pieces > 1]).tolist():
         texts = np.flatnonzero(pieces == number)
         segments = found[first[texts, None] + np.arange(number)]

@@ -118,6 +118,7 @@ class TopRows:
         self._ids = np.full((queries, k), -1, np.int64)
         self._scores = np.full((queries, k), NO_DIRECTION, np.float32)
         self._pending: list[tuple[Ids, Ids, Vectors]] = []  # queries, ids, scores
+        self._is_better = np.empty(0, np.bool_)  # reused by every block
 
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
@@ -125,9 +126,11 @@ class TopRows:
         worst_Q = self._scores[:, -1]
         if len(ids_N) > k and np.isneginf(worst_Q).any():  # the first block: only its own best count
             worst_Q = np.maximum(worst_Q, np.nextafter(np.partition(scores_QN, -k, 1)[:, -k], np.float32(-np.inf)))
-        rows, columns = np.divmod(
-            np.flatnonzero(scores_QN > worst_Q[:, None]), len(ids_N)
-        )  # faster than nonzero in 2-D
+        if self._is_better.size < scores_QN.size:
+            self._is_better = np.empty(scores_QN.size, np.bool_)
+        is_better_QN = self._is_better[: scores_QN.size].reshape(scores_QN.shape)
+        np.greater(scores_QN, worst_Q[:, None], out=is_better_QN)
+        rows, columns = np.divmod(np.flatnonzero(is_better_QN), len(ids_N))  # faster than nonzero in 2-D
         self._pending.append((rows, ids_N[columns], scores_QN[rows, columns]))
         if sum(len(rows) for rows, _, _ in self._pending) > 4 * queries * k:
             self.merge()
