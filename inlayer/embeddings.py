@@ -136,7 +136,7 @@ class Embeddings(NgramLookup):
         super().__init__()
         if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
             raise ConfigError(
-                f"row_width is {row_width} and project is {project!r}; give both or neither: project is one of "
+                f"row_width is {row_width} and project is {project!r}; pass both or neither: project is one of "
                 f"{', '.join(PROJECTIONS)}"
             )
         is_rule = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)

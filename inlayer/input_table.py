@@ -79,7 +79,7 @@ class InputTable(nn.Module):
             table: A module with rows of the same width.
 
         Raises:
-            ShapeError: If its rows have another width.
+            ShapeError: If its rows have a different width.
 
         Example:
             >>> layer = inlayer.Embeddings(100, 4)
@@ -147,7 +147,7 @@ class InputTable(nn.Module):
 
         Raises:
             InputError: If it is not an `inlayer.Head`.
-            ShapeError: If it has another size.
+            ShapeError: If it has a different size.
 
         Example:
             >>> layer, head = inlayer.Embeddings(100, 4), inlayer.Head(4, 100)

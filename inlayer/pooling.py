@@ -4,7 +4,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
 - the mask alone decides which positions are real, so left and right padding give the same result
 - a text of padding only gives zeros, never NaN; values at padded positions, even NaN, do not matter
 - half types are summed in float32 and cast back
-- texts of very different lengths need no padding: give the hidden states (N, D) and the Ragged of their ids
+- texts of very different lengths need no padding: pass the hidden states (N, D) and the Ragged of their ids
 - not included: normalizing the vectors
 Tested against a plain loop over texts in tests/test_pooling.py.
 """
@@ -78,7 +78,7 @@ def _check_exclude(exclude: object) -> list[int]:
         return [index(token_id) for token_id in exclude]  # type: ignore[attr-defined]
     except TypeError:
         raise InputError(
-            f"exclude is {quoted(exclude)}; give a collection of ids, such as tokenizer.special_ids"
+            f"exclude is {quoted(exclude)}; pass a collection of ids, such as tokenizer.special_ids"
         ) from None
 
 
@@ -152,7 +152,7 @@ def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int
     hidden_ND = check_float(hidden, "hidden", rank=2)
     if len(hidden_ND) != ids.flat.size:
         raise ShapeError(
-            f"hidden has shape {tuple(hidden_ND.shape)}, but the Ragged has {ids.flat.size} ids; give one hidden state "
+            f"hidden has shape {tuple(hidden_ND.shape)}, but the Ragged has {ids.flat.size} ids; pass one hidden state "
             "per id (N, D)"
         )
     return hidden_ND, torch.from_numpy(ids.counts).to(hidden_ND.device)

@@ -73,7 +73,7 @@ class RowLookup(InputTable):
 
         Raises:
             InputError: If a vector is not a row of the table; the message gives its index.
-            DtypeError: If the vectors have another dtype than the table.
+            DtypeError: If the vectors have a different dtype than the table.
 
         Example:
             >>> layer = inlayer.Embeddings(vocab_size=256, n_embd=4, scale=2.0)
@@ -94,7 +94,7 @@ class RowLookup(InputTable):
             where = index if len(index) > 1 else index[0]
             more = f" (and {missing.size - 1} more)" if missing.size > 1 else ""
             raise InputError(
-                f"the vector at {where}{more} is not a row of the table, scaled by {self.scale:g}; give input_ids as "
+                f"the vector at {where}{more} is not a row of the table, scaled by {self.scale:g}; pass input_ids as "
                 "well if vectors were changed or come from elsewhere"
             )
         return torch.from_numpy(ids).reshape(vectors.shape[:-1]).to(vectors.device)

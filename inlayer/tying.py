@@ -185,8 +185,8 @@ class HeadRows(nn.Module):
         size = table_size(table)
         if size != (self.vocab_size, self.n_embd):
             raise ShapeError(
-                f"the table is {size} and the head {(self.vocab_size, self.n_embd)}, as (V, D); to be tied they must "
-                "have the same size: was one of them resized or padded to a multiple?"
+                f"cannot tie a head of size {(self.vocab_size, self.n_embd)} to a table of size {size} (V, D): the "
+                "sizes must match; was one of them resized or padded?"
             )
 
     def untie(self: Rows) -> Rows:

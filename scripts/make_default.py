@@ -59,7 +59,7 @@ NEAR, WIDE = 2, 15  # tokens on each side: what may stand next to a token, and w
 OVERSAMPLING, ITERATIONS = 32, 4  # of the randomized SVD
 UNCOUNTED = 0.01  # norm of the other rows, relative to those with counts
 
-# The default sample should contain no slurs and no swearing: sentences with them are left out.
+# The default sample should contain no slurs and no swearing: sentences with them are excluded.
 LEFT_OUT = re.compile(r"nigg|fuck|shit|bitch|cunt|whore|slut|fagg", re.IGNORECASE)
 
 # Word pairs with human similarity judgments: word, word, number, separated by tabs.

@@ -119,7 +119,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["nope"], "there is no command nope. See inlayer --help"),
         (["learn", "nope"], "there is no command nope. See inlayer learn --help"),
         (["search", "king"], "missing option: --in. See inlayer search --help"),
-        (["walk", "--tokenizer", "nope"], 'give "words", "bytes", a model folder or a tokenizer file'),
+        (["walk", "--tokenizer", "nope"], 'specify "words", "bytes", a model folder or a tokenizer file'),
         (["walk", "--nope"], "--nope"),
         (["walk", "--dims", "0"], "--dims"),
         (["walk", "--width", "wide"], "--width is 'wide'; it must be a whole number"),

@@ -285,8 +285,8 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
     [
         ({"positions": "learned"}, "needs block_size"),
         ({"positions": "magic"}, "unknown positions 'magic'; choose one of none, learned, sinusoidal, rotary"),
-        ({"row_width": 4}, "give both or neither"),
-        ({"project": "rows"}, "give both or neither"),
+        ({"row_width": 4}, "pass both or neither"),
+        ({"project": "rows"}, "pass both or neither"),
         ({"dropout": 1.5}, "dropout is 1.5"),
         ({"positions": SinusoidalPositions(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
@@ -512,7 +512,7 @@ def test_table_resized_without_its_head_is_an_error() -> None:
 
 
 def test_tie_needs_equal_sizes() -> None:
-    with pytest.raises(ShapeError, match="they must have the same size"):
+    with pytest.raises(ShapeError, match="the sizes must match"):
         make().tie(Head(D, V + 1))
 
 
@@ -720,7 +720,7 @@ IMPOSSIBLE = {
     "positions='rotary', head_dim=0": "head_dim is 0",
     "positions='rotary', block_size=4": "block_size 4 is for learned",
     "row_width=2, project='foo'": "project is 'foo'",
-    "row_width=2": "give both or neither",
+    "row_width=2": "pass both or neither",
     "position_id_rule='ids'": "must be a PositionIdRule",
     "scale=float('inf')": "scale is inf",
     "multiplier=float('nan')": "multiplier is nan",

@@ -142,7 +142,7 @@ def test_ragged_with_one_long_text_needs_no_padding() -> None:
 
 
 def test_ragged_needs_one_hidden_state_per_id() -> None:
-    with pytest.raises(ShapeError, match=r"\(5, 4\), but the Ragged has 6 ids; give one hidden state per id"):
+    with pytest.raises(ShapeError, match=r"\(5, 4\), but the Ragged has 6 ids; pass one hidden state per id"):
         mean_pool(torch.zeros(5, 4), Ragged.from_lists([[1, 2, 3, 4, 5, 6]]))
     with pytest.raises(ShapeError, match="3 axes"):
         mean_pool(torch.zeros(1, 6, 4), Ragged.from_lists([[1, 2, 3, 4, 5, 6]]))
@@ -168,5 +168,5 @@ def test_ids_to_exclude_in_any_collection(kind: Any) -> None:
 
 @pytest.mark.parametrize("exclude", [1, None, ["a"], [1.5]])
 def test_exclude_that_is_no_collection_of_ids(exclude: Any) -> None:
-    with pytest.raises(InputError, match="give a collection of ids"):
+    with pytest.raises(InputError, match="pass a collection of ids"):
         mean_pool(torch.zeros(1, 2), Ragged.from_lists([[1]]), exclude=exclude)

@@ -35,7 +35,7 @@ MODEL2VEC = "embeddings"  # its tensor; int8 values are used without a scale, as
 FP8_BLOCK = 128  # rows and channels that share a scale, unless the config has weight_block_size
 MX_BLOCK, MX_BYTES, NV_BLOCK, INT4_PER_WORD = 32, 16, 16, 8
 PACKED_ENDS = ("_packed", "_blocks")
-UNSUPPORTED = ("_zero_point", "_g_idx")  # asymmetric int4, and groups in another order
+UNSUPPORTED = ("_zero_point", "_g_idx")  # asymmetric int4, and groups in a different order
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,7 +152,10 @@ class GgufStore(Store):
         for index, (path, header) in enumerate(zip(paths, headers, strict=True)):
             part = _integer(header.metadata, "split.no", -1), _integer(header.metadata, "split.count", 1)
             if part != (index, count):
-                raise CheckpointError(f"{shown(path)} is part {part[0] + 1} of {part[1]}, but its name says otherwise")
+                raise CheckpointError(
+                    f"{shown(path)}: its header says part {part[0] + 1} of {part[1]}, but its file name does not "
+                    "match; restore the original name"
+                )
             duplicate = next((name for name in header.tensors if name in self._tensors), None)
             if duplicate is not None:
                 raise CheckpointError(f"{shown(path)} contains {quoted(duplicate)}, and so does another part")

@@ -188,7 +188,7 @@ class Model:
             progress: Called as `progress(done, total)` with numbers of rows.
 
         Returns:
-            Neighbors with `.id`, `.text` and `.score`, nearest first; the query's own tokens are left out.
+            Neighbors with `.id`, `.text` and `.score`, nearest first; the query's own tokens are excluded.
 
         Raises:
             InputError: If the query is empty, zero or not finite, or a filter needs a tokenizer and there is none.
@@ -237,7 +237,7 @@ class Model:
             progress: Called as `progress(done, total)`.
 
         Returns:
-            A projection with `points` (V, 2); rows that are zero or not finite become NaN.
+            A projection with `points` (V, 2); zero and non-finite rows become NaN.
 
         Raises:
             InputError: If the method is unknown, or the table is too small for it.
@@ -348,7 +348,7 @@ class Model:
             The encoder for these weights.
 
         Raises:
-            InputError: If the model has no tokenizer, or the weights were fitted to a table of another size.
+            InputError: If the model has no tokenizer, or the weights were fitted to a table of a different size.
 
         Example:
             >>> load("default").encoder().width

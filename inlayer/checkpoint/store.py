@@ -129,7 +129,7 @@ class FolderStore(Store):
 
     def first_of(self, candidates: Sequence[str]) -> str | None:
         stored = self._first_stored(candidates)
-        if stored is None:  # the values of a quantized tensor have another name
+        if stored is None:  # the values of a quantized tensor have a different name
             packed = {packed: name for name in reversed(candidates) for packed in packed_names(name)}
             stored = packed.get(self._first_stored([*packed][::-1]) or "")
         return stored

@@ -74,7 +74,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_json(value: Any) -> None:
-    """Print one line of JSON; values that are not finite are an error."""
+    """Print one line of JSON; non-finite values are an error."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 

@@ -44,7 +44,8 @@ def compare(
     tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
     shared = shared_rows(*tables)
     comparison = compare_tables(*tables, top=top, shared=shared)
-    space = "after rotating B onto A (Procrustes): the spaces differ" if comparison.aligned else "compared directly"
+    rotated = "measured after rotating B onto A (Procrustes), because the two spaces are not aligned"
+    space = rotated if comparison.aligned else "compared directly"
     rows = f"{comparison.equal:,} of {comparison.shared:,} equal; median cosine {comparison.median_cosine:.3f}, {space}"
     if html is not None:
         from inlayer.geometry.compare_page import compare_page
@@ -77,7 +78,9 @@ def compare(
         ("rows", rows),
         (
             "neighborhoods",
-            "-" if comparison.overlap is None else f"{comparison.overlap:.0%} of the 10 nearest tokens agree (mean)",
+            "-"
+            if comparison.overlap is None
+            else f"on average, {comparison.overlap:.0%} of a token's 10 nearest tokens are the same in both",
         ),
     ):
         print_labeled(output, Text(label, "bold"), Text(printable(text)))

@@ -56,7 +56,9 @@ SEARCH_EXAMPLES = examples(
 )
 
 Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
-Weights = Annotated[str | None, typer.Option(metavar="FILE", help="A fitted weighting, saved by Weighting.save.")]
+Weights = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Fitted token weights (SIF or whitening), written by Weighting.save.")
+]
 Dim = Annotated[int | None, typer.Option(min=1, help="Keep only this many leading values of each vector.")]
 
 
@@ -116,7 +118,7 @@ def embed(
     def on_bad_row(where: str, problem: str) -> None:
         nonlocal skipped
         if on_error == "fail":
-            raise InputError(f"{where}: {problem} (--on-error skip leaves such rows out)")
+            raise InputError(f"{where}: {problem} (--on-error skip skips such rows)")
         skipped += 1
         sys.stderr.write(f"skipped {printable(f'{where}: {problem}')}\n")
 
@@ -253,7 +255,7 @@ def search(
     from inlayer.geometry.nearest import nearest
 
     if not query.strip():
-        raise InputError("the query is empty; give a text to search for")
+        raise InputError("the query is empty; specify a text to search for")
     table, vector_settings, origin_of = open_vectors(check_path(vectors, "--in"))
     stored = {name: value for name, value in vector_settings.items() if isinstance(value, str)}
     if pool is not None:

@@ -43,7 +43,7 @@ def evaluate(
     from inlayer.checkpoint import load
 
     if not similarity and analogies is None:
-        raise InputError("give --similarity FILE or --analogies FILE, or both")
+        raise InputError("specify --similarity FILE or --analogies FILE, or both")
     files = [file for name in similarity or [] for file in _files(name)]
     model = load(source)
     from inlayer.geometry.evaluation import score_analogies, score_similarity
@@ -64,8 +64,8 @@ def evaluate(
             [(score.name, f"{score.pairs:,}", f"{score.coverage:.0%}", *map(_number, score[3:])) for score in scores],
         )
         print_note(
-            "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: the rows of other "
-            "words are averaged. Random rows: all pairs with random rows."
+            "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: includes words of "
+            "several tokens, using the mean of their rows. Random rows: the same score for a random table."
         )
         if few := [score.name for score in scores if score.pairs * score.coverage < FEW_PAIRS]:
             print_note(
@@ -75,15 +75,15 @@ def evaluate(
         console().print()
     if answers:
         print_table(
-            ("analogies", "questions", "covered", "correct", "nearest alone", "inputs allowed"),
+            ("analogies", "questions", "covered", "correct", "nearest to C", "inputs not excluded"),
             [
                 (score.name, f"{score.questions:,}", f"{score.covered:,}", *map(_percent, score[3:]))
                 for score in answers
             ],
         )
         print_note(
-            "Covered: questions whose four words are single tokens. Nearest alone: answers nearest to the third word, "
-            "without arithmetic. Inputs allowed: the three words of a question are not excluded."
+            "Covered: questions whose four words are single tokens. Nearest to C: the answer is the token nearest to "
+            "the third word, without arithmetic. Inputs not excluded: the three words of a question count as answers."
         )
 
 

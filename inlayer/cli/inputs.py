@@ -85,7 +85,7 @@ def read_pair(text: str) -> tuple[int, int]:
     """Parse two token indices, such as "1,2" or "1 2"."""
     pair = re.fullmatch(r"\s*([0-9]{1,9})(?:\s*,\s*|\s+)([0-9]{1,9})\s*", text)
     if pair is None:
-        raise InputError(f"--swap is {quoted(text)}; give the indices of two tokens, such as 0,2")
+        raise InputError(f"--swap is {quoted(text)}; specify the indices of two tokens, such as 0,2")
     return int(pair[1]), int(pair[2])
 
 

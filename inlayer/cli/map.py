@@ -96,9 +96,9 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
     undrawn = _undrawn_rows(projection)
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
-        f"{distortion.kept.mean():.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
-        f"trustworthiness {distortion.trustworthiness:.3f}{sampled}",
-        *(f"{count(len(undrawn), 'row')} without a direction, not drawn: {_named(undrawn)}" for _ in undrawn[:1]),
+        f"on average, {distortion.kept.mean():.1%} of a token's {distortion.k} nearest tokens are also its neighbors "
+        f"on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
+        *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): {_named(undrawn)}" for _ in undrawn[:1]),
         *(f"wrote {printable(shown(name))}" for name in written),
     ]
     console().print("\n".join(lines))

@@ -68,9 +68,9 @@ def neighbors(
     from inlayer.checkpoint import load
 
     if (query is None) == (token_id is None):
-        raise InputError("give a word or a text, or --id with a token id, but not both")
+        raise InputError("specify a word or a text, or --id with a token id, but not both")
     if query is not None and not query.strip():
-        raise InputError("the query is empty; give a word or a text, or --id with a token id")
+        raise InputError("the query is empty; specify a word or a text, or --id with a token id")
     opened = load(model)
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
@@ -121,13 +121,13 @@ def analogy(
         {
             f"{a} - {b} + {c}": result.answers,
             f"{a} alone": result.nearest_to_first,
-            "inputs allowed": result.with_inputs,
+            "inputs not excluded": result.with_inputs,
         }
     )
     if result.answers and result.nearest_to_first and result.answers[0].id == result.nearest_to_first[0].id:
         print_note(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.")
     elif result.answers and result.nearest_to_first:
-        print_note(f"The arithmetic changed the first answer, which is not the one nearest to {a} alone.")
+        print_note(f"The arithmetic changed the top answer: the token nearest to {a} alone is different.")
     _print_parts(opened.vocabulary, parts[::2])
 
 
@@ -151,5 +151,5 @@ def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
         if len(ids) > 1:
             parts = " ".join(token_text(vocabulary.text(token_id)) for token_id in ids[:MAX_PARTS])
             more = " ..." if len(ids) > MAX_PARTS else ""
-            text = f"{short_text(word, MAX_QUERY)} is {len(ids)} tokens; the mean of their rows was used: {parts}{more}"
-            print_note(text)
+            split = f"{short_text(word, MAX_QUERY)} is split into {len(ids)} tokens"
+            print_note(f"{split}; the mean of their rows was used: {parts}{more}")

@@ -55,7 +55,7 @@ def walk(
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(help="Read a text from a UTF-8 file; can be repeated. A line break at its end is removed."),
+        typer.Option(help="Read a text from a UTF-8 file; can be repeated. One trailing newline is removed."),
     ] = None,
     embeds: Annotated[
         str | None,
@@ -161,7 +161,7 @@ def _check_output(outputs: list[str], step: int | None, window: dict[str, int | 
 
 def _check_embeds(texts: list[str], outputs: list[str], *, is_random: bool) -> None:
     if texts:
-        raise InputError("--embeds replaces the text; give vectors or a text, not both")
+        raise InputError("--embeds replaces the text; specify vectors or a text, not both")
     if outputs not in ([], ["--json"]):
         raise InputError("--embeds applies to the terminal and --json; the page starts with a text")
     if is_random:
@@ -191,14 +191,14 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
     from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer
 
     if not name:
-        raise InputError('--tokenizer is empty; give "words", "bytes" or a path')
+        raise InputError('--tokenizer is empty; specify "words", "bytes" or a path')
     if name == "words":
         return WordTokenizer.from_text("\n".join(texts))
     if name == "bytes":
         return ByteTokenizer()
     if path_kind(Path(name)) == "missing":
         raise MissingFileError(
-            f'--tokenizer {shown(name)}: not found; give "words", "bytes", a model folder or a tokenizer file'
+            f'--tokenizer {shown(name)}: not found; specify "words", "bytes", a model folder or a tokenizer file'
         )
     return open_tokenizer(name)
 

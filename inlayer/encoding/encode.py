@@ -1,7 +1,7 @@
 """encode: texts to vectors, in batches.
 
 text -> ids -> rows -> pooling -> [vectors]
-- special tokens do not count: none are added, and those that occur in a text are left out, as is the unknown token
+- special tokens do not count: none are added, and those that occur in a text are skipped, as is the unknown token
 - a text is never truncated; one without tokens gives zeros
 - a text's vector depends on that text alone: not on its batch, nor on the number of threads
 - see also: sums of rows (pooling.py), fitted weights (weighting.py)

@@ -23,7 +23,7 @@ class LongLineError(ValueError):
 def blocks(stream: Any, on_long_line: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines without their last line break, each with the number of its first line.
 
-    A line that is too long is left out; `on_long_line` gets its number.
+    A line that is too long is skipped; `on_long_line` gets its number.
     """
     rest, number, skipping = [b""], 1, False
     while data := stream.read(BLOCK):

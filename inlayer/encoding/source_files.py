@@ -1,7 +1,7 @@
 """What the arguments of `inlayer embed` name: files, folders, patterns, standard input, or texts.
 
 [arguments] -> files -> rows of texts -> vectors
-- hidden files of a folder are left out; a file that a pattern matches several times, through links, is read once
+- hidden files of a folder are skipped; a file that a pattern matches several times, through links, is read once
 - see also: reading them (encoding/sources.py)
 Tested in tests/encoding/test_commands.py.
 """

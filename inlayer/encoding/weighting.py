@@ -35,7 +35,7 @@ __all__ = ["Weighting", "cache_key", "open_weighting"]
 
 Vectors = npt.NDArray[np.float32]
 FILE = "weighting.safetensors"
-MIN_VARIANCE = 1e-9  # of the largest: directions with less are noise, and are left out
+MIN_VARIANCE = 1e-9  # relative to the largest; directions below this are noise and are excluded
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ def read_config(config: object) -> dict[str, Any]:
     if callable(to_dict):
         return dict(to_dict())
     raise ConfigError(
-        f"the config is {type_name(config)}; give a dict, a transformers config, or a path to config.json"
+        f"the config is {type_name(config)}; pass a dict, a transformers config, or a path to config.json"
     )
 
 

@@ -213,8 +213,8 @@ class RotarySpec:
 class AlibiSpec:
     """ALiBi: attention adds the slope of its head times the position of the key to a score.
 
-    `bias_max` is set for MPT, whose slopes have another order, and whose positions count from the last token. Falcon's
-    slopes are `rounded` to bfloat16.
+    `bias_max` is set for MPT, whose slopes have a different order, and whose positions count from the last token.
+    Falcon's slopes are `rounded` to bfloat16.
     """
 
     heads: int

@@ -82,7 +82,7 @@ RELATIVE = re.compile(
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
-# The module of a head under another name: `foo.unembed`, `foo.to_logits`, or ModernBERT's `decoder`.
+# The module of a head under a different name: `foo.unembed`, `foo.to_logits`, or ModernBERT's `decoder`.
 _OUTPUT = re.compile(r"unembed|(^|_)(head|out|output|logits|readout|softmax|cls|decoder)(_|$)|head$")
 # Classes of models with a head, as `architectures` in a config names them.
 WITH_HEAD = re.compile(

@@ -3,7 +3,7 @@
 bytes of rows -> [decoder] -> rows
 - a quantized row (FP8 with block scales, MXFP4, NVFP4, grouped int4) is its packed values followed by its scales, each
   for a block of neighboring channels. FP4 values are E2M1, two per byte, the first in the low half; int4 values are 8
-  per 32-bit word, offset by 8. The product is float32, and rounded to another dtype only if one is requested
+  per 32-bit word, offset by 8. The product is float32, and rounded to a different dtype only if one is requested
 - see also: which tensors have the values and the scales (checkpoint/find_quantized.py), ggml types
   (formats/gguf_dequantization.py)
 Tested against float64 loops and transformers in tests/checkpoint/test_find_quantized.py.

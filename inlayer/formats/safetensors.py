@@ -98,7 +98,7 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
         raise _unreadable(
-            where, f"its tensors end at byte {end:,}, but the file at byte {file_size:,}", cut=end > file_size
+            where, f"its tensors end at byte {end:,}, but the file ends at byte {file_size:,}", cut=end > file_size
         )
     return tensors
 

@@ -32,13 +32,13 @@ class MapFacts:
     method: str
     complete: bool  # False if a t-SNE was interrupted
     better: bool  # True: a better layout is being computed; ask again
-    points: str  # (V, 2); NaN for rows that are zero or not finite
+    points: str  # (V, 2); NaN for zero and non-finite rows
     texts: list[str]
     kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
     kept_share: float  # its mean
     trustworthiness: float
     measured: int  # neighbors considered per row
-    holes: int  # rows that are zero or not finite
+    holes: int  # zero and non-finite rows
     missing: list[int]  # ids of the first of them
     words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
 

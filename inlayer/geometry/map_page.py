@@ -75,9 +75,7 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
     }
     holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
     listed = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
-    missing = (
-        f"Rows that are zero or not finite and not drawn ({len(holes):,}): {listed}{', ...' * (len(holes) > HOLES)}. "
-    )
+    missing = f"Not drawn (zero or non-finite rows): {listed}{', ...' * (len(holes) > HOLES)}. "
     about = (
         f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "
         + (_faithfulness(distortion) if len(distortion.ids) else "")
@@ -89,8 +87,8 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
 
 def _faithfulness(distortion: Distortion) -> str:
     return (
-        f"{distortion.kept.mean():.0%} of the {distortion.k} true nearest tokens stay neighbors on this map; "
-        f"trustworthiness {distortion.trustworthiness:.2f}. "
+        f"On average, {distortion.kept.mean():.0%} of a token's {distortion.k} nearest tokens are also its neighbors "
+        f"on this map; trustworthiness {distortion.trustworthiness:.2f}. "
     )
 
 
@@ -221,7 +219,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
 def all_neighbors(
     table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """The nearest rows of every row; -1 for a row that is zero or not finite."""
+    """The nearest rows of every row; -1 for a zero or non-finite row."""
     rows = table.num_embeddings
     ids, cosines = np.full((rows, NEIGHBORS), -1, np.int64), np.zeros((rows, NEIGHBORS), np.float32)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))

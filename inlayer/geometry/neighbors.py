@@ -1,7 +1,7 @@
 """Neighbors and analogies: which tokens have rows in the same direction as a word, a text, an id or a vector.
 
 query -> vector -> [nearest rows] -> tokens
-- the query's own tokens are left out, and so are special tokens, unless requested
+- the query's own tokens are excluded, and so are special tokens, unless requested
 - an analogy is shown with its baselines: the nearest tokens to the first word alone, with and without its inputs.
   Where a baseline gives the same answer, the arithmetic added nothing
 - see also: the search (geometry/nearest.py), filters on tokens (geometry/vocabulary.py)
@@ -100,7 +100,7 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
         vector = np.asarray(query)
         if vector.dtype.kind not in "fiV" or vector.shape != (table.embedding_dim,):
             raise InputError(
-                f"the query has dtype {vector.dtype} and shape {vector.shape}; give a word, a text, a token id, or a "
+                f"the query has dtype {vector.dtype} and shape {vector.shape}; pass a word, a text, a token id, or a "
                 f"vector of {table.embedding_dim} numbers"
             )
         return vector.astype(np.float32), []

@@ -47,7 +47,7 @@ class TableProjection(NamedTuple):
     """A map of a table.
 
     method: "pca" or "tsne".
-    points: (V, 2) float32; NaN for rows that are zero or not finite.
+    points: (V, 2) float32; NaN for zero and non-finite rows.
     explained: Share of the variance that the points keep (PCA only).
     complete: False if a t-SNE was interrupted.
     axes: (D, 2) float32, the directions of the two coordinates (PCA only).
@@ -201,7 +201,7 @@ def _subspace(table: StoredTable, mean_D: Floats, valid_V: Mask, count: int, pro
 def _centered(
     table: StoredTable, mean_D: Floats, valid_V: Mask, progress: Progress | None
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Blocks of rows minus their mean; rows that are zero or not finite become zero."""
+    """Blocks of rows minus their mean; zero and non-finite rows become zero."""
     mean = mean_D.astype(np.float32)
     for start, rows in _blocks(table):
         centered = rows - mean

@@ -109,7 +109,7 @@ class Vocabulary:
     def _as_in_text(self, text: str) -> tuple[str, list[int]]:
         tokenizer = self._tokenizer()
         if not text.strip():
-            raise InputError("the query is empty; give a word, a text, or a token id")
+            raise InputError("the query is empty; pass a word, a text, or a token id")
         forms = [(form, tokenizer.encode(form, add_special_tokens=False)) for form in (f" {text.strip()}", text)]
         return min((form for form in forms if form[1]), key=lambda form: len(form[1]), default=forms[1])
 

@@ -319,7 +319,7 @@ def _value_findings(
 
 
 def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_rms: float | None) -> Iterator[Finding]:
-    """Learned positions that cannot express order: zero, identical, or of another scale than the rows."""
+    """Learned positions that cannot express order: zero, identical, or of a different scale than the rows."""
     used = np.arange(len(scan.ids)) >= spec.position_offset + spec.position_id_rule.start
     count, zero = int(used.sum()), int((used & scan.is_zero).sum())
     if zero > 1 or 0 < count == zero:

@@ -39,7 +39,8 @@ ADVICE = {
     "scale-too-small": _SCALED,
     "scale-too-large": _SCALED,
     "norm-outliers": "Compare these rows with the original checkpoint. Values this large overwhelm other tokens.",
-    "unusual-value-distribution": "Convert the table again: was bfloat16 labeled as float16, or were only signs kept?",
+    "unusual-value-distribution": "Check whether bfloat16 was labeled as float16, or the values were reduced to their "
+    "signs. Then convert the table again.",
     "dominant-channel": "Check whether one column was scaled by mistake. Compare with the original checkpoint.",
     "dead-channels": "Check whether a column shard was lost when the shards were merged.",
     "undertrained-tokens": "Common for rare tokens. Expect unpredictable output when they occur.",
@@ -48,7 +49,7 @@ ADVICE = {
     # config and table
     "vocab-size-mismatch": "Set vocab_size to the number of rows, or save the table again after resizing it.",
     "hidden-size-mismatch": _MISMATCHED,
-    "dtype-mismatch": "A loader that follows the config converts every row.",
+    "dtype-mismatch": "Set the config's dtype to the stored dtype to avoid converting every row on load.",
     "invalid-config": "Correct this field in config.json.",
     "unknown-model-type": "Rows can still be read. Positions and scale are not guessed.",
     "generic-model-type": "Compare hidden states with the original model before you rely on them.",
@@ -66,7 +67,7 @@ ADVICE = {
     "table-zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
     "table-copy-differs": "Copy these rows again: a copy for multi-token prediction has the rows of the original.",
     "fp8-without-scales": "Expected for plain FP8. If the model was quantized, download the file with its scales.",
-    "table-stored-twice": "You can load one of the two and share it.",
+    "table-stored-twice": "Store it once to save space.",
     # positions
     "positions-too-few": "Set max_position_embeddings to the number of rows; longer texts would fail.",
     "positions-too-many": "Set max_position_embeddings to the number of rows.",
@@ -137,7 +138,7 @@ class Finding:
 
 
 def shorten(text: str, max_length: int = 120) -> str:
-    """Untrusted text for one line of a terminal: escaped, with the middle left out if it is long."""
+    """Untrusted text for one line of a terminal: escaped, with the middle omitted if it is long."""
     safe = printable(text if len(text) <= 2 * max_length else text[:max_length] + text[-max_length:])
     if len(safe) <= max_length and len(text) <= 2 * max_length:
         return safe

@@ -145,7 +145,7 @@ def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[A
 
 
 def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
-    """The rows of `ids` in blocks, normalized; rows that are zero or not finite are left out."""
+    """The rows of `ids` in blocks, normalized; zero and non-finite rows are excluded."""
     for _, rows in _blocks(table, ids):
         with np.errstate(all="ignore"):  # some platforms warn when NaN is widened, too
             values = rows.astype(np.float64)
@@ -171,7 +171,7 @@ def _measure(
         flags[0, unclear], flags[1, unclear] = np.isnan(exact).any(1), np.isinf(exact).any(1)
         flags[2, unclear] = ~exact.any(1)
         norms[unclear] = _exact_norms(exact)
-        if not np.isfinite(energy).all():  # sum the channels again, without rows that are not finite
+        if not np.isfinite(energy).all():  # sum the channels again, without non-finite rows
             finite = rows[~(flags[0] | flags[1])].astype(np.float64)
             sums, energy = finite.sum(0), np.square(finite).sum(0)
         if direction is not None:

@@ -4,7 +4,7 @@ check.py of a task, session -> [checks] -> grader -> front ends
 - a message names the rule, the position and the expected kind of value, never the expected values
 - a wrong result that a known misconception explains fails with the misconception's own rule and message
 - feedback shows the input, the learner's output and the expected kind: "float32 tensor of shape (2, 5, 8)"
-- its example uses another seed: the task's reference solution runs through the same check in its own runner
+- its example uses a different seed: the task's reference solution runs through the same check in its own runner
 Tested in tests/learn/test_checks.py and tests/learn/test_feedback.py.
 """
 
@@ -22,7 +22,7 @@ from inlayer.learn.sandbox.protocol import RemoteHandle, Unsendable
 from inlayer.render.numbers import count
 
 MAX_ROWS, MAX_COLUMNS = 4, 6  # of a tensor that is printed
-MAX_CHARACTERS = 160  # of another value
+MAX_CHARACTERS = 160  # maximum length of any other value
 MAX_ITEMS = 40  # of a container
 
 

@@ -21,7 +21,7 @@ from inlayer.checkpoint import load
 from inlayer.trace import Pipeline, Trace
 
 TEXT = "I love dogs"
-TOLERANCE = 1e-5  # relative to the largest value; allows for another order of additions
+TOLERANCE = 1e-5  # relative to the largest value; allows for a different order of additions
 
 
 @dataclass(frozen=True, kw_only=True)

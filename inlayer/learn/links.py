@@ -58,12 +58,10 @@ def parse_link(address: str) -> CourseLink | None:
     return None
 
 
-def link_command(address: str, words: str = "") -> str | None:
-    """The command that follows a link; the page opens the list of misconceptions at one, the terminal has all."""
+def link_command(address: str) -> str | None:
+    """Return the command that follows a link."""
     link = parse_link(address)
-    if link is None or link.command is None:
-        return None
-    return link.command.rpartition(" ")[0] if words == "All misconceptions" else link.command
+    return None if link is None else link.command
 
 
 @cache

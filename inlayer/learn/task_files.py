@@ -2,7 +2,7 @@
 
 service, batch -> [files] -> disk
 - the folder is chosen once and recorded in the progress; the default is created where the program was first started
-- nothing the learner wrote is overwritten: a reset keeps the old file under another name
+- nothing the learner wrote is overwritten: a reset keeps the old file under a different name
 - files are untrusted: reading never blocks on a pipe and never reads without a limit
 Tested in tests/learn/test_cli.py and tests/learn/test_batch.py.
 """

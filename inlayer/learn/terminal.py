@@ -44,6 +44,7 @@ REPLACEMENTS = {
 }  # fmt: skip
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("·", "dim")}
 PRAISE = ("Well done!", "Nice work!", "Great, that works!", "Excellent!")
+MISCONCEPTIONS_LINK = re.compile(r"^>\n> \[All misconceptions\]\(misconceptions\.md#\w+\)\n", re.MULTILINE)
 TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
 
 
@@ -152,9 +153,13 @@ class CoursePrinter:
     def lesson(self, lesson: Lesson) -> None:
         self.heading(f"{lesson.number}. {lesson.title}")
         self.line()
-        self.markdown(lesson.text)
+        text, boxes = MISCONCEPTIONS_LINK.subn("", lesson.text)  # one command at the end instead of one per box
+        self.markdown(text)
         self.line("In the walk:")
         self.command(f"inlayer walk --step {lesson.step}")
+        if boxes:
+            self.line("All misconceptions:")
+            self.command("inlayer learn misconceptions")
         self.line()
 
     def task(self, task: Task) -> None:

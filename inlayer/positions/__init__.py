@@ -99,7 +99,7 @@ def build_positions(
         raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
     if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions)):
         raise ConfigError(
-            f"positions is {type_name(positions)}; give one of {', '.join(SCHEMES)}, or a module from inlayer.positions"
+            f"positions is {type_name(positions)}; pass one of {', '.join(SCHEMES)}, or a module from inlayer.positions"
         )
     if head_dim is not None and positions != "rotary":
         raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')

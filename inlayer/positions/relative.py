@@ -28,7 +28,7 @@ def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, 
 
     Args:
         heads: Number of attention heads.
-        bias_max: MPT's `alibi_bias_max`, whose slopes are in another order; None for BLOOM and Falcon.
+        bias_max: MPT's `alibi_bias_max`, whose slopes are in a different order; None for BLOOM and Falcon.
 
     Example:
         >>> alibi_slopes(4)
@@ -133,5 +133,5 @@ def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> In
 def _check_buckets(buckets: int, longest: int) -> None:
     if buckets < 4 or longest <= buckets // 2 + 1:
         raise ConfigError(
-            f"{buckets} buckets up to distance {longest}; give at least 4 buckets, and a distance above half of them"
+            f"{buckets} buckets up to distance {longest}; pass at least 4 buckets, and a distance above half of them"
         )

@@ -82,7 +82,7 @@ class RotaryPositions(nn.Module):
             # Computed once here, so settings that do not fit together fail now and not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
-                raise ConfigError(f"{layer_angles} gives rotary frequencies or a cos/sin factor that are not finite")
+                raise ConfigError(f"{layer_angles} gives non-finite rotary frequencies or a non-finite cos/sin factor")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositions:
         before = self.alpha
@@ -102,7 +102,7 @@ class RotaryPositions(nn.Module):
         layers = self.layer_types or ()
         if not 0 <= layer < len(layers):
             known = f"has layers 0..{len(layers) - 1}" if layers else "has no list of layer types"
-            raise InputError(f"layer is {layer}, but the config {known}; give layer_type instead")
+            raise InputError(f"layer is {layer}, but the config {known}; pass layer_type instead")
         name = layers[layer]
         return name is not None, name if isinstance(self.angles, dict) else None
 

@@ -30,7 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 Element: TypeAlias = Any  # a string, or [tag, attributes, children]
-LinkCommand: TypeAlias = Callable[[str, str], "str | None"]  # of an address and the words of the link
+LinkCommand: TypeAlias = Callable[[str], "str | None"]  # the command for an address
 LinkAttributes: TypeAlias = Callable[[str], "dict[str, Any] | None"]
 
 PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -190,7 +190,7 @@ def _with_commands(
     pending: dict[str, str] = {}  # with the words of their links
     for node, after in zip(nodes, (*nodes[1:], None), strict=True):
         for address, words in node.links:
-            if typed := command(address, words):
+            if typed := command(address):
                 pending.setdefault(typed, words)
         introduces = node.kind != "fence" and node.plain.rstrip().endswith(":")
         if after is not None and (introduces or after.info == "output"):
@@ -295,7 +295,7 @@ def to_notebook(
     source, pending = text.splitlines(), list[str]()
     nodes = parse(text)
     end = 0
-    for index, (node, commands) in enumerate(_with_commands(nodes, lambda address, _: command(address))):
+    for index, (node, commands) in enumerate(_with_commands(nodes, command)):
         if split and node.kind == "fence" and node.info == "python":
             if pending:
                 yield NotebookPart(kind="text", text="\n\n".join(pending))

@@ -3,7 +3,7 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a table combines two independent things: where the bytes of a row come from (a `RowSource`: a local or remote file),
   and what they mean (a dtype, or `decode` for quantized rows)
-- rows are converted to another dtype when they are read, so opening a table in any dtype reads nothing
+- rows are converted to a different dtype when they are read, so opening a table in any dtype reads nothing
 - `weight` is the whole table: mapped from the file if its bytes are the values, otherwise read and decoded once
 Tested against the same table in memory in tests/tables/test_stored.py, sources of rows in test_row_sources.py.
 """
@@ -126,7 +126,7 @@ class StoredTable:
         return self.num_embeddings, self.embedding_dim
 
     def astype(self, dtype: object) -> StoredTable:
-        """The same table with rows converted to another dtype when they are looked up; nothing is read."""
+        """The same table with rows converted to a different dtype when they are looked up; nothing is read."""
         return StoredTable(
             self.source, self.embedding_dim, self.stored_dtype,
             decode=self.decode, padding_idx=self.padding_idx, name=self.name, dtype=as_float_dtype(dtype),

@@ -169,7 +169,7 @@ def choose_tensor(path: Path, name: str | None, tensors: Mapping[str, TensorInfo
         if len(tables) == 1:
             return tensors[tables[0]]
         problem = f"{len(tables)} tensors with two axes" if tables else "no tensor with two axes"
-        raise InputError(f"{path.name} has {problem}; give the name of the table: {listing(tables or tensors)}")
+        raise InputError(f"{path.name} has {problem}; pass the name of the table: {listing(tables or tensors)}")
     if name not in tensors:
         raise InputError(f"{path.name} has no tensor {quoted(name)}; it has {listing(tensors)}")
     return tensors[name]

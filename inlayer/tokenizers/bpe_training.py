@@ -48,7 +48,7 @@ def train_bpe(
         files: One or more UTF-8 text files.
         vocab_size: The exact number of ids, special tokens included; at most MAX_VOCAB.
         save_to: Where to save the tokenizer.json: a path that ends in .json, or a folder, which is created if needed.
-            A new name with another extension is an error.
+            A new name with a different extension is an error.
         special_tokens: Tokens that get the last ids.
         min_frequency: How often a pair must occur to be merged.
         exact: Whether a text too small for `vocab_size` is an error. If not, the vocabulary is smaller.
@@ -134,7 +134,7 @@ def check_files(files: object, usage: str) -> list[Path]:
         raise DtypeError(f"files is {type_name(files)}, not a path or a list of paths")
     paths = [check_path(file, f"file {index}") for index, file in enumerate(files)]
     if not paths:
-        raise InputError("files is empty; give at least one text file")
+        raise InputError("files is empty; pass at least one text file")
     return [check_is_file(path, usage) for path in paths]
 
 
@@ -186,7 +186,7 @@ def find_target(save_to: Path) -> Path:
     kind, is_file = path_kind(save_to), save_to.name.endswith(".json")
     if not is_file and kind != "folder" and (kind != "missing" or save_to.suffix):
         raise InputError(
-            f"save_to is {shown(save_to)}; give a path that ends in .json or a folder (create it first if its name has "
+            f"save_to is {shown(save_to)}; pass a path that ends in .json or a folder (create it first if its name has "
             "a dot)"
         )
     target = save_to if is_file else save_to / "tokenizer.json"

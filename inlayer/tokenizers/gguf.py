@@ -5,7 +5,7 @@
   sentencepiece model. The result is opened and validated like any other file of that format
 - a file only names its pre-tokenizer. Where llama.cpp deviates from the original (no NFC, runs of digits), the original
   is followed; an unknown name is an error, since a near miss would give wrong ids
-- tokens such as `[PAD151665]` pad the vocabulary to the size of the table. At its end they are left out
+- tokens such as `[PAD151665]` pad the vocabulary to the size of the table. At its end they are omitted
 Tested against the original tokenizers in tests/tokenizers/test_gguf.py.
 """
 

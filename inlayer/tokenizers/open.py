@@ -44,7 +44,7 @@ def open_tokenizer(
     Raises:
         MissingFileError: If there is no such file, or no tokenizer in the folder.
         TokenizerError: If the file is malformed or its split pattern is not known.
-        InputError: If `pat_str` or `special_tokens` is given for another format, which has its own.
+        InputError: If `pat_str` or `special_tokens` is given for a different format, which has its own.
 
     Example:
         >>> open_tokenizer("model").encode("I love dogs")
@@ -83,7 +83,7 @@ def find_file(path: Path) -> Path:
     if kind == "file":
         return path
     if kind == "missing":
-        raise MissingFileError(f"{shown(path)}: not found; give a model folder or a tokenizer file")
+        raise MissingFileError(f"{shown(path)}: not found; pass a model folder or a tokenizer file")
     if kind != "folder":
         raise not_a_file(path, kind)
     kinds = {name: path_kind(path / name) for name in FILE_NAMES}
@@ -94,7 +94,7 @@ def find_file(path: Path) -> Path:
         files = sorted(file for file in path.glob(pattern) if file.name not in kinds and path_kind(file) == "file")
         if len(files) > 1:
             names = f"{shown(files[0].name)}, {shown(files[1].name)}"
-            raise TokenizerError(f"{shown(path)} has several {pattern} files; give the path of one of them: {names}")
+            raise TokenizerError(f"{shown(path)} has several {pattern} files; pass the path of one of them: {names}")
         if files:
             return files[0]
     for name in FILE_NAMES:

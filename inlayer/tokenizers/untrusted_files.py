@@ -79,7 +79,7 @@ def read_file(path: Path) -> bytes:
             )
         data = path.read_bytes()
     if data.startswith(LFS_POINTER):
-        raise TokenizerError(f"{shown(path)} is a git-lfs pointer, not the file itself; fetch it with `git lfs pull`")
+        raise TokenizerError(f"{shown(path)} is a git-lfs pointer; download the file with `git lfs pull`")
     return data
 
 

@@ -196,7 +196,7 @@ def backward_note(inputs: LossInputs) -> str:
     elif n_targets == 0:
         why = "no token has a next token to predict"
     elif head.n_embd != inputs.pipeline.layer.n_embd:
-        why = "the head expects vectors of another width, which only the decoder produces"
+        why = "the head expects vectors of a different width, which only the decoder produces"
     else:
         why = "the head is too large to run here"
     return f"sum of all hidden states, because {why}"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, RelativeFacts, TokenIndex, ValueFacts
 
-Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
+Vector = list[float]  # in JSON, non-finite values are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
 Shape2D = tuple[int, int]  # rows, channels
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # in Python's JSON, and in ours
@@ -171,7 +171,7 @@ class Positions:
     """The position scheme of this walk."""
 
     scheme: Literal["none", "learned", "sinusoidal", "rotary"]
-    from_model: bool  # False: another scheme or theta was chosen for this walk
+    from_model: bool  # False: a different scheme or theta was chosen for this walk
     block_size: int | None  # longest text the model supports
     note: str
     rotary: list[RotaryFacts]  # empty unless the scheme is rotary
@@ -389,7 +389,7 @@ class ModelFacts:
 
 def to_json(value: Any) -> str:
     """Encode facts as ASCII JSON; a file name may not be valid Unicode."""
-    try:  # the encoder reads dataclasses directly; only values that are not finite need `plain`, which takes longer
+    try:  # the encoder reads dataclasses directly; only non-finite values need `plain`, which takes longer
         return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
     except ValueError:
         return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))

@@ -80,9 +80,9 @@ class Forward:
     def run_texts(self, texts: object) -> Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""
         if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
-            raise DtypeError(f"texts is {type_name(texts)}; give a str or a list of str")
+            raise DtypeError(f"texts is {type_name(texts)}; pass a str or a list of str")
         if not (inputs := list(texts)):
-            raise InputError("texts is empty; give at least one text")
+            raise InputError("texts is empty; pass at least one text")
         pipeline, change = self.pipeline, self.change
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
@@ -134,7 +134,7 @@ class Forward:
         if first and first >= length:
             limit = f"{max(0, length - 1):,}"
             raise InputError(
-                f"first_token is {first:,}; the longest text has {count(length, 'token')}; give at most {limit}"
+                f"first_token is {first:,}; the longest text has {count(length, 'token')}; the maximum is {limit}"
             )
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.ids_BT, self.whole_mask_BT = ids_BT, mask_BT
@@ -182,7 +182,7 @@ class Forward:
 
 def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     if not (isinstance(swap, (tuple, list)) and len(swap) == 2 and all(type(index) is int for index in swap)):
-        raise InputError(f"swap is {swap!r}; give the indices of two tokens, such as (0, 1)")
+        raise InputError(f"swap is {swap!r}; pass the indices of two tokens, such as (0, 1)")
     if outside := [index for index in swap if not 0 <= index < shown]:
         tokens = f"tokens 0 to {shown - 1}" if shown else "no tokens"
         raise InputError(f"token {outside[0]} cannot be swapped: the first text shows {tokens}")

@@ -53,7 +53,7 @@ class SteppedRow:
     """A row in use after the step."""
 
     id: int
-    shift: tuple[float, float] | None  # on the map; None without a map, and for a row that is zero or not finite
+    shift: tuple[float, float] | None  # on the map; None without a map, and for a zero or non-finite row
     cosine: float | None  # with the row before the step
     norm: float
 

@@ -53,7 +53,7 @@ def scheme_of(layer: Embeddings) -> str:
 
 
 def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, init_std: float) -> ActiveLayer:
-    """Return the layer with another scheme or theta; the layer itself if neither differs from its own."""
+    """Return the layer with a different scheme or theta; the layer itself if neither differs from its own."""
     own = scheme_of(layer)
     if scheme is not None and scheme not in SCHEMES:
         raise ConfigError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")

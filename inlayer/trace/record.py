@@ -53,7 +53,7 @@ def run(
     change = change or Change()
     window = Window(tokens, dims, first_token, first_channel)
     if (texts is None) == (inputs_embeds is None):
-        raise InputError("give either texts or inputs_embeds" + ("" if texts is None else ", not both"))
+        raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
     result = Forward(pipeline, change, window)
     result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
     layer, width = result.active.layer, result.width
@@ -173,7 +173,7 @@ def _gather(result: Forward) -> Gather:
     equal = torch.equal(product_UD[unique.inverse_BT], rows_BTD.float())
     note = "" if compare_all else "only the rows in use were compared, because the table is too large"
     if not equal:
-        note = "the table contains values that are not finite, and 0 x infinity is NaN"
+        note = "the table contains non-finite values, and 0 x infinity is NaN"
     compared = table.shape[0] if compare_all else len(unique.ids_U)
     return Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
 

@@ -182,8 +182,13 @@ def _backward(trace: Trace) -> tuple[str, str]:
         return note, f"{masked or _layer(trace)}.sum().backward(); E.grad[ids]"
     targets = "ids[:, 1:].where(mask[:, 1:] > 0, -100)" if padded else "ids[:, 1:]"
     above = back.uniform is not None and back.loss > back.uniform + CLEARLY
-    why = "; it exceeds a uniform guess because the head receives the rows themselves, not a decoder's output" * above
-    return f"{note} (in float32){why}", f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]"
+    why = (
+        " It is above the uniform guess because no decoder ran: the head receives the layer's output directly." * above
+    )
+    return (
+        f"{note}. The loss is computed in float32.{why}",
+        f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]",
+    )
 
 
 def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = None) -> list[str]:

@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> 
   most frequent words alone ("the", "of") would say little
 - change: direction, distance and norm of rows, by how often their token occurs in the text. Tokens that never occur are
   a group of their own: a tied head moves their rows, an untied table does not
-- the padding row is left out; a zero row has no cosine similarity; values that are not finite become None
+- the padding row is excluded; a zero row has no cosine similarity; non-finite values become None
 - rows are read in blocks, in float64: this works for tables of any size and for diverged runs
 - see also: the course of training (plot.py), presentation (report.py)
 Tested against plain loops in tests/training/test_analysis.py.
@@ -84,7 +84,7 @@ class RowChange:
 class TableComparison:
     """What training changed in a table.
 
-    groups             all rows, then rows by frequency, most frequent first; empty groups are left out
+    groups             all rows, then rows by frequency, most frequent first; empty groups are omitted
     mean_vector_ratio  norm of the mean vector / mean norm of the rows: 0 if rows surround the origin, 1 if all equal
     nonfinite_rows     rows with NaN or infinity after training
     """

@@ -141,7 +141,7 @@ class TrainConfig:
 
     Args:
         files: UTF-8 text files. Default: English text from Python's standard library.
-        out: The folder to create. It becomes the trained model.
+        out: Output folder, created for the trained model.
         tokenizer: "bpe" trains one on the text, "bytes" needs none, anything else is the path of a tokenizer.
         vocab_size: Vocabulary size of the BPE tokenizer to train.
         preset: Sizes of the decoder by name; n_embd, n_layer, ... override them one by one.
@@ -160,7 +160,7 @@ class TrainConfig:
     """
 
     files: tuple[str, ...] = ()
-    out: str = option("trained", DATA, "Folder to create. It becomes the trained model.")
+    out: str = option("trained", DATA, "Output folder, created for the trained model.")
     tokenizer: str = option("bpe", DATA, '"bpe" (trained on the text), "bytes", or a path.')
     vocab_size: int | None = option(None, DATA, "Size of the trained vocabulary.", derived=f"{VOCAB_SIZE} or less")
     validation: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)

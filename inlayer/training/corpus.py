@@ -6,7 +6,7 @@
   a leading byte order mark; a file without text has no chunk
 - Python's text is its documentation topics and the docstrings of its modules. They are parsed, never imported or run,
   and the same Python gives the same text on every machine
-- repeated long paragraphs are left out there: topics quote each other, and text that is in both training and validation
+- repeated long paragraphs are omitted there: topics quote each other, and text that is in both training and validation
   would make a model look better than it is
 - see also: ids, and which text is held out (encoded_corpus.py)
 Tested in tests/training/test_corpus.py.

@@ -188,7 +188,7 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
         bad = int(ids.max()) if ids.max() >= vocab_size else int(ids.min())
         raise IdRangeError(
             f"the tokenizer returned id {bad}, outside 0..{vocab_size - 1}: its ids have gaps, but the table has one "
-            "row per token; use another tokenizer, or train one"
+            "row per token; use a different tokenizer, or train one"
         )
 
 

@@ -329,6 +329,6 @@ def _copy(path: Path) -> dict[str, bytes]:
     names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *TOKENIZER_CONFIGS)
     with file_errors(path):
         files = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
-    if path.suffix == ".json" and path.name in files:  # saved under another name
+    if path.suffix == ".json" and path.name in files:  # saved under a different name
         files["tokenizer.json"] = files.pop(path.name)
     return files

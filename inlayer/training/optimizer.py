@@ -71,7 +71,7 @@ def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.O
 
 
 def make_groups(decoder: Decoder, config: TrainConfig) -> list[Group]:
-    """Parameter groups with their learning-rate multiplier; empty groups are left out."""
+    """Parameter groups with their learning-rate multiplier; empty groups are omitted."""
     table = decoder.embeddings.token_embedding.weight
     groups: dict[str, Group] = {
         "table": {"rate": config.embedding_lr_scale, "weight_decay": config.embedding_weight_decay},

@@ -153,8 +153,8 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
     rows, local_rows = decoder.config.vocab_size, rows_per_process(decoder.config.vocab_size, group.size)
     if mode == "vocab" and rows <= local_rows * (group.size - 1):
         raise ConfigError(
-            f"a vocabulary of {rows} over {group.size} processes, {local_rows} rows each, leaves some without a row; "
-            'use fewer processes, or "data"'
+            f"vocab_size {rows} is too small for {group.size} processes: some would have no rows; use fewer processes, "
+            "or --parallel data"
         )
     for tensor in (*decoder.parameters(), *decoder.buffers()):
         if not tensor.is_meta:

@@ -6,7 +6,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -
   escapes every value; the content security policy allows one style sheet, by its hash, and embedded images
 - tokens, prompts and names are untrusted: they can neither control the terminal nor run in the page. Both show blanks
   and control characters with the same glyphs
-- values that are not finite (a diverged run) are null in the JSON and a dash elsewhere
+- non-finite values (a diverged run) are null in the JSON and a dash elsewhere
 - see also: the comparison of tables (analysis.py), the plot (plot.py)
 Tested at three widths in tests/training/test_report.py, in Chromium in tests/browser/test_training.py.
 """

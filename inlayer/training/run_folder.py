@@ -8,7 +8,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - a state has the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, because of its text for example, leaves nothing behind
-- a loss or gradient that is not finite ends the run: later states would be useless
+- a non-finite loss or gradient ends the run: later states would be useless
 - see also: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
 Tested in tests/training/test_run_folder.py, and with kills in tests/training/test_resume.py.
 """
@@ -161,8 +161,8 @@ class Run:
         tokenizer, tokens = self.open_tokenizer(), open_tokens(self.inner / "tokens")
         if tokens.vocab_size != count_rows(tokenizer):
             raise CheckpointError(
-                f"{shown(self.inner / 'tokens')} has {tokens.vocab_size:,} ids and the run's tokenizer "
-                f"{count_rows(tokenizer):,}: one of them was changed; start a new run in another folder"
+                f"{shown(self.inner / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
+                f"{count_rows(tokenizer):,}; one of the two was changed; start a new run in another folder"
             )
         return tokenizer, tokens
 

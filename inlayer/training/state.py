@@ -1,7 +1,7 @@
 """Saved training states: everything the next step needs, to resume after a kill at any moment.
 
 - a state is one safetensors file of weights and moments, with the step and a checksum in its metadata
-- it is written under another name and renamed once it is on disk. The last two states are kept
+- it is written under a temporary name and renamed once it is on disk. The last two states are kept
 - a state is verified when it is loaded. A damaged one is kept and reported, along with an earlier one that is intact
 - no pickle, and no random state: random numbers are derived from the step number
 Tested with damage, full disks and kills in tests/training/test_state.py and tests/training/test_resume.py.

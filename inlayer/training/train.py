@@ -88,8 +88,8 @@ def _start(config: TrainConfig, resume: bool) -> Run:
             change = f"{name.replace('_', '-')} {_shown(existing[name])}, not {_shown(value)}"
             change = "other files" if name == "files" else change
             raise ConfigError(
-                f"{shown(config.out)} contains a run with {change}; to resume it, leave that out; to change it, start "
-                "a new run in another folder"
+                f"{shown(config.out)} contains a run with {change}. To resume it, omit the changed option; for other "
+                "settings, start a new run in another folder"
             )
     if longer:
         run.extend(config.steps)

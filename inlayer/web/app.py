@@ -224,7 +224,7 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
         if error.status_code == 404 and message == "Not Found":
             message = f"{quoted(request.url.path)} does not exist; /api/openapi.json lists all routes"
         elif error.status_code == 405:
-            allowed = (error.headers or {}).get("Allow", "another method")
+            allowed = (error.headers or {}).get("Allow", "a different method")
             message = f"{quoted(request.url.path)} does not accept {quoted(request.method)}; use {allowed}"
         param = getattr(error, "param", None)
         return error_response(error.status_code, message, error.headers, request.url.path, param)

@@ -108,7 +108,7 @@ class Guard:
         modes = headers.getlist("sec-fetch-mode"), headers.getlist("sec-fetch-dest")
         is_link = scope["method"] == "GET" and scope["path"] in PAGES and modes == (["navigate"], ["document"])
         if sites - {"same-origin", "none"} and not is_link:
-            raise HTTPException(403, "the request comes from another website, which is not allowed")
+            raise HTTPException(403, "the request comes from a different website, which is not allowed")
 
     def _is_ours(self, host: str) -> bool:
         name, colon, port = host.rpartition(":")

@@ -120,7 +120,7 @@ def parse_input(encoder: Encoder, value: Any) -> Ragged:
     if len(items) > MAX_INPUTS:
         raise InputError(f"input has {len(items):,} items; the limit is {MAX_INPUTS:,} per request")
     if any(item in ("", []) for item in items):
-        raise InputError("input contains an empty text or list; leave it out")
+        raise InputError("input contains an empty text or list; omit it")
     if all(isinstance(item, str) for item in items):
         return encoder.all_ids(items)
     if not all(isinstance(item, list) and all(type(token_id) is int for token_id in item) for item in items):

@@ -172,7 +172,7 @@ class AnswerRequest(RequestModel):
     def check_target(self) -> AnswerRequest:
         """Require exactly one of exercise and question."""
         if (self.exercise is None) == (self.question is None):
-            raise ValueError("give either an exercise or a question")
+            raise ValueError("specify either an exercise or a question")
         return self
 
 

@@ -97,7 +97,7 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     card = page.locator("section[data-id='forward/hidden_shape']")
     seed = int(str(card.locator("form").get_attribute("data-seed")))
     for given, shown in (
-        ("12", "cannot be read"),
+        ("12", "could not be parsed"),
         ("(1, 2)", "Your shape has the wrong number of axes: 2 instead of 3."),
         (None, "Correct!"),
     ):

@@ -606,7 +606,7 @@ def test_one_word_also_finds_itself(run, tmp_path):
 
 
 def test_an_empty_query_is_rejected(run):
-    assert run("search", " ", "--in", "v.npy") == (2, "", "inlayer: the query is empty; give a text to search for\n")
+    assert run("search", " ", "--in", "v.npy") == (2, "", "inlayer: the query is empty; specify a text to search for\n")
 
 
 @pytest.mark.parametrize("kind", [".npy", ".safetensors", ".parquet"])

@@ -107,7 +107,7 @@ def test_config_text_instead_of_a_path_is_an_error() -> None:
 
 @pytest.mark.parametrize("thing", [None, 3, [LLAMA], b"config.json", object()])
 def test_values_that_are_not_a_config_are_an_error(thing: object) -> None:
-    assert "give a dict" in refusal(thing)
+    assert "pass a dict" in refusal(thing)
 
 
 # ---- model types

@@ -95,7 +95,7 @@ def test_model_without_tokenizer(tmp_path: Path) -> None:
         ((-1,), {}, IdRangeError, "outside 0..6143"),
         ((np.zeros(128),), {}, InputError, "zero or not finite"),
         ((np.zeros(3),), {}, InputError, "a vector of 128 numbers"),
-        ((["king"],), {}, InputError, "give a word, a text, a token id, or a vector"),
+        ((["king"],), {}, InputError, "pass a word, a text, a token id, or a vector"),
         (("king", 0), {}, InputError, "k is 0"),
         (("king",), {"script": "Klingon"}, InputError, "script 'Klingon' is unknown"),
         (("king",), {"table": "output"}, InputError, '"input" or "head"'),

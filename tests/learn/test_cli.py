@@ -444,7 +444,7 @@ def test_free_text_is_checked_by_the_learner(run: Run) -> None:
     assert ProgressFile().read().record("exercise", "first/words").tries == 0
     done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
     assert "Sample answer\nBecause.\n" in done.out
-    assert "1 of 2 points, by your own assessment." in done.out
+    assert "1 of 2 points, self-assessed." in done.out
     assert done.out.count("y or n: ") == 4  # asked again after an invalid reply
     assert ProgressFile().read().record("exercise", "first/words").done == ""
     assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out

@@ -88,7 +88,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
         elif step.kind == "exercise":
             asked = course.exercises[step.id].ask(11)
             typed = answers(asked)
-            says = "by your own assessment" if isinstance(asked, FreeTextQuestion) else "✓ Correct."
+            says = "self-assessed" if isinstance(asked, FreeTextQuestion) else "✓ Correct."
         else:
             questions = CourseOverview(course, ProgressFile().read()).quiz(step.lesson)
             typed, says = (

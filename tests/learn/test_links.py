@@ -14,6 +14,7 @@ from rich.console import Console
 from inlayer.learn.course import CONTENT, Lesson, open_course
 from inlayer.learn.links import course_elements, course_line, link_command
 from inlayer.learn.questions import ChoiceQuestion
+from inlayer.learn.terminal import CoursePrinter
 from inlayer.render.markdown import parse, print_markdown, to_notebook
 
 TAGS = {
@@ -59,13 +60,13 @@ def test_commands_of_links_are_on_their_own_lines(lesson: Lesson) -> None:
     A command does not come between a colon and what the colon announces.
     """
     stream = StringIO()
-    print_markdown(Console(file=stream, width=100_000), parse(lesson.text), link_command)
+    print_markdown(Console(file=stream, width=5_000), parse(lesson.text), link_command)
     shown = stream.getvalue()
     linked = [node for node in parse(lesson.text) if node.kind == "paragraph" and node.links]
     assert linked
     for node in linked:
         assert (f"{node.plain}\n  inlayer " in shown) != node.plain.endswith(":")
-    commands = {link_command(*link) for node in linked for link in node.links} - {None}
+    commands = {link_command(address) for node in linked for address, _ in node.links} - {None}
     assert commands
     assert all(re.search(rf"\n  {re.escape(str(command))}( +# .+)?\n", shown) for command in commands)
     assert not re.search(r":\n+  inlayer", shown)
@@ -75,6 +76,15 @@ def test_commands_of_links_are_on_their_own_lines(lesson: Lesson) -> None:
         assert not re.search(r":\n\n`inlayer", part.text)
         for command in commands if part.kind == "text" else ():
             assert part.text.count(f"{command}") == f"\n\n{part.text}".count(f"\n\n`{command}`")
+
+
+def test_a_lesson_names_the_command_for_all_misconceptions_once() -> None:
+    for lesson in open_course().lessons:
+        stream = StringIO()
+        CoursePrinter(Console(file=stream)).lesson(lesson)
+        n_boxes = lesson.text.count("[All misconceptions]")
+        assert stream.getvalue().lower().count("all misconceptions") == min(n_boxes, 1), lesson.id
+        assert stream.getvalue().count("inlayer learn misconceptions\n") == min(n_boxes, 1), lesson.id
 
 
 def test_every_course_text_has_valid_elements() -> None:

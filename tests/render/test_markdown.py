@@ -19,7 +19,7 @@ CALLOUT = """> **Common misconception: `index_select` takes a 2-D index**
 
 def printed(text: str) -> str:
     stream = io.StringIO()
-    print_markdown(Console(file=stream, width=70, color_system=None), parse(text), lambda address, _: f"open {address}")
+    print_markdown(Console(file=stream, width=70, color_system=None), parse(text), lambda address: f"open {address}")
     return stream.getvalue()
 
 

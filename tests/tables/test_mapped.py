@@ -138,7 +138,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_names(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"2 tensors with two axes; give the name of the table: counts, wte"):
+    with pytest.raises(InputError, match=r"2 tensors with two axes; pass the name of the table: counts, wte"):
         MappedTable(file)
     with pytest.raises(InputError, match=r"no tensor 'wpe'; it has counts, norm, wte"):
         MappedTable(file, "wpe")
@@ -149,7 +149,7 @@ def test_names(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="padding_idx 11 is outside"):
         MappedTable(file, "wte", padding_idx=11)
     save_file({"norm": torch.ones(3)}, tmp_path / "flat.safetensors")
-    with pytest.raises(InputError, match="no tensor with two axes; give the name of the table: norm"):
+    with pytest.raises(InputError, match="no tensor with two axes; pass the name of the table: norm"):
         MappedTable(tmp_path / "flat.safetensors")
     save_file({f"w{i:02}": torch.ones(1, 1) for i in range(20)}, tmp_path / "many.safetensors")
     with pytest.raises(InputError, match="w07 and 12 more"):

@@ -123,10 +123,10 @@ def test_inputs_that_are_not_files(training_file, tmp_path):
     ("save_to", "match"),
     [
         ("", "save_to is empty"),
-        ("/dev/null", "save_to is /dev/null; give a path"),
-        ("x.txt", r"save_to is x\.txt; give a path that ends in \.json"),
+        ("/dev/null", "save_to is /dev/null; pass a path"),
+        ("x.txt", r"save_to is x\.txt; pass a path that ends in \.json"),
         ("v1.0", "create it first if its name has a dot"),
-        ("file", "save_to is file; give a path"),
+        ("file", "save_to is file; pass a path"),
         ("file/sub", "file is not a folder"),
         ("file/sub.json", "file is not a folder"),
         ("full", r"full/tokenizer\.json cannot be written: it is a folder"),

@@ -41,7 +41,7 @@ def test_missing_and_ambiguous_files(tmp_path):
         open_tokenizer(tmp_path)
     (tmp_path / "a.model").write_bytes(b"a")
     (tmp_path / "b.model").write_bytes(b"b")
-    with pytest.raises(TokenizerError, match="give the path of one of them"):
+    with pytest.raises(TokenizerError, match="pass the path of one of them"):
         open_tokenizer(tmp_path)
 
 

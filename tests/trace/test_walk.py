@@ -158,7 +158,7 @@ def test_one_hot_product_covers_the_table_or_the_rows_in_use(monkeypatch: pytest
     pipeline = Pipeline.from_layer(pipeline.layer, pipeline.tokenizer, source="damaged")
     gather = pipeline.walk(["ab"]).gather
     assert not gather.equal
-    assert "not finite" in gather.note
+    assert "non-finite" in gather.note
 
 
 def test_one_hot_products_are_computed_once_per_id(monkeypatch: pytest.MonkeyPatch) -> None:

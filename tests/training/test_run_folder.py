@@ -465,7 +465,7 @@ def test_edited_tokens_and_lock_are_rejected(finished: Path, tmp_path: Path) -> 
     path = out / "run" / "tokens" / "tokens.json"
     whole = path.read_text()
     path.write_text(whole.replace('"vocab_size": 256', '"vocab_size": 16777216'))  # a table of gigabytes
-    with pytest.raises(CheckpointError, match=r"tokens has 16,777,216 ids and the run's tokenizer 256"):
+    with pytest.raises(CheckpointError, match=r"tokens has 16,777,216 ids, but the run's tokenizer has 256"):
         Run.open(str(out)).train()
     path.write_text(whole)
     (out / "run" / "lock").unlink()

@@ -79,7 +79,7 @@ def test_json_has_no_nan_and_is_ascii() -> None:
     facts = [Change(positions="\ud800 🙂", swap=(1, 2)), *values]
     assert to_json(facts).isascii()
     assert json.loads(to_json(facts)) == plain(facts)
-    # The server's own writer: valid Unicode, a lone surrogate, each value that is not finite, small and large numbers.
+    # The server's own writer: valid Unicode, a lone surrogate, each non-finite value, small and large numbers.
     given = [facts[:1], values, values[1:2], [Change(positions="NaN 🙂")], [Change(theta=value) for value in NUMBERS]]
     for one in given:
         assert json.loads(as_json(one)) == plain(one)

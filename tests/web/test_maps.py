@@ -55,7 +55,7 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     assert client.send("/api/gradient-step", body).json == json.loads(json.dumps(plain(learned)))
     for rates in ([], [-1], [1e9], ["a"], [0] * 33):
         assert client.send("/api/gradient-step", WALK | {"rates": rates}).status == 400
-    assert "give at most 3" in client.send("/api/walk", {"texts": ["I love dogs"], "first_token": 4}).error
+    assert "the maximum is 3" in client.send("/api/walk", {"texts": ["I love dogs"], "first_token": 4}).error
     assert "0..127" in client.send("/api/walk", {"texts": ["I love dogs"], "first_channel": 128}).error
 
 

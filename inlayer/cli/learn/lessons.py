@@ -28,7 +28,7 @@ def list_(
     lesson: Annotated[str | None, typer.Argument(help="Lesson to list in detail.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the lessons, what is done and what is next."""
+    """List the lessons, your progress and the next step."""
     service = open_service()
     overview = service.overview()
     chosen = list(overview.lessons)

@@ -36,7 +36,7 @@ def grade_once(service: CourseService, question: TheoryQuestion, answer: str | N
             data["correct"] = True
             service.record_exercise(question.id, correct=True)
     elif answer is None:
-        raise InputError(f"--done is for self-checked exercises; {question.id} is graded: give --answer")
+        raise InputError(f"--done is for self-checked exercises; {question.id} is graded: specify --answer")
     else:
         result = service.answer(question, answer)
         data |= {"correct": result.correct, "message": result.message}
@@ -69,7 +69,10 @@ def prompt_until(out: CoursePrinter, text: str, grade: Callable[[str], AnswerRes
 def exercise(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="ID|LESSON", help="Exercise, or all open ones of a lesson. \\[default: the next one]"),
+        typer.Argument(
+            metavar="ID|LESSON",
+            help="An exercise, or a lesson for all its unanswered exercises. \\[default: the next one]",
+        ),
     ] = None,
     answer: ANSWER = None,
     seed: SEED = None,
@@ -133,7 +136,7 @@ def self_check(out: CoursePrinter, service: CourseService, exercise: Exercise, q
             raise QuitError
         covered += reply.lower().startswith("y")
     service.record_exercise(exercise.id, correct=covered == total)
-    out.line(f"{covered} of {total} points, by your own assessment.", style="bold")
+    out.line(f"{covered} of {total} points, self-assessed.", style="bold")
     if covered < total:
         out.line("The exercise stays open. Try it again with the missing points.")
 

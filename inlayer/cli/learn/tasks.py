@@ -91,7 +91,7 @@ def hint(
         int | None, typer.Option(min=1, max=3, help="Hint level: 1 (a nudge), 2 (the idea) or 3 (most of the code).")
     ] = None,
 ) -> None:
-    """Show a hint: a nudge, then the idea, then most of the code; one more each time."""
+    """Show a hint: a nudge, then the idea, then most of the code. Each call shows one more."""
     service, out = open_service(), open_printer()
     started = service.started_task(task)
     level = service.hint(started, level)

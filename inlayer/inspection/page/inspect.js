@@ -38,7 +38,7 @@ function showFacts(report) {
   }
   for (const memory of report.ngrams) {
     const where = memory.layer === null ? "hidden states" : `layer ${memory.layer}`;
-    const size = `${number(memory.rows)} x ${number(memory.width)}, ${number(memory.heads)} heads of ${number(memory.smallest_head)} to ${number(memory.largest_head)} rows`;
+    const size = `${number(memory.rows)} x ${number(memory.width)}, ${number(memory.heads)} hash heads of ${number(memory.smallest_head)} to ${number(memory.largest_head)} rows`;
     const hashed = memory.compressed_size === null ? "" : `; ${number(memory.compressed_size)} normalized tokens`;
     const found = memory.tensors === 1 ? "its tensor has" : `its ${number(memory.tensors)} tensors have`;
     const matched = memory.tensors ? `${found} the rows that its hashes select` : "the files do not match the config";
@@ -94,8 +94,8 @@ function showMap(report, data, colors) {
   else map = makeMap(byId("map"), data, {});
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
-  const undrawn = data.holes ? ` Rows that are zero or not finite and not drawn (${number(data.holes)}): ${data.missing.join(", ")}.` : "";
-  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}; ${Math.round(100 * data.kept_share)}% of the ${data.measured} true nearest tokens stay neighbors on this map.${undrawn}`;
+  const undrawn = data.holes ? ` Not drawn (zero or non-finite rows): ${data.missing.join(", ")}${data.holes > data.missing.length ? ", ..." : ""}.` : "";
+  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.kept_share)}% of a token's ${data.measured} nearest tokens are also its neighbors on this map.${undrawn}`;
 }
 
 // A served page leads to the other pages, with the token of this one, and has the theme chosen there.

@@ -83,7 +83,7 @@ async function answerExercise(exercise, form, answer) {
 }
 
 function gradedView({ correct, is_valid: isValid, message }) {
-  const word = correct ? "Correct!" : isValid ? "Not yet." : "This answer cannot be read.";
+  const word = correct ? "Correct!" : isValid ? "Not yet." : "This answer could not be parsed.";
   return feedback(correct, word, prose(message));
 }
 
@@ -135,10 +135,10 @@ function freeForm(exercise) {
     const boxes = model.points.map(() => make("input", { type: "checkbox" }));
     compared.replaceChildren(
       make("h3", {}, "Sample answer"), prose(model.sample_answer),
-      make("h3", {}, "Does your answer make these points?"),
+      make("h3", {}, "Does your answer cover these points?"),
       make("ul", { class: "points" }, model.points.map((point, number) => make("li", {},
         make("label", { class: "pick" }, boxes[number], span("pick-text", inline(point)))))),
-      button("My answer makes the checked points", () => compareWithSample(exercise, area, model.points, boxes), { class: "primary matches-model" }));
+      button("My answer covers the checked points", () => compareWithSample(exercise, area, model.points, boxes), { class: "primary matches-model" }));
   };
   return make("div", { class: "answer" }, area,
     make("div", { class: "actions" }, button("Compare with a sample answer", compare)), compared);
@@ -156,6 +156,6 @@ async function compareWithSample(exercise, area, points, boxes) {
   }
   const recorded = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, matches_model: true }));
   if (!recorded) return;
-  result.replaceChildren(feedback(true, `Done: ${count}, by your own assessment.`));
+  result.replaceChildren(feedback(true, `Done: ${count}, self-assessed.`));
   markDone(exercise, area);
 }

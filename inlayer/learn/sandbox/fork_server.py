@@ -60,7 +60,7 @@ class ForkServer:
             socket.send_fds(self.socket, [request], [theirs.fileno(), output])
             pid = int.from_bytes(self.socket.recv(8), "little")
         if not pid:
-            raise RuntimeError("the grader's fork server ended")
+            raise RuntimeError("the grader's fork server exited unexpectedly")
         return ours, pid
 
     def close(self) -> None:

@@ -87,7 +87,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
         for part in processes.get(path, [path]):  # other processes' environment may contain secrets
             allow(part, READ | EXECUTE)
     if syscall(RESTRICT_SELF, rules, 0) != 0:
-        raise OSError(ctypes.get_errno(), "Landlock refused its rules")
+        raise OSError(ctypes.get_errno(), "Landlock could not be enabled")
     os.close(rules)
 
 

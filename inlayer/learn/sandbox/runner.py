@@ -64,7 +64,7 @@ def run(channel: socket.socket, scratch: str, limits: GradingLimits) -> NoReturn
     """Answer requests until the channel closes; called in the forked process."""
     os.chdir(scratch)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
-    tempfile.tempdir = scratch  # importing torch may have cached another one
+    tempfile.tempdir = scratch  # importing torch may have cached a different one
     runner = Runner(channel, scratch, limits)
     set_limits(limits)
     # A traceback may show this file, which cannot be read after restrict().

@@ -50,7 +50,7 @@ function heatColor(value, most) {
   return zero.map((part, index) => Math.round(part + (end[index] - part) * share));
 }
 
-// Colors of int8 values as pixels, by value + 128. -128 stands for a value that is not finite.
+// Colors of int8 values as pixels, by value + 128. -128 stands for a non-finite value.
 function heatTable() {
   if (heatColors) return heatColors;
   const pixel = ([red, green, blue], alpha = 255) => ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;

@@ -68,7 +68,7 @@ function fillLearning(panel, title, learned) {
   }
 
   panel.replaceChildren(title,
-    note("Every row moves against its gradient, times the learning rate. The walk above stays as it is."),
+    note("Each row moves against its gradient, scaled by the learning rate. The walk above is unchanged."),
     make("div", { class: "learning-grid" },
       make("div", {}, chart.element, rate.element, words), bars.element, moved.element));
   show(Math.min(chosenRate, steps.length - 1));

@@ -106,10 +106,10 @@ function describeMap({ method, complete, better, texts, kept_share, measured, tr
   const named = missing.slice(0, 3).map((id) => `${id} ${cut(visible(texts[id]), 12)}`);
   mapParts.about.textContent = [
     `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
-    `${Math.round(toNumber(kept_share) * 100)}% of the ${measured} true nearest tokens stay neighbors on this map; `
+    `On average, ${Math.round(toNumber(kept_share) * 100)}% of a token's ${measured} nearest tokens are also its neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
     better && "A better layout is being computed.",
-    holes > 0 && `${counted(holes, "row")} that ${holes === 1 ? "is" : "are"} zero or not finite ${holes === 1 ? "is" : "are"} not drawn: ${named.join(", ")}${holes > 3 ? DOTS : ""}.`,
+    holes > 0 && `Not drawn (zero or non-finite rows): ${named.join(", ")}${holes > 3 ? DOTS : ""}.`,
   ].filter(Boolean).join(" ");
 }
 

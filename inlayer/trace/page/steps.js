@@ -8,7 +8,7 @@ const STEP_REASONS = [
   "The tokenizer turns the text into tokens of its vocabulary. Each token has a number, its id.",
   "The embedding table has one row of numbers per token. Training gives similar rows to tokens used in similar ways.",
   "An id is a row number. A lookup copies the rows of your tokens; nothing is computed.",
-  "A row identifies the token, not its position. Position encodings add word order.",
+  "A row identifies the token, not its position. Position encodings supply token order.",
   "These vectors are what the first block of the model receives: one per token.",
   "Training compares each prediction with the next token, and moves the rows so that the loss falls.",
 ];

@@ -169,7 +169,7 @@ def million_rows(draw: random.Random) -> FreeTextQuestion:
             "table, its dense gradient, the optimizer's moments and, for a language model, the head and the "
             "logits. Rows can be sharded over processes, each looking up its own. The gradient of lookups "
             "can be sparse, with an optimizer that accepts it. The table can be made smaller by hashing with "
-            "several hashes, with narrow rows and a projection, or with another tokenizer. The table itself is "
+            "several hashes, with narrow rows and a projection, or with a different tokenizer. The table itself is "
             "not a sparse matrix."
         ),
         points=(

@@ -95,7 +95,7 @@ MISTAKES = {
     "no-offsets": "every head starts at row 0; its rows come after those of the heads before it",
     "added": "the products are added; mix them with xor (^)",
     "oldest-first": "the multipliers are in the wrong order: the first belongs to the token itself",
-    "left-out": "ids that the look-back does not reach are left out; `stop` takes their place",
+    "left-out": "you skip ids that the look-back does not reach; use `stop` in their place",
     "wraps-around": "the first tokens look back to the end of the list: a negative index counts from the end",
     "next-tokens": "you look forward; an n-gram ends at its token",
     "crosses-the-stop": "the look-back crosses the stop; ids before it belong to another document",

@@ -105,7 +105,7 @@ def base(session: GradingSession) -> None:
                 f"theta was {theta:,.0f}, but the pairs rotate as with 10,000",
             )
         },
-        message="the rotation is wrong for another theta",
+        message="the rotation is wrong for a different theta",
         atol=CLOSE,
     )
 

@@ -99,7 +99,7 @@ def unknown_words(session: GradingSession) -> None:
         raise CheckFailed("unknown-dropped", "you skipped unknown words; the text has five words, so return five ids")
     if got == [0, vocabulary[one], 0, vocabulary[two], 0]:
         raise CheckFailed(
-            "unknown-is-zero", f"you used 0 for unknown words; in this vocabulary {UNKNOWN} has another id"
+            "unknown-is-zero", f"you used 0 for unknown words; in this vocabulary {UNKNOWN} has a different id"
         )
     if isinstance(got, list) and any(isinstance(value, int) and value >= len(vocabulary) for value in got):
         raise CheckFailed(

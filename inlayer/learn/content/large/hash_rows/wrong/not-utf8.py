@@ -1,4 +1,4 @@
-"""Uses the bytes of another encoding."""
+"""Uses the bytes of a different encoding."""
 
 import zlib
 

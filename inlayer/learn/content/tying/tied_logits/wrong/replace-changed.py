@@ -1,4 +1,4 @@
-"""Changes replace_table, which cuts off tables of another size."""
+"""Changes replace_table, which cuts off tables of a different size."""
 
 from torch import Tensor, nn
 
