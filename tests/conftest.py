@@ -56,10 +56,19 @@ def mentions_slow_tests(path: Path) -> bool:
     return "slow" in path.read_text(encoding="utf-8")
 
 
+def has_only_slow_tests(path: Path) -> bool:
+    return "\npytestmark = pytest.mark.slow\n" in path.read_text(encoding="utf-8")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-m slow` does not even import the other half of the files, which would take 8 s per process."""
-    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
-    return True if config.option.markexpr == "slow" and is_test and not mentions_slow_tests(collection_path) else None
+    """`-m slow` and `-m "not slow"` do not even import files without such tests: seconds per process."""
+    if not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
+        return None
+    if config.option.markexpr == "slow":
+        return None if mentions_slow_tests(collection_path) else True
+    if config.option.markexpr == "not slow":
+        return True if has_only_slow_tests(collection_path) else None
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

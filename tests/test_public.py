@@ -47,28 +47,26 @@ def test_unknown_name_is_an_attribute_error() -> None:
 HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sentencepiece', 'safetensors'}"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import inlayer",
-        "import inlayer; inlayer.ByteTokenizer().encode('Hi'); inlayer.WordTokenizer.from_text('a b').encode('b')",
-        "import inlayer.tokenizers, inlayer.cli.serve, inlayer.web.server",  # the process that supervises the workers
-        "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\n"
-        "try: main()\nexcept SystemExit: pass",
-        "import inlayer.learn, inlayer.learn.progress_file, inlayer.learn.course_steps, inlayer.learn.questions",
-        "import sys\nsys.argv = ['inlayer', 'learn', '--help']\nfrom inlayer.cli import main\n"
-        "try: main()\nexcept SystemExit: pass",
-        "import sys\nsys.argv = ['inlayer', 'walk', '--help']\nfrom inlayer.cli import main\n"
-        "try: main()\nexcept SystemExit: pass",
-    ],
-)
-def test_light_imports_load_no_heavy_library(code: str) -> None:
-    loaded = run_python(f"{code}\nimport sys\nprint('\\nHEAVY', sorted({HEAVY} & set(sys.modules)))")
-    assert loaded.splitlines()[-1] == "HEAVY []"
+LIGHT = [  # in one process: what one of them loads stays loaded
+    "import inlayer",
+    "import inlayer; inlayer.ByteTokenizer().encode('Hi'); inlayer.WordTokenizer.from_text('a b').encode('b')",
+    "import inlayer.tokenizers, inlayer.cli.serve, inlayer.web.server",  # the process that supervises the workers
+    "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\ntry: main()\nexcept SystemExit: pass",
+    "import inlayer.learn, inlayer.learn.progress_file, inlayer.learn.course_steps, inlayer.learn.questions",
+    "import sys\nsys.argv = ['inlayer', 'learn', '--help']\nfrom inlayer.cli import main\n"
+    "try: main()\nexcept SystemExit: pass",
+    "import sys\nsys.argv = ['inlayer', 'walk', '--help']\nfrom inlayer.cli import main\n"
+    "try: main()\nexcept SystemExit: pass",
+]
+CONTROL = "import inlayer; inlayer.load('default').tokenizer.encode('Hi')"  # this needs one
 
 
-def test_control_heavy_library_is_detected() -> None:
-    assert run_python(f"import inlayer.embeddings, sys; print('torch' in ({HEAVY} & set(sys.modules)))") == "True"
+def test_light_imports_load_no_heavy_library() -> None:
+    check = f"\nimport sys\nprint('\\nHEAVY', sorted({HEAVY} & set(sys.modules)))\n"
+    printed = run_python("".join(code + check for code in [*LIGHT, CONTROL])).splitlines()
+    found = [line for line in printed if line.startswith("HEAVY")]
+    assert found[:-1] == ["HEAVY []"] * len(LIGHT)
+    assert "'tokenizers'" in found[-1]
 
 
 def test_every_error_is_an_inlayer_error_and_a_builtin() -> None:
