@@ -6,6 +6,7 @@ import pickle
 
 import ml_dtypes
 import numpy as np
+import pytest
 import torch
 
 from inlayer.formats.quantized_safetensors import BlockDecoder
@@ -26,6 +27,7 @@ def test_shards_are_one_table() -> None:
     assert not np.array_equal(StoredTable(swapped, 4, whole.dtype).rows(ids), whole[ids])  # control
 
 
+@pytest.mark.skipif(not hasattr(torch, "float8_e8m0fnu"), reason="compares with a dtype that this torch does not have")
 def test_every_scale_and_value_decodes_as_in_torch() -> None:
     """All 254 finite FP8 values under all 255 scales, from 2^-127 to 2^127."""
     codes = np.array([code for code in range(256) if code & 0x7F != 0x7F], np.uint8)
