@@ -713,39 +713,6 @@ def test_tied_head_with_bias_is_complete() -> None:
     assert head(layer(IDS)).shape == (2, 3, V)
 
 
-IMPOSSIBLE = {
-    "positions=3": "positions is an int",
-    "positions='up'": "unknown positions 'up'",
-    "positions='learned', head_dim=4": "head_dim 4 is for",
-    "positions='rotary', head_dim=0": "head_dim is 0",
-    "positions='rotary', block_size=4": "block_size 4 is for learned",
-    "row_width=2, project='foo'": "project is 'foo'",
-    "row_width=2": "pass both or neither",
-    "position_id_rule='ids'": "must be a PositionIdRule",
-    "scale=float('inf')": "scale is inf",
-    "multiplier=float('nan')": "multiplier is nan",
-    "norm_eps=-1.0": "norm_eps is -1.0",
-    "token_types=-1": "token_types is -1",
-    "dropout=1.5": "dropout is 1.5",
-    "dtype='float32'": "dtype is 'float32'",
-    "seed=2**80": "seed is",
-    "seed=-1": "seed is -1",
-    "init='warm'": "init 'warm' is unknown",
-}
-
-
-def test_invalid_settings_are_reported_without_type_checks() -> None:
-    """Checked in a process without pytest's type checks."""
-    code = "import inlayer\n" + "".join(
-        f"try: inlayer.Embeddings(10, 8, {settings}); print('made')\nexcept inlayer.InlayerError as e: print(e)\n"
-        for settings in IMPOSSIBLE
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for line, says in zip(done.stdout.splitlines(), IMPOSSIBLE.values(), strict=True):
-        assert says in line
-
-
 def test_mask_of_the_wrong_shape_is_an_error_in_every_layer() -> None:
     layer, ids = Embeddings(10, 8), torch.zeros(2, 3, dtype=torch.int64)
     with pytest.raises(ShapeError, match=r"attention_mask has shape \(2, 4\); expected \(2, 3\)"):

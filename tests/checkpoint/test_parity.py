@@ -63,20 +63,23 @@ each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CA
 class Loaded(Reference):
     """The reference for a saved model: the input of transformers' first block after loading the folder."""
 
-    def __init__(self, path: Path, case: Case, dtype: torch.dtype) -> None:
+    def __init__(self, path: Path, case: Case, dtype: torch.dtype, headed: bool) -> None:
         self.case, self.dtype = case, dtype
-        model = AutoModel.from_pretrained(path, dtype=dtype, attn_implementation="eager").eval()
+        opener = with_head(case) if headed else AutoModel
+        self.whole = opener.from_pretrained(path, dtype=dtype, attn_implementation="eager").eval()
+        model = self.whole.base_model
         self.model: nn.Module = model.encoder if model.config.model_type.endswith("t5") else model
         self.table = model.get_input_embeddings()
 
 
 @each_case
 @pytest.mark.parametrize(("dtype", "headed"), [(torch.float32, True), NO_HEAD, (torch.bfloat16, True)])
-def test_hidden_states(folder: Path, case: Case, dtype: torch.dtype, headed: bool) -> None:
+def test_hidden_states_and_head(folder: Path, case: Case, dtype: torch.dtype, headed: bool) -> None:
     path = saved(folder, case.name, dtype, headed)
     ids, mask = random_ids("right")
-    theirs, tables = Loaded(path, case, dtype).run(input_ids=ids, attention_mask=mask)
-    layer = inlayer.load(path).embeddings
+    reference, model = Loaded(path, case, dtype, headed), inlayer.load(path)
+    theirs, tables = reference.run(input_ids=ids, attention_mask=mask)
+    layer = model.embeddings
     assert same_bits(layer(ids, attention_mask=mask), theirs)
     assert not same_bits(layer(ids.flip(1), attention_mask=mask), theirs)  # control
     assert bool(tables) == isinstance(layer.position_embedding, RotaryPositions)
@@ -85,24 +88,14 @@ def test_hidden_states(folder: Path, case: Case, dtype: torch.dtype, headed: boo
         ours = layer.rotary(position_ids, layer_type)
         assert same_bits(ours[0], cos[:1])
         assert same_bits(ours[1], sin[:1])
-
-
-@each_case
-def test_head(folder: Path, case: Case) -> None:
-    path = saved(folder, case.name, torch.float32, True)
-    theirs = with_head(case).from_pretrained(path, dtype=torch.float32).eval()
-    model = inlayer.load(path)
-    assert model.head is not None
-    assert torch.equal(model.head.weight, theirs.get_output_embeddings().weight)
-    assert model.head.tied == (model.head.weight is model.embeddings.token_embedding.weight)
-    bias = getattr(theirs.get_output_embeddings(), "bias", None)
-    assert (model.head.bias is None) == (bias is None)
-    assert bias is None or torch.equal(model.head.bias, bias)
-
-
-@each_case
-def test_model_saved_without_its_head_has_none(folder: Path, case: Case) -> None:
-    assert inlayer.load(saved(folder, case.name, torch.float32, False)).head is None
+    assert (model.head is not None) == headed
+    if model.head is not None:
+        output = reference.whole.get_output_embeddings()
+        assert torch.equal(model.head.weight, output.weight)
+        assert model.head.tied == (model.head.weight is layer.token_embedding.weight)
+        bias = getattr(output, "bias", None)
+        assert (model.head.bias is None) == (bias is None)
+        assert bias is None or torch.equal(model.head.bias, bias)
 
 
 def test_table_is_found_without_an_index(folder: Path, tmp_path: Path) -> None:
