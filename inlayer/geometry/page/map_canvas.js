@@ -6,7 +6,9 @@
 
 const MOVE_TIME = 400; // milliseconds
 const MAX_ZOOM = 4000;
-const MAX_PIXELS = 2 ** 21; // of the density picture; larger canvases show it enlarged
+const MOVING_PIXELS = 2 ** 21; // of the picture of the points while the view moves; larger canvases show it enlarged
+const MOVING_POINTS = 2 ** 17; // drawn while the view moves; of more, an even sample
+const REST_TIME = 100; // milliseconds without movement, after which every point and every pixel is drawn
 
 function makeMap(canvas, data, options = {}) {
   const context = canvas.getContext("2d");
@@ -15,7 +17,8 @@ function makeMap(canvas, data, options = {}) {
   const tip = document.createElement("p");
   const scene = { marks: [], chosen: -1, near: [], arrows: [], hovered: -1, lit: -1 };
   let facts, points, grid, picker, groups = null, palette = [], byKind = false;
-  let view = null, home = null, framed = null, moves = new Map(), pending = 0, lastTime = 0, colors = null, painted = "", version = 0, labels = [];
+  let size = null, view = null, home = null, framed = null, moves = new Map(), pending = 0, lastTime = 0, labels = [];
+  let colors = null, image = null, painted = "", version = 0, lastPlace = "", movedAt = -Infinity;
   tip.className = "map-tip";
   tip.hidden = true;
   canvas.parentElement.append(tip);
@@ -30,7 +33,8 @@ function makeMap(canvas, data, options = {}) {
 
   // ---- the view: the point of the map in the middle, and pixels per unit
 
-  const width = () => canvas.clientWidth || 1, height = () => canvas.clientHeight || 1;
+  const measured = () => [canvas.clientWidth || 1, canvas.clientHeight || 1]; // slow: the browser updates its layout
+  const width = () => (size ?? measured())[0], height = () => (size ?? measured())[1];
   const toPixels = ([dx, dy]) => [dx * view.scale, -dy * view.scale];
   function toScreen(id) {
     return [(points[2 * id] - view.x) * view.scale + width() / 2, (view.y - points[2 * id + 1]) * view.scale + height() / 2];
@@ -147,10 +151,11 @@ function makeMap(canvas, data, options = {}) {
   function redraw() {
     if (pending || !view) return;
     pending = requestAnimationFrame((time) => {
-      pending = 0;
+      [pending, size] = [0, measured()];
       for (const [name, frame] of moves) if (!frame(time) && moves.get(name) === frame) moves.delete(name);
       paint(time);
-      if (moves.size > 0) redraw();
+      size = null;
+      if (moves.size > 0 || time - movedAt < REST_TIME) redraw();
     });
   }
   function readColors() {
@@ -175,31 +180,34 @@ function makeMap(canvas, data, options = {}) {
     const rest = palette.slice(1).map((color) => ({ low: rgb(color), high: rgb(color), faint, strong }));
     return densityTones([base, ...rest], Math.max(1, overlap) * ratio ** 0.5);
   }
-  function paintPoints() {
-    const ratio = Math.min(canvas.width / width(), Math.sqrt(MAX_PIXELS / (width() * height())));
+  function paintPoints(time) {
+    const here = [view.x, view.y, view.scale, version].join();
+    if (lastPlace !== "" && here !== lastPlace) movedAt = time;
+    lastPlace = here;
+    const moving = time - movedAt < REST_TIME, most = moving ? MOVING_PIXELS : Infinity;
+    const ratio = Math.min(canvas.width / width(), Math.sqrt(most / (width() * height())));
     const [w, h] = [Math.round(width() * ratio), Math.round(height() * ratio)];
-    const key = [view.x, view.y, view.scale, w, h, version].join();
+    const frame = [...toMap(-8, height() + 8), ...toMap(width() + 8, -8)]; // left, bottom, right, top
+    const every = moving ? Math.ceil(grid.countIn(...frame) / MOVING_POINTS) || 1 : 1;
+    const key = [here, w, h, every].join();
     if (key !== painted) {
-      density.resize(w, h);
-      density.begin(groups !== null);
       const place = { scale: view.scale * ratio, left: w / 2 - view.x * view.scale * ratio, top: h / 2 + view.y * view.scale * ratio };
-      const [left, top] = toMap(-8, -8), [right, bottom] = toMap(width() + 8, height() + 8);
-      const shapes = density.kernels(Math.min(pointSize() * ratio, DENSITY_EDGE / 2 - 2));
-      grid.runs(left, bottom, right, top, (from, end) => density.add(grid.xs, grid.ys, grid.ids, from, end, place, shapes, groups));
-      if (picture.width !== w || picture.height !== h) Object.assign(picture, { width: w, height: h });
-      picture.getContext("2d").putImageData(density.finish(tones(ratio), groups !== null), 0, 0);
+      image = density.draw(w, h, { grid, frame, every, place, radius: pointSize() * ratio, groups, tones: tones(ratio) });
       painted = key;
     }
+    if (w === canvas.width && h === canvas.height) return context.putImageData(image, 0, 0);
+    if (picture.width !== w || picture.height !== h) Object.assign(picture, { width: w, height: h });
+    picture.getContext("2d").putImageData(image, 0, 0);
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(picture, 0, 0, canvas.width, canvas.height);
   }
   const fits = (box) => box.left >= 0 && box.top >= 0 && box.right <= width() && box.bottom <= height(); // a label, whole
   function paint(time) {
-    const ratio = devicePixelRatio || 1, size = [Math.round(width() * ratio), Math.round(height() * ratio)];
-    if (canvas.width !== size[0] || canvas.height !== size[1]) { [canvas.width, canvas.height] = size; images.clear(); }
+    const ratio = devicePixelRatio || 1, pixels = [Math.round(width() * ratio), Math.round(height() * ratio)];
+    if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) { [canvas.width, canvas.height] = pixels; images.clear(); }
     if (colors === null) readColors();
-    paintPoints();
+    paintPoints(time);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const boxes = makeBoxes(), drawn = [], buttons = canvas.parentElement.querySelector(".map-tools");
     if (buttons) boxes.add({ left: buttons.offsetLeft, top: buttons.offsetTop, right: width(), bottom: height() });
@@ -213,8 +221,7 @@ function makeMap(canvas, data, options = {}) {
       labels.push(box);
       drawn.push([made, box]);
     };
-    const tools = { toScreen, isPlaced, toPixels, colors, boxes, text, labelOf: shortLabel };
-    const skip = drawMapOverlay(context, scene, tools);
+    const skip = drawMapOverlay(context, scene, { toScreen, isPlaced, toPixels, colors, boxes, text, labelOf: shortLabel });
     paintLabels(boxes, skip, ratio, time);
     for (const [made, box] of drawn) stamp(made, box.left, box.top);
     lastTime = time;

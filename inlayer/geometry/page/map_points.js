@@ -63,6 +63,12 @@ function makePointGrid(points) {
     }
   }
 
+  function countIn(...rectangle) {
+    let count = 0;
+    runs(...rectangle, (from, end) => { count += end - from; });
+    return count;
+  }
+
   function nearest(x, y, reach) {
     let best = -1, least = reach * reach;
     runs(x - reach, y - reach, x + reach, y + reach, (from, end) => {
@@ -74,12 +80,12 @@ function makePointGrid(points) {
     return best;
   }
 
-  return { box, count, ids, xs, ys, runs, nearest };
+  return { box, count, ids, xs, ys, runs, countIn, nearest };
 }
 
 const DENSITY_UNIT = 64; // what one point adds at its center
 const DENSITY_LEVELS = 4096;
-const DENSITY_EDGE = 12; // points just outside the picture still reach into it
+const DENSITY_EDGE = 24; // points just outside the picture still reach into it
 const DENSITY_PHASES = 4; // subpixel positions that are distinguished, per axis
 
 // A picture in which every point is a small soft disc, and dense areas are stronger.
@@ -95,8 +101,8 @@ function makeDensity() {
     pixels = new Uint32Array(image.data.buffer);
   }
 
-  // For each position within a pixel: which pixels around it a disc covers, and how much.
-  function kernels(radius) {
+  // For each position within a pixel: which pixels around it a disc covers, and how much. A disc counts for `points` points.
+  function kernels(radius, points) {
     const reach = Math.ceil(radius + 0.5);
     return Array.from({ length: DENSITY_PHASES ** 2 }, (_, phase) => {
       const x = (phase % DENSITY_PHASES + 0.5) / DENSITY_PHASES, y = (Math.floor(phase / DENSITY_PHASES) + 0.5) / DENSITY_PHASES;
@@ -104,18 +110,18 @@ function makeDensity() {
       for (let dy = -reach; dy <= reach; dy += 1) {
         for (let dx = -reach; dx <= reach; dx += 1) {
           const cover = Math.min(1, radius + 0.5 - Math.hypot(dx + 0.5 - x, dy + 0.5 - y));
-          if (cover * DENSITY_UNIT >= 1) { offsets.push(dy * stride + dx); weights.push(Math.round(cover * DENSITY_UNIT)); }
+          if (cover * DENSITY_UNIT >= 1) { offsets.push(dy * stride + dx); weights.push(points * Math.round(cover * DENSITY_UNIT)); }
         }
       }
       return { offsets: Int32Array.from(offsets), weights: Int32Array.from(weights) };
     });
   }
 
-  // place: {scale, left, top}, from map units to pixels. groups: a number per row, or null.
-  function add(xs, ys, ids, from, end, place, shapes, groups) {
+  // Adds every n-th point of a run. place: {scale, left, top}, from map units to pixels. groups: a number per row, or null.
+  function add({ xs, ys, ids }, from, end, every, place, shapes, groups) {
     const { scale } = place, left = place.left + DENSITY_EDGE, top = place.top + DENSITY_EDGE;
     const right = width + DENSITY_EDGE, bottom = height + DENSITY_EDGE, near = DENSITY_EDGE / 2;
-    for (let i = from; i < end; i += 1) {
+    for (let i = Math.ceil(from / every) * every; i < end; i += every) { // the same points in every view
       const x = xs[i] * scale + left, y = top - ys[i] * scale;
       if (!(x >= near && y >= near && x < right + near && y < bottom + near)) continue;
       const px = x | 0, py = y | 0, at = py * stride + px;
@@ -145,27 +151,31 @@ function makeDensity() {
     return image;
   }
 
-  function begin(grouped) {
+  // Every n-th point of a rectangle of the map, with discs of this radius.
+  function draw(newWidth, newHeight, { grid, frame, every, place, radius, groups, tones }) {
+    resize(newWidth, newHeight);
     sums.fill(0);
-    if (!grouped) return;
-    owners ??= new Uint8Array(sums.length);
-    owners.fill(0);
+    if (groups !== null) owners = owners?.fill(0) ?? new Uint8Array(sums.length);
+    const shapes = kernels(Math.min(radius, DENSITY_EDGE / 2 - 2), every);
+    grid.runs(...frame, (from, end) => add(grid, from, end, every, place, shapes, groups));
+    return finish(tones, groups !== null);
   }
 
-  return { resize, kernels, begin, add, finish };
+  return { draw };
 }
 
 // The color of every level of each group: a single point is faint, many points are strong. `half` is the number of
 // points on one pixel that reach half of the full strength. shades: [{low, high, faint, strong}], low and high as [r, g, b].
 function densityTones(shades, half) {
   const tones = new Uint32Array(shades.length * DENSITY_LEVELS);
-  shades.forEach(({ low, high, faint, strong }, group) => {
-    for (let level = 1; level < DENSITY_LEVELS; level += 1) {
-      const points = level / DENSITY_UNIT, share = points <= 1 ? 0 : 1 - 2 ** (-(points - 1) / half);
-      const alpha = Math.min(1, points) * faint + share * (strong - faint);
-      const [r, g, b] = low.map((from, i) => Math.round(from + (high[i] - from) * share));
-      tones[group * DENSITY_LEVELS + level] = (Math.round(alpha * 255) << 24 | b << 16 | g << 8 | r) >>> 0;
+  for (let level = 1; level < DENSITY_LEVELS; level += 1) {
+    const points = level / DENSITY_UNIT, share = points <= 1 ? 0 : 1 - 2 ** (-(points - 1) / half);
+    for (let group = 0; group < shades.length; group += 1) {
+      const { low, high, faint, strong } = shades[group];
+      const mixed = (i) => Math.round(low[i] + (high[i] - low[i]) * share);
+      const alpha = Math.round(255 * (Math.min(1, points) * faint + share * (strong - faint)));
+      tones[group * DENSITY_LEVELS + level] = (alpha << 24 | mixed(2) << 16 | mixed(1) << 8 | mixed(0)) >>> 0;
     }
-  });
+  }
   return tones;
 }
