@@ -25,7 +25,7 @@ function sceneImages() {
   const strips = {}, known = Object.entries(scene.data.strips).filter(([, strip]) => strip !== null);
   for (const [name, strip] of known) strips[name] = picture(bytesIn(strip.values), strip.width, strip.scale / sceneScale(name));
   const { table } = scene;
-  scene.images = { strips, table: table && picture(bytesIn(table.values), table.channels.length) };
+  scene.images = { strips, cosines: new Map(), table: table && picture(bytesIn(table.values), table.channels.length) };
   return scene.images;
 }
 

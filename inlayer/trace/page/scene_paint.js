@@ -69,9 +69,20 @@ function paintHole(context, { x, y, w, h }, isEmpty) {
   if (isEmpty && h > 10) paintText(context, "not finite", x + 8, y + h / 2, { color: cssColor("--muted") });
 }
 
+// A wide picture in the pixels of a lane. It is kept, because narrowing strips in every frame is slow.
+function narrowed(image, width) {
+  if (image.width <= width) return image;
+  if (image.narrow?.width !== width) {
+    image.narrow = make("canvas", { width, height: image.height });
+    image.narrow.getContext("2d").drawImage(image, 0, 0, width, image.height);
+  }
+  return image.narrow;
+}
+
 function paintLane(context, parts, lane, [from, to]) {
   const image = sceneImages().strips[lane.name] ?? sceneImages().strips.row;
-  context.imageSmoothingEnabled = image.width > lane.w;
+  const strips = narrowed(image, Math.max(1, Math.round(lane.w * context.getTransform().a)));
+  context.imageSmoothingEnabled = false;
   const perText = scene.data.tokens;
   for (let index = from; index < Math.min(to, parts.tokens.length); index += 1) {
     const { token, b, t } = parts.tokens[index];
@@ -79,7 +90,7 @@ function paintLane(context, parts, lane, [from, to]) {
     const target = stripPlace(parts, lane, index);
     const place = lane.from ? mixedPlace(stripPlace(parts, lane.from, index), target, lane.share) : target;
     context.globalAlpha = lane.alpha * (isDimmed(token.id, b, t) ? 0.25 : 1);
-    context.drawImage(image, 0, b * perText + t, image.width, 1, place.x, place.y, place.w, place.h);
+    context.drawImage(strips, 0, b * perText + t, strips.width, 1, place.x, place.y, place.w, place.h);
     if (!lane.inTable && image.holes[b * perText + t] > 0) paintHole(context, place, image.holes[b * perText + t] === image.width);
     if (isLit(token.id) || lane.inTable) {
       context.strokeStyle = tokenColor(token.id);
@@ -100,6 +111,12 @@ function mixedPlace(from, to, share) {
 
 // ---- similarity: one square per pair of tokens
 
+function cosineColor(value) {
+  const colors = sceneImages().cosines; // kept until the theme changes
+  if (!colors.has(value)) colors.set(value, Number.isNaN(value) ? cssColor("--sunken") : `rgb(${heatColor(value, 1).join(" ")})`);
+  return colors.get(value);
+}
+
 function paintSimilarity(context, parts, { name, x, y, size, alpha, isTitleBelow }) {
   const { tokens, [name]: cosines } = scene.data.similarity;
   const cell = size / tokens.length;
@@ -109,9 +126,9 @@ function paintSimilarity(context, parts, { name, x, y, size, alpha, isTitleBelow
   paintText(context, size < 136 ? short : long, x, isTitleBelow ? y + size + 16 : y - 10, { color: cssColor("--muted") });
   cosines.forEach((line, i) => line.forEach((cosine, j) => {
     const value = cosine === null ? NaN : toNumber(cosine);
-    const lit = [tokens[i], tokens[j]].some((t) => isLit(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)]?.id));
-    context.fillStyle = Number.isNaN(value) ? cssColor("--sunken") : `rgb(${heatColor(value, 1).join(" ")})`;
-    context.globalAlpha = alpha * (scene.highlighted && !lit ? 0.3 : 1);
+    const dim = isSet(scene.highlighted) && ![tokens[i], tokens[j]].some((t) => isLit(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)]?.id));
+    context.fillStyle = cosineColor(value);
+    context.globalAlpha = alpha * (dim ? 0.3 : 1);
     context.fillRect(x + j * cell, y + i * cell, Math.max(1, cell - (cell > 6 ? 1 : 0)), Math.max(1, cell - (cell > 6 ? 1 : 0)));
     if (cell > 36 && !Number.isNaN(value)) {
       const ink = Math.abs(value) > 0.55 && !isDark() ? "#ffffff" : cssColor("--ink");
