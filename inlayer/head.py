@@ -124,9 +124,9 @@ class Head(HeadRows):
         hidden = self._check_hidden(hidden)
         local = self._local_rows()
         if local is None:
-            return self.project(hidden, self._guarded_weight(), self.bias)
-        logits_L = self.project(sharding.copy_to_all(hidden, local.mesh), local.rows_LD, local.entries(self.bias))
-        return sharding.join_columns(logits_L, self.vocab_size, local.mesh)
+            return self.project(hidden, self._weight_without_padding_gradient(), self.bias)
+        logits_M = self.project(sharding.copy_to_all(hidden, local.mesh), local.rows_MD, local.entries(self.bias))
+        return sharding.join_columns(logits_M, self.vocab_size, local.mesh)
 
     def loss(
         self,
@@ -161,10 +161,10 @@ class Head(HeadRows):
         """
         hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction, z_loss)
         local = self._local_rows()
-        weight_VD = self._guarded_weight() if local is None else local.rows_LD
+        weight_VD = self._weight_without_padding_gradient() if local is None else local.rows_MD
         bias_V: Tensor | None = self.bias if local is None else local.entries(self.bias)
         counted_N = targets_N != ignore_index
-        for padding_idx in {self.padding_idx, self._zero_row()} - {None}:
+        for padding_idx in {self.padding_idx, self._padding_row()} - {None}:
             counted_N &= targets_N != padding_idx
         # Reading values would break a traced graph, and make the CPU wait for a GPU at every step.
         readable = targets_N.device.type == "cpu" and not has_no_values(targets_N)
@@ -292,7 +292,7 @@ class Head(HeadRows):
             raise DtypeError(f"hidden is {hidden.dtype} but the head's rows are {weight.dtype}; convert one of them")
         return hidden
 
-    def _zero_row(self) -> int | None:
+    def _padding_row(self) -> int | None:
         """The padding row of a tied table, which must stay zero."""
         padding_idx = getattr(self.table, "padding_idx", None) if self.tied else None
         return padding_idx if isinstance(padding_idx, int) else None
@@ -303,15 +303,15 @@ class Head(HeadRows):
         if not sharding.is_sharded(weight_VD):
             return None
         local = sharding.local_rows(weight_VD)
-        row = local.local_index(self._zero_row())
-        return local if row is None else local._replace(rows_LD=without_row_gradient(local.rows_LD, row))
+        row = local.local_index(self._padding_row())
+        return local if row is None else local._replace(rows_MD=without_row_gradient(local.rows_MD, row))
 
-    def _guarded_weight(self) -> Tensor:
+    def _weight_without_padding_gradient(self) -> Tensor:
         weight_VD = self.weight
         if self.bias is not None and not is_jit_tracing() and self.bias.shape[0] != weight_VD.shape[0]:
             raise ShapeError(
                 f"the head has {weight_VD.shape[0]} rows but a bias of {self.bias.shape[0]} entries; the tied table "
                 "was resized without the head: call Embeddings.resize instead, or resize_bias on the head"
             )
-        padding_idx = self._zero_row()
+        padding_idx = self._padding_row()
         return weight_VD if padding_idx is None else without_row_gradient(weight_VD, padding_idx)

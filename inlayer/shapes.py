@@ -3,7 +3,7 @@
 B batch, T tokens of one text, V table rows (vocabulary), D width of a row (n_embd), H heads, K head width,
 N tokens of a whole batch in one row (B * T), S tokens before a text (its history), U unique ids of a batch, Q queries,
 C tokens of one chunk, L layers, P width of one layer's vector, W width of a value embedding, R rotated channels; with
-several processes, L is the rows of one of them and R their number. Other letters are local to a function.
+several processes, M rows of one of them, G processes. Other letters are local to a function.
 A suffix gives a tensor's shape where it is created: `hidden_BTD`.
 Numpy only; checks of torch tensors are in tensors.py. Tested in tests/test_shapes.py.
 """

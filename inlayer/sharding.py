@@ -36,15 +36,15 @@ def rows_per_process(rows: int, processes: int) -> int:
 
 
 class LocalRows(NamedTuple):
-    """The rows (L, D) of this process, starting with row `first` of the table."""
+    """The rows (M, D) of this process, starting with row `first` of the table."""
 
-    rows_LD: Tensor
+    rows_MD: Tensor
     first: int
     mesh: Any  # a DeviceMesh
 
     def local_index(self, row: int | None) -> int | None:
         """The index of a row of the table among the local rows, or None if another process has it."""
-        if row is None or not self.first <= row < self.first + len(self.rows_LD):
+        if row is None or not self.first <= row < self.first + len(self.rows_MD):
             return None
         return row - self.first
 
@@ -52,7 +52,7 @@ class LocalRows(NamedTuple):
         """The entries of a replicated bias that belong to the local rows."""
         if bias_V is None:
             return None
-        return copy_to_all(bias_V, self.mesh)[self.first : self.first + len(self.rows_LD)]
+        return copy_to_all(bias_V, self.mesh)[self.first : self.first + len(self.rows_MD)]
 
 
 def local_rows(weight: Any) -> LocalRows:
@@ -80,14 +80,14 @@ def sum_of_all(x: Tensor, mesh: DeviceMesh) -> Tensor:
     return DTensor.from_local(x, mesh, [Partial()], run_check=False).full_tensor()
 
 
-def join_columns(x_L: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
+def join_columns(x_M: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
     """Concatenate the last axis over all processes; in the backward pass each gets its own part."""
     from torch.distributed.tensor import DTensor, Shard
 
-    shape = torch.Size((*x_L.shape[:-1], columns))
+    shape = torch.Size((*x_M.shape[:-1], columns))
     stride = torch.empty(shape, device="meta").stride()
     joined: Tensor = DTensor.from_local(
-        x_L.contiguous(), mesh, [Shard(x_L.dim() - 1)], run_check=False, shape=shape, stride=stride
+        x_M.contiguous(), mesh, [Shard(x_M.dim() - 1)], run_check=False, shape=shape, stride=stride
     ).full_tensor()
     return joined
 
@@ -95,25 +95,25 @@ def join_columns(x_L: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
 def look_up(index: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
     """The rows of checked ids: each process looks up its own rows, and the results are summed."""
     local = local_rows(weight)
-    outside = (index < local.first) | (index >= local.first + len(local.rows_LD))
+    outside = (index < local.first) | (index >= local.first + len(local.rows_MD))
     rows = functional.embedding(
-        (index - local.first).masked_fill(outside, 0), local.rows_LD, local.local_index(padding_idx)
+        (index - local.first).masked_fill(outside, 0), local.rows_MD, local.local_index(padding_idx)
     )
     return sum_of_all(rows.masked_fill(outside[..., None], 0), local.mesh)
 
 
-def cross_entropy(logits_CL: Tensor, targets_C: Tensor, local: LocalRows, ignore_index: int) -> tuple[Tensor, Tensor]:
+def cross_entropy(logits_CM: Tensor, targets_C: Tensor, local: LocalRows, ignore_index: int) -> tuple[Tensor, Tensor]:
     """Loss and logsumexp of every row of logits, from the columns that this process has.
 
     Processes exchange one number per token and process instead of logits. An ignored target has loss 0.
     """
     size, rank = local.mesh.size(), local.mesh.get_local_rank()
-    logits_CL = logits_CL.to(torch.promote_types(logits_CL.dtype, torch.float32))
-    outside_C = (targets_C < local.first) | (targets_C >= local.first + logits_CL.shape[1])
+    logits_CM = logits_CM.to(torch.promote_types(logits_CM.dtype, torch.float32))
+    outside_C = (targets_C < local.first) | (targets_C >= local.first + logits_CM.shape[1])
     columns_C1 = (targets_C - local.first).masked_fill(outside_C, 0)[:, None]
-    target_logits_C = logits_CL.gather(1, columns_C1)[:, 0].masked_fill(outside_C, 0)
+    target_logits_C = logits_CM.gather(1, columns_C1)[:, 0].masked_fill(outside_C, 0)
     parts = [torch.zeros_like(target_logits_C)] * (size + 1)
-    parts[rank], parts[size] = logits_CL.logsumexp(1), target_logits_C
-    parts_RC = sum_of_all(torch.stack(parts), local.mesh)
-    log_sums_C = parts_RC[:size].logsumexp(0)
-    return (log_sums_C - parts_RC[size]).masked_fill(targets_C == ignore_index, 0), log_sums_C
+    parts[rank], parts[size] = logits_CM.logsumexp(1), target_logits_C
+    parts_GC = sum_of_all(torch.stack(parts), local.mesh)
+    log_sums_C = parts_GC[:size].logsumexp(0)
+    return (log_sums_C - parts_GC[size]).masked_fill(targets_C == ignore_index, 0), log_sums_C

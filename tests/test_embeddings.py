@@ -210,7 +210,7 @@ def test_sinusoidal_and_rotary_have_no_upper_limit() -> None:
 # ---- token types
 
 
-def test_token_types() -> None:
+def test_token_types_are_added_and_checked() -> None:
     layer, types = make(token_types=2), torch.tensor([0, 1, 1])
     rows, type_rows = layer.token_embedding.weight[IDS], layer.token_type_embedding.weight
     assert torch.equal(layer(IDS), rows + type_rows[0])
@@ -429,7 +429,7 @@ assert not table.grad[0].any() and table.grad[1:].all()
 
 
 @pytest.mark.slow
-def test_compiled() -> None:
+def test_a_compiled_layer_gives_the_same_values_and_gradients() -> None:
     """The same values and gradients in one whole graph, the tie and the padding row included.
 
     In its own process, because pytest's type checks cannot be compiled.

@@ -409,8 +409,8 @@ def test_mask_changes_no_other_gradient(by: str) -> None:
 def test_no_graph_node_is_added_without_a_gradient() -> None:
     model = Model(padding_idx=4)
     with torch.no_grad():
-        assert model.head._guarded_weight() is model.table.weight
-    assert Model().head._guarded_weight().is_leaf
+        assert model.head._weight_without_padding_gradient() is model.table.weight
+    assert Model().head._weight_without_padding_gradient().is_leaf
 
 
 # The loss

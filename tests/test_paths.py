@@ -69,7 +69,7 @@ def test_every_path_in_prose_exists() -> None:
 
 MISSING = ["no_such_folder/", "no_such_module.py", "tables/no_such_module.py"]
 PROSE = (
-    "See tables/no_such_module.py, no_such_module.py, no_such_folder/, docs/architecture.md, memory.py and tests/web/."
+    "See tables/no_such_module.py, no_such_module.py, no_such_folder/, docs/architecture.md, table.py and tests/web/."
 )
 
 

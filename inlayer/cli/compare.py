@@ -39,10 +39,10 @@ def compare(
     from inlayer.checkpoint import load
 
     models = load(a), load(b)
-    from inlayer.geometry.compare import compare_tables, shared_rows
+    from inlayer.geometry.compare import compare_tables, match_rows
 
     tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
-    shared = shared_rows(*tables)
+    shared = match_rows(*tables)
     comparison = compare_tables(*tables, top=top, shared=shared)
     rotated = "measured after rotating B onto A (Procrustes), because the two spaces are not aligned"
     space = rotated if comparison.aligned else "compared directly"

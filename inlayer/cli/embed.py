@@ -142,7 +142,7 @@ def embed(
     if engine == "ray":
         from inlayer.encoding.ray_job import RayJob
 
-        rows = _write(RayJob(*arguments, skip=on_error == "skip"))
+        rows = _write(RayJob(*arguments, skip_bad_rows=on_error == "skip"))
     else:
         from inlayer.encoding.resumable_job import EmbedJob
 

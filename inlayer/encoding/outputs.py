@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.sources import FIELD, FILE, VECTORS, needs_pyarrow, unreadable_parquet
+from inlayer.encoding.sources import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown
@@ -48,7 +48,7 @@ def check_output(path: Path, dtype: np.dtype[Any]) -> None:
     if path_kind(path.parent) != "folder":
         raise InputError(f"{shown(path.parent)} is not a folder; create it first")
     if path.suffix == ".parquet":
-        needs_pyarrow(shown(path))
+        import_pyarrow(shown(path))
 
 
 def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> None:
@@ -235,7 +235,7 @@ class ParquetRows(RowSource):
     """The vectors of a Parquet file as rows; one row group at a time is in memory."""
 
     def __init__(self, path: Path) -> None:
-        pa = needs_pyarrow(shown(path))
+        pa = import_pyarrow(shown(path))
         import pyarrow.parquet as pq
 
         self.path = path

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from inlayer.encoding.encode import EncodeSettings
 from inlayer.encoding.outputs import write_part
 from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob, embed_rows
-from inlayer.encoding.sources import Reader, needs_pyarrow, rows_at_once, unreadable_parquet
+from inlayer.encoding.sources import Reader, import_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import atomic_path, shown
@@ -49,8 +49,8 @@ class WorkerConfig(NamedTuple):
     weighting: Weighting | None
     settings: EncodeSettings
     field: str | None
-    keep: bool  # whether to store the other columns
-    skip: bool  # whether to skip bad rows
+    keep_columns: bool  # whether to store the other columns
+    skip_bad_rows: bool  # instead of stopping at the first
     slice_rows: int
     folder: str  # of the parts
     suffix: str
@@ -61,12 +61,12 @@ class RayJob(EmbedJob):
 
     Args:
         arguments: Those of `EmbedJob`.
-        skip: Leave out bad rows instead of stopping at the first.
+        skip_bad_rows: Skip bad rows instead of stopping at the first.
     """
 
-    def __init__(self, *arguments: Any, skip: bool) -> None:
+    def __init__(self, *arguments: Any, skip_bad_rows: bool) -> None:
         super().__init__(*arguments)
-        self.skip = skip
+        self.skip_bad_rows = skip_bad_rows
         self.slice_rows = max(1, PART_BYTES // (self.width * self.settings.dtype.itemsize))
 
     def _write_parts(self, progress: Callable[[int], None]) -> int:
@@ -95,7 +95,7 @@ class RayJob(EmbedJob):
 
     def _groups(self) -> Iterator[RowGroup]:
         """All row groups of the input."""
-        pa = needs_pyarrow("--engine ray")
+        pa = import_pyarrow("--engine ray")
         import pyarrow.parquet as pq
 
         first = 0
@@ -123,8 +123,8 @@ class RayJob(EmbedJob):
         model = Path(self.vector_settings["model"])
         config = WorkerConfig(
             str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
-            self.encoder.weighting, self.settings, self.reader.field, self.reader.keep, self.skip, self.slice_rows,
-            str(self.folder.resolve()), self.out.suffix,
+            self.encoder.weighting, self.settings, self.reader.field, self.reader.keep, self.skip_bad_rows,
+            self.slice_rows, str(self.folder.resolve()), self.out.suffix,
         )  # fmt: skip
         with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies
             try:
@@ -170,19 +170,19 @@ class GroupWorker:
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []
         reader = Reader(
-            [], field=config.field, per_file=False, on_bad_row=lambda *row: bad.append(row), keep=config.keep
+            [], field=config.field, per_file=False, on_bad_row=lambda *row: bad.append(row), keep=config.keep_columns
         )  # fmt: skip
         error = ""
         try:
             for index, rows in enumerate(
                 reader.row_group(Path(group.path), group.name, group.number, config.slice_rows)
             ):
-                if bad and not config.skip:
+                if bad and not config.skip_bad_rows:
                     break
                 if index in item["done"] or not rows.texts:
                     continue
                 kept, vectors = embed_rows(self.encoder, config.settings, rows, reader.on_bad_row)
-                if bad and not config.skip:
+                if bad and not config.skip_bad_rows:
                     break
                 number, count = group.first + index, len(kept.texts)
                 name = f"{number:012d}-{group.number:012d}-{group.state:08x}-{count:012d}"

@@ -33,7 +33,7 @@ __all__ = ["EmbedJob", "embed_rows"]
 
 PART_BYTES = 2**26  # of vectors per part
 PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number: of rows in the part
-OWN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
+JOB_FILE_PATTERN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
 
 
 def embed_rows(
@@ -196,7 +196,7 @@ class EmbedJob:
         """A folder of this name that has anything but parts belongs to someone else."""
         if path_kind(self.folder) != "folder":
             return
-        if foreign := [path.name for path in self.folder.iterdir() if not OWN.fullmatch(path.name)]:
+        if foreign := [path.name for path in self.folder.iterdir() if not JOB_FILE_PATTERN.fullmatch(path.name)]:
             raise InputError(
                 f"{shown(self.folder)} was not created by inlayer embed: it contains {listing(foreign, 3)}; choose "
                 "another --out, or move that folder"
@@ -206,7 +206,7 @@ class EmbedJob:
         """Remove the folder with its parts; files that are not parts stay, and the folder with them."""
         with suppress(OSError):
             for path in self.folder.iterdir():
-                if OWN.fullmatch(path.name):
+                if JOB_FILE_PATTERN.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             self.folder.rmdir()
 

@@ -33,7 +33,7 @@ from inlayer.files import listing, quoted, shown
 from inlayer.render.numbers import count
 from inlayer.tokenizers.base import check_text
 
-__all__ = ["Meter", "Reader", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
+__all__ = ["ReadProgress", "Reader", "import_pyarrow", "rows_at_once", "unreadable_parquet"]
 
 ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the texts (the default of inputs, and in every output), and the vectors
@@ -42,15 +42,15 @@ FILE = "file"  # column: where a text comes from, if there are several .txt file
 
 
 @dataclass
-class Meter:
+class ReadProgress:
     """How many bytes of all files have been read."""
 
     total: int = 0
     done: int = 0
 
 
-def needs_pyarrow(what: str) -> Any:
-    """The module pyarrow, or an error that says what it is needed for."""
+def import_pyarrow(what: str) -> Any:
+    """Import pyarrow; an error names what needs it."""
     try:
         import pyarrow
     except ImportError:
@@ -91,7 +91,7 @@ class Reader:
         if per_file and ".txt" not in kinds:
             raise InputError("--per-file is for .txt files, but the input has none; omit it")
         sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
-        self.meter, self._sizes = Meter(sum(sizes)), sizes
+        self.meter, self._sizes = ReadProgress(sum(sizes)), sizes
 
     def __iter__(self) -> Iterator[TextRows]:
         before = 0
@@ -271,7 +271,7 @@ class Reader:
     def _parquet(
         self, path: Path, name: str, before: int, group: int | None = None, max_rows: int = ROWS
     ) -> Iterator[TextRows]:
-        pa = needs_pyarrow(name)
+        pa = import_pyarrow(name)
         import pyarrow.parquet as pq
 
         try:
@@ -326,7 +326,7 @@ def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
         if source.suffix.lower() == ".gz":
             yield gzip.GzipFile(fileobj=raw), raw
         elif source.suffix.lower() == ".zst":
-            yield needs_pyarrow(shown(source)).CompressedInputStream(raw, "zstd"), raw
+            yield import_pyarrow(shown(source)).CompressedInputStream(raw, "zstd"), raw
         else:
             yield raw, raw
 

@@ -18,15 +18,15 @@ class TextRows(NamedTuple):
 
     texts: list[str]
     others: Any
-    where: str  # such as "a.txt, line"
-    numbers: Sequence[int] | None  # of lines or rows; None for a single text, which `where` names
+    location_prefix: str  # such as "a.txt, line"
+    numbers: Sequence[int] | None  # of lines or rows; None for a single text, which `location_prefix` names
 
     def cut(self, start: int, end: int) -> TextRows:
         """Rows `start` to `end`."""
         part = slice(start, end)
         return TextRows(
             self.texts[part], None if self.others is None else self.others[part],
-            self.where, None if self.numbers is None else self.numbers[part],
+            self.location_prefix, None if self.numbers is None else self.numbers[part],
         )  # fmt: skip
 
     def take(self, kept: list[int]) -> TextRows:
@@ -35,11 +35,11 @@ class TextRows(NamedTuple):
         if others is not None:
             others = [others[index] for index in kept] if isinstance(others, list) else others.take(kept)
         numbers = None if self.numbers is None else [self.numbers[index] for index in kept]
-        return TextRows([self.texts[index] for index in kept], others, self.where, numbers)
+        return TextRows([self.texts[index] for index in kept], others, self.location_prefix, numbers)
 
     def location(self, index: int) -> str:
         """Where a row comes from."""
-        return self.where if self.numbers is None else f"{self.where} {self.numbers[index]}"
+        return self.location_prefix if self.numbers is None else f"{self.location_prefix} {self.numbers[index]}"
 
     def other_bytes(self) -> bytes:
         """The other columns as bytes, for a checksum."""

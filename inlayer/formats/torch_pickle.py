@@ -42,7 +42,7 @@ VALUES = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BI
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "TUPLE": None}  # number of values; None: all since the last mark
-DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # raised by malformed opcodes
+DAMAGE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # raised by malformed opcodes
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
         raise ValueError("it has no STOP")
     except InlayerError:
         raise
-    except DAMAGE as error:
+    except DAMAGE_ERRORS as error:
         raise unreadable(where, f"its pickle is damaged ({printable(str(error))[:80]})") from None
 
 

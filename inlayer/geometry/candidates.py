@@ -30,7 +30,7 @@ ROUNDING = 2.0**-22  # per channel: what float32 sums can add, to rough and exac
 MIN_NORM = 2.0**-40  # squares of shorter rows may underflow, so their rough cosines are unreliable
 
 
-class Scan:
+class CandidateSearch:
     """Searches a bfloat16 table of even width for candidates."""
 
     def __init__(self, rows_VD: npt.NDArray[Any]) -> None:

@@ -127,7 +127,7 @@ def compare_tables(
 ) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
     (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
-    matched = shared_rows(a, b) if shared is None else shared
+    matched = match_rows(a, b) if shared is None else shared
     order = matched.moved_first()[:top]
     moved = [
         MovedRow(vocabulary_a.text(int(matched.ids_a[i])), int(matched.ids_a[i]), int(matched.ids_b[i]),
@@ -146,7 +146,7 @@ def compare_tables(
     )
 
 
-def shared_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
+def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
     (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
     ids_by_token_a, ids_by_token_b = tokens_by_bytes(vocabulary_a), tokens_by_bytes(vocabulary_b)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError, ShapeError
-from inlayer.geometry.candidates import Scan
+from inlayer.geometry.candidates import CandidateSearch
 from inlayer.render.progress_bar import Progress
 from inlayer.shapes import check_size
 from inlayer.tables.stored import StoredTable
@@ -40,7 +40,7 @@ CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are sm
 MIN_BATCHED_QUERIES = 8  # from this number of queries on, BLAS multiplies them with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
-SCANS: WeakKeyDictionary[StoredTable, Scan] = WeakKeyDictionary()  # with their mapped files
+SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary()  # with their mapped files
 
 
 def nearest(
@@ -70,9 +70,9 @@ def nearest(
     few, mapped = count < MIN_BATCHED_QUERIES, _is_mapped(table)
     if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
         table.source.check()  # pages of a file that was truncated must not be read
-        scan = SCANS.get(table) or SCANS.setdefault(table, Scan(table.stored_weight()))
+        rough = SEARCHES.get(table) or SEARCHES.setdefault(table, CandidateSearch(table.stored_weight()))
         allowed_V = np.ones(rows, bool) if allowed is None else allowed
-        parts = [scan.candidates(queries_QD, min(k, rows), allowed_V, progress)]
+        parts = [rough.candidates(queries_QD, min(k, rows), allowed_V, progress)]
         progress = None
     else:
         n_parts = core_count() if mapped else 1

@@ -29,7 +29,7 @@ from inlayer.families.tensor_names import OTHER_MODULES, PARTS, choose_part, tab
 from inlayer.files import printable, quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
-from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary, TrainingFacts, describe_tensor
+from inlayer.inspection.report import PositionFacts, RotaryTypeFacts, TokenTableFacts, TrainingFacts, describe_tensor
 from inlayer.inspection.scan import RowStatistics, scan_rows
 from inlayer.render.numbers import count
 from inlayer.tables import StoredTable
@@ -39,7 +39,7 @@ MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
 MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
-EXTENDING = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
+LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
 MAX_IDENTICAL = 0.01  # of the positions: a table extended by repeating it has a few of each
 SCALE_RATIO = 100.0  # between positions and scaled rows, which are added up
 MAX_RMS, MIN_RMS = 1.0, 1e-5  # values in between are always accepted
@@ -50,7 +50,7 @@ MAX_POSITIONS = 2**23
 # ---- the table
 
 
-def table_facts(model: Model) -> TableSummary:
+def table_facts(model: Model) -> TokenTableFacts:
     stored, spec, config = model.table_info, model.spec, text_config(model.config)
     try:
         total = model.store.parameters()
@@ -60,7 +60,7 @@ def table_facts(model: Model) -> TableSummary:
     config_rows, config_width = _integer(config, "vocab_size"), _integer(config, "hidden_size", "n_embd")
     if spec is not None:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
-    return TableSummary(
+    return TokenTableFacts(
         **describe_tensor(stored, total, spec.scale * spec.multiplier if spec is not None else None),
         model_type="static embeddings"
         if model.is_static
@@ -75,7 +75,7 @@ def table_facts(model: Model) -> TableSummary:
     )
 
 
-def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
+def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
     """Contradictions between the table and the config."""
     if model.config is not None and model.spec is None:
         model_type = text_config(model.config).get("model_type")
@@ -193,13 +193,13 @@ def _relative(spec: LayerSpec) -> str | None:
     return f"attention uses {count(spec.relative.rows, 'row')} for distances up to {spec.relative.max_distance:,}"
 
 
-def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
+def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:
     if spec.rotary is None:
         return ()
     angles = spec.rotary.angles
     by_type: dict[Any, Any] = angles if isinstance(angles, dict) else {None: angles}
     return tuple(
-        RotarySummary(
+        RotaryTypeFacts(
             layer_type=_string(layer_type),
             rope_type="default" if settings.scaling is None else settings.scaling.kind,
             rope_theta=settings.theta,
@@ -211,7 +211,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
     )
 
 
-def _context_length(spec: LayerSpec, rotary: tuple[RotarySummary, ...]) -> int | None:
+def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int | None:
     """Effective context length. Configs state it after scaling (Llama-3.1, Phi-3) or before, as a factor on the
     declared length or, for YaRN (Qwen), on the original one. Learned positions may start after the padding id.
     """
@@ -220,7 +220,7 @@ def _context_length(spec: LayerSpec, rotary: tuple[RotarySummary, ...]) -> int |
     if spec.positions == "learned":
         return max(0, spec.block_size - spec.position_id_rule.start)
     scaling = rotary[0] if len(rotary) == 1 else None
-    if scaling is None or scaling.factor is None or scaling.rope_type not in EXTENDING:
+    if scaling is None or scaling.factor is None or scaling.rope_type not in LENGTH_SCALING_RULES:
         return spec.block_size
     extended = min((scaling.original_max_position_embeddings or spec.block_size) * scaling.factor, 2.0**62)
     return max(spec.block_size, round(extended))

@@ -23,7 +23,7 @@ from inlayer.families.config_reader import text_config
 from inlayer.files import quoted
 from inlayer.inspection.check_layer import fp8_findings
 from inlayer.inspection.findings import Finding, shorten
-from inlayer.inspection.report import NgramSummary, OtherTableFacts, describe_tensor
+from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 from inlayer.render.numbers import count
@@ -177,12 +177,12 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
 # ---- n-gram memories
 
 
-def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramSummary], list[Finding]]:
+def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], list[Finding]]:
     """Facts of every n-gram memory of the config, and a finding for each that the files do not match.
 
     Their rows are read with the other tables; this checks that the hashes of the config lead to them.
     """
-    facts, findings = list[NgramSummary](), list[Finding]()
+    facts, findings = list[NgramMemoryFacts](), list[Finding]()
     for spec in () if model.spec is None else model.spec.ngrams:
         tensors = 0
         try:
@@ -193,7 +193,7 @@ def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramSummary], list
         except InlayerError as error:
             findings.append(Finding("error", "table-rows-mismatch", shorten(str(error), 400)))
         facts.append(
-            NgramSummary(
+            NgramMemoryFacts(
                 tensor=spec.tensor,
                 layer=spec.layer,
                 tensors=tensors,

@@ -27,12 +27,12 @@ from inlayer.inspection import check_head, check_layer, check_rows, check_tables
 from inlayer.inspection.findings import SEVERITIES, Finding, shorten
 from inlayer.inspection.report import (
     HeadFacts,
-    NgramSummary,
+    NgramMemoryFacts,
     OtherTableFacts,
     PositionFacts,
     Report,
     RowFacts,
-    TableSummary,
+    TokenTableFacts,
     TrainingFacts,
     VocabularyFacts,
 )
@@ -124,11 +124,11 @@ class ScannedModel(NamedTuple):
 class ReportFacts(NamedTuple):
     """The facts of a report, under the names of its fields."""
 
-    table: TableSummary
+    table: TokenTableFacts
     positions: PositionFacts
     head: HeadFacts
     tables: tuple[OtherTableFacts, ...]
-    ngrams: tuple[NgramSummary, ...]
+    ngrams: tuple[NgramMemoryFacts, ...]
     vocabulary: VocabularyFacts
     rows: RowFacts
     training: TrainingFacts | None

@@ -37,7 +37,7 @@ class TensorFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSummary(TensorFacts):
+class TokenTableFacts(TensorFacts):
     """The embedding table, and what the config says about it."""
 
     model_type: str | None
@@ -73,7 +73,7 @@ def describe_tensor(info: TensorInfo, total: int | None, scale: float | None) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class NgramSummary:
+class NgramMemoryFacts:
     """An n-gram memory of the config: how the last few tokens choose its rows."""
 
     tensor: str  # how the names of its tensors end
@@ -89,7 +89,7 @@ class NgramSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotarySummary:
+class RotaryTypeFacts:
     """Rotary position settings. `layer_type` is the kind of layers that use them, None for all layers."""
 
     layer_type: str | None
@@ -108,7 +108,7 @@ class PositionFacts:
     context_length: int | None = None
     tensor: str | None = None
     tensor_rows: int | None = None
-    rotary: tuple[RotarySummary, ...] = ()
+    rotary: tuple[RotaryTypeFacts, ...] = ()
     relative: str | None = None  # relative positions, in words
 
 
@@ -231,11 +231,11 @@ class Report:
     description: str
     quick: bool
     strict: bool = False
-    table: TableSummary
+    table: TokenTableFacts
     positions: PositionFacts
     head: HeadFacts
     tables: tuple[OtherTableFacts, ...] = ()
-    ngrams: tuple[NgramSummary, ...] = ()
+    ngrams: tuple[NgramMemoryFacts, ...] = ()
     vocabulary: VocabularyFacts
     rows: RowFacts
     training: TrainingFacts | None = None

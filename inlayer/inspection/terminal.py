@@ -18,7 +18,14 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, shorten
-from inlayer.inspection.report import HeadFacts, NgramSummary, OtherTableFacts, Report, RotarySummary, SpecialToken
+from inlayer.inspection.report import (
+    HeadFacts,
+    NgramMemoryFacts,
+    OtherTableFacts,
+    Report,
+    RotaryTypeFacts,
+    SpecialToken,
+)
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count
 
@@ -114,7 +121,7 @@ def _positions(report: Report) -> str:
     return f"rotary: {'; '.join(_rotary(rotary) for rotary in positions.rotary)}; {limit}"
 
 
-def _rotary(rotary: RotarySummary) -> str:
+def _rotary(rotary: RotaryTypeFacts) -> str:
     theta = f"theta {rotary.rope_theta:,.10g}"
     text = theta if rotary.layer_type in (None, theta) else f"{rotary.layer_type}: {theta}"
     if rotary.partial_rotary_factor != 1:
@@ -138,10 +145,10 @@ def _head(head: HeadFacts, quick: bool) -> str:
     return f"{text}; {head.tensor} {shape} {equal[head.equals_table]}"
 
 
-def _ngrams(memory: NgramSummary) -> str:
+def _ngrams(memory: NgramMemoryFacts) -> str:
     where = "in the hidden states" if memory.layer is None else f"in layer {memory.layer}"
     sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
-    text = f"{where}: {memory.heads} heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
+    text = f"{where}: {memory.heads} hash heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
     text += f", {memory.rows:,} x {memory.width:,} in {count(memory.tensors, 'tensor')}"
     return text + (f"; {memory.compressed_size:,} normalized tokens" if memory.compressed_size else "")
 

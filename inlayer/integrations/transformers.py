@@ -32,6 +32,7 @@ ACCESS = ("get_input_embeddings", "set_input_embeddings", "get_output_embeddings
 # Options of nn.Embedding that a Table does not have, with their defaults.
 OPTIONS = {"max_norm": None, "scale_grad_by_freq": False, "sparse": False}
 ROWS_COMPARED = 64
+TRANSFORMS = "a masked-language head transforms the hidden states first"
 
 
 def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same") -> AnyModel:
@@ -82,6 +83,8 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
             "zero it first if it is padding, since attach does not change values"
         )
     new_head = AttachedHead.around(head, new_table, keeps_zero=is_zero, config=getattr(model, "config", None))
+    if "MaskedLM" in type(model).__name__:
+        new_head._loss_error = TRANSFORMS
     install(model, new_table, new_head)
     return model
 
@@ -119,7 +122,7 @@ class AttachedHead(Head):
             layer = describe(config)
             spec = layer.head
             if spec.bias and layer.norm_eps is not None:  # BERT's descendants
-                raise ConfigError("a masked-language head transforms the hidden states first")
+                raise ConfigError(TRANSFORMS)
             head.input_scale, head.scale, head.divisor = spec.input_scale, spec.scale, spec.divisor
             head.soft_cap = spec.soft_cap
         except ConfigError as error:
@@ -143,7 +146,7 @@ class AttachedHead(Head):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits like those of nn.Linear; the model applies the rest."""
-        return functional.linear(self._check_hidden(hidden), self._guarded_weight(), self.bias)
+        return functional.linear(self._check_hidden(hidden), self._weight_without_padding_gradient(), self.bias)
 
     def loss(self, hidden: Any, targets: object, **options: Any) -> Tensor:
         """`Head.loss` of the last hidden states; ConfigError if the model's soft cap and scales are unknown."""
@@ -153,8 +156,8 @@ class AttachedHead(Head):
             )
         return super().loss(hidden, targets, **options)
 
-    def _zero_row(self) -> int | None:
-        return super()._zero_row() if self._keeps_zero else None
+    def _padding_row(self) -> int | None:
+        return super()._padding_row() if self._keeps_zero else None
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
         """Accept the duplicate weight in the state_dict of a tied transformers model."""

@@ -15,8 +15,8 @@ from inlayer.formats.row_reader import RowSource
 from inlayer.tables.stored import StoredTable
 
 if TYPE_CHECKING:
-    from inlayer.tables.memory import Table, add_up, check_id_range, look_up
     from inlayer.tables.stored_embedding import MappedTable, StoredEmbedding
+    from inlayer.tables.table import Table, add_up, check_id_range, look_up
 
 __all__ = ["MappedTable", "RowSource", "StoredEmbedding", "StoredTable", "Table", "add_up", "check_id_range", "look_up"]
 
@@ -24,5 +24,5 @@ __all__ = ["MappedTable", "RowSource", "StoredEmbedding", "StoredTable", "Table"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'inlayer.tables' has no attribute {name!r}")
-    home = "stored_embedding" if name in ("MappedTable", "StoredEmbedding") else "memory"
+    home = "stored_embedding" if name in ("MappedTable", "StoredEmbedding") else "table"
     return getattr(import_module(f"inlayer.tables.{home}"), name)

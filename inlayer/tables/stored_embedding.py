@@ -25,8 +25,8 @@ from inlayer.files import check_path, listing, path_kind, quoted, shown
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.tables.memory import Table, check_id_range, lease, look_up
 from inlayer.tables.stored import StoredTable, check_table
+from inlayer.tables.table import Table, check_id_range, lease, look_up
 from inlayer.tensors import check_ids, has_no_values, to_tensor, torch_dtype
 
 

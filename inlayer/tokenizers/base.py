@@ -381,7 +381,7 @@ def surrogate_error(name: str, position: int, code_point: int) -> TextError:
     )
 
 
-def check_ids(ids: object, limit: int, name: str = "ids") -> IdArray:
+def check_id_bounds(ids: object, limit: int, name: str = "ids") -> IdArray:
     """Return the ids as an int64 array, or raise an error that names the first one outside 0..limit - 1."""
     if isinstance(ids, (str, bytes)):
         raise DtypeError(f"{name} is {type_name(ids)}; decode takes ids, encode takes text")

@@ -19,7 +19,7 @@ import numpy as np
 
 from inlayer.errors import DtypeError, InputError, TextError, type_name
 from inlayer.ragged import Ragged
-from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.base import Token, Tokenizer, check_id_bounds, check_text, check_texts, not_byte_level
 from inlayer.tokenizers.offsets import byte_offsets
 
 
@@ -53,7 +53,7 @@ class ByteTokenizer(Tokenizer):
         return self.decode_bytes(ids).decode(errors="replace")
 
     def decode_bytes(self, ids: Any) -> bytes:
-        return check_ids(ids, 256).astype(np.uint8).tobytes()
+        return check_id_bounds(ids, 256).astype(np.uint8).tobytes()
 
     def token_bytes(self, token_id: int) -> bytes:
         return self.decode_bytes([token_id])
@@ -135,14 +135,14 @@ class WordTokenizer(Tokenizer):
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         skipped = self.special_ids if skip_special_tokens else frozenset[int]()
-        known = check_ids(ids, len(self.words)).tolist()
+        known = check_id_bounds(ids, len(self.words)).tolist()
         return " ".join(self.words[token_id] for token_id in known if token_id not in skipped)
 
     def decode_bytes(self, ids: Any) -> bytes:
         raise not_byte_level("WordTokenizer")
 
     def token_bytes(self, token_id: int) -> bytes:
-        return self.words[int(check_ids([token_id], len(self.words))[0])].encode()
+        return self.words[int(check_id_bounds([token_id], len(self.words))[0])].encode()
 
     def get_vocab_size(self) -> int:
         return len(self.words)

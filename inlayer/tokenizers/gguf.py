@@ -321,7 +321,7 @@ class PreTokenizer:
         self.add_bos = add_bos  # unless the file sets add_bos_token
 
 
-KNOWN = {  # "default", or no name, means what llama.cpp does in that case
+PRE_TOKENIZERS_BY_NAMES = {  # "default", or no name, means what llama.cpp does in that case
     " default": PreTokenizer(r"[\p{P}\$\+<=>\^~\|]+", GPT_2_PATTERN, r"\p{N}+", "[0-9][0-9][0-9]"),
     "bloom poro-chat": PreTokenizer(BLOOM_PATTERN),
     "chatglm-bpe glm4": PreTokenizer(LLAMA_3, ignore_merges=True),
@@ -343,4 +343,4 @@ KNOWN = {  # "default", or no name, means what llama.cpp does in that case
     "refact smollm starcoder": PreTokenizer(DIGITS, last=BYTE_LEVEL_GPT_2),
     "tekken": PreTokenizer(TEKKEN_PATTERN, ignore_merges=True, add_bos=True),
 }
-PRE_TOKENIZERS = {name: known for names, known in KNOWN.items() for name in names.split(" ")}
+PRE_TOKENIZERS = {name: known for names, known in PRE_TOKENIZERS_BY_NAMES.items() for name in names.split(" ")}

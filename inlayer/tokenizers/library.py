@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from inlayer.errors import IdRangeError
 from inlayer.ragged import Ragged
-from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_id_bounds, check_text, check_texts, not_byte_level
 from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_with_unstable_characters
 from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -130,7 +130,7 @@ class LibraryTokenizer(Tokenizer):
         return self._bytes_of(self._valid_ids([token_id])[0])
 
     def _valid_ids(self, ids: Any) -> list[int]:
-        valid: list[int] = check_ids(ids, self._id_limit).tolist()
+        valid: list[int] = check_id_bounds(ids, self._id_limit).tolist()
         for position, token_id in enumerate(valid):
             if not self._has_token(token_id):
                 raise IdRangeError(

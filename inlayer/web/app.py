@@ -42,7 +42,7 @@ from inlayer.web.openai import add_embeddings
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
 
 THREADS, QUEUE = 2, 512  # with more requests waiting, a response would come too late to be useful
-LARGE = 2**31  # table values x tokens that pass the head: most of a second
+LARGE_WALK_VALUES = 2**31  # table values x tokens that pass the head: most of a second
 MAX_INSPECTED = 2**29  # values of a table that is read completely: some seconds
 SEARCH_TOKENS = 32  # a neighbor search takes as long as a walk of this many tokens
 
@@ -87,7 +87,7 @@ class WalkService:
     def jobs(self, query: WalkRequest | ModelQuery, tokens: int = 0) -> Jobs:
         """Choose the threads for a request that passes this many tokens through the head."""
         pipeline = self.find(query.model)
-        is_large = pipeline.table.remote or pipeline.values() * tokens > LARGE
+        is_large = pipeline.table.remote or pipeline.values() * tokens > LARGE_WALK_VALUES
         return self.large if is_large else self.small
 
     def walk(self, query: WalkRequest) -> Trace:

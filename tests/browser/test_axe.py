@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import inlayer
-from inlayer.geometry.compare import shared_rows
+from inlayer.geometry.compare import match_rows
 from inlayer.geometry.compare_page import compare_page
 from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
@@ -59,7 +59,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The pages that commands write."""
     model, folder = inlayer.load("default"), tmp_path_factory.mktemp("pages")
     tables = (model.table, model.vocabulary), (model.table, model.vocabulary)
-    projection, shared = pca(model.table), shared_rows(*tables)
+    projection, shared = pca(model.table), match_rows(*tables)
     distortion = measure_distortion(model.table, projection.points, sample=32)
     written = {
         "map": map_page("Token map", model.table, model.vocabulary, projection, distortion),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import inlayer
-from inlayer.geometry.compare import shared_rows
+from inlayer.geometry.compare import match_rows
 from inlayer.geometry.compare_page import compare_page
 from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
@@ -247,7 +247,7 @@ def test_map_of_another_model_is_never_shown(open_page: Callable[..., Watched]) 
 
 def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_path: Path) -> None:
     tables = (model.table, model.vocabulary), (model.table, model.vocabulary)
-    shared = shared_rows(*tables)
+    shared = match_rows(*tables)
     maps = pca(model.table)
     turned = maps._replace(points=maps.points[:, ::-1].copy())
     path = tmp_path / "compare.html"

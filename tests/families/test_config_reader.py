@@ -165,7 +165,7 @@ def test_wrong_sizes(name: str, value: object) -> None:
 
 @pytest.mark.parametrize("value", ["0.1", True, math.nan, math.inf, -math.inf, 10**400, [1], {}], ids=str)
 @pytest.mark.parametrize("name", ["initializer_range", "rope_theta"])
-def test_wrong_numbers(name: str, value: object) -> None:
+def test_numbers_that_are_invalid_are_rejected(name: str, value: object) -> None:
     assert f"the config's {name} is" in refusal(LLAMA | {name: value})
 
 

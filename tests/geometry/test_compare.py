@@ -14,7 +14,7 @@ from tokenizers.models import BPE, WordPiece
 
 import inlayer
 from inlayer.errors import InputError
-from inlayer.geometry.compare import compare, compare_tables, shared_rows, tokens_by_bytes
+from inlayer.geometry.compare import compare, compare_tables, match_rows, tokens_by_bytes
 from inlayer.geometry.compare_page import align_points
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
@@ -105,7 +105,7 @@ def test_maps_are_aligned_as_by_scipy(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = random.standard_normal((size(WORDS), 8)).astype(np.float32)
     table = make(tmp_path / "a", WORDS, rows)
-    shared = shared_rows(table, table)
+    shared = match_rows(table, table)
     points = random.standard_normal((len(rows), 2)).astype(np.float32)
     points[3] = np.nan  # a row without a direction
     angle = np.array([[0.6, 0.8], [0.8, -0.6]], np.float32)  # rotated and mirrored

@@ -138,7 +138,7 @@ def test_candidates_contain_every_nearest_row(
 
 def test_few_rows_are_candidates(tmp_path: Path) -> None:
     rows, queries = pairs("random")
-    assert len(rough.Scan(rows).candidates(normalized(queries[:1], 32), 3, np.ones(V, bool))) < V / 10
+    assert len(rough.CandidateSearch(rows).candidates(normalized(queries[:1], 32), 3, np.ones(V, bool))) < V / 10
 
 
 def test_more_neighbors_than_rows(tmp_path: Path) -> None:

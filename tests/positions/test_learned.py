@@ -85,7 +85,7 @@ def test_copies(seed: int | None) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_small_integer_positions(dtype: torch.dtype) -> None:
+def test_small_integer_positions_give_the_values_of_int64(dtype: torch.dtype) -> None:
     """127 plus the offset does not fit in int8."""
     learned, ids = LearnedPositions(128, 4, offset=2), torch.tensor([[0, 127]])
     assert torch.equal(learned(ids.to(dtype)), learned(ids))

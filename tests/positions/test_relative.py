@@ -32,7 +32,7 @@ def test_bloom_and_falcon(heads: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("bias_max", [8.0, 6.0])
-def test_mpt(heads: int, bias_max: float) -> None:
+def test_alibi_of_mpt_equals_transformers(heads: int, bias_max: float) -> None:
     theirs = build_mpt_alibi_tensor(heads, 9, alibi_bias_max=bias_max)
     assert torch.equal(alibi_bias(alibi_slopes(heads, bias_max=bias_max), torch.arange(-8, 1)[None])[0], theirs)
     assert not torch.equal(alibi_slopes(heads, bias_max=bias_max), alibi_slopes(heads, bias_max=bias_max + 1))
@@ -40,7 +40,7 @@ def test_mpt(heads: int, bias_max: float) -> None:
 
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize(("buckets", "longest"), [(32, 128), (16, 100), (64, 1000)])
-def test_t5(bidirectional: bool, buckets: int, longest: int) -> None:
+def test_buckets_of_t5_equal_transformers(bidirectional: bool, buckets: int, longest: int) -> None:
     ours = t5_buckets(DISTANCES, bidirectional=bidirectional, buckets=buckets, max_distance=longest)
     theirs = T5Attention._relative_position_bucket(DISTANCES, bidirectional, buckets, longest)
     assert torch.equal(ours, theirs)

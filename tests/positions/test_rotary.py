@@ -118,7 +118,7 @@ def test_each_text_has_its_own_positions() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_small_integer_positions(dtype: torch.dtype) -> None:
+def test_small_integer_positions_give_the_values_of_int64(dtype: torch.dtype) -> None:
     """127 + 1 does not fit in int8, so the length must be computed in another dtype."""
     rotary = RotaryPositions(8, Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=64)))
     ids = torch.tensor([0, 127])

@@ -92,7 +92,7 @@ def test_encoding_moves_with_the_device() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_small_integer_positions(dtype: torch.dtype) -> None:
+def test_small_integer_positions_give_the_values_of_int64(dtype: torch.dtype) -> None:
     """uint8 must not index as a mask."""
     ids = torch.tensor([[1, 0], [3, 2]])
     assert torch.equal(SinusoidalPositions(8, 4)(ids.to(dtype)), SinusoidalPositions(8, 4)(ids))

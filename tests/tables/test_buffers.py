@@ -311,18 +311,18 @@ def test_finalizers_inside_a_lease_are_harmless() -> None:
 
 
 def in_child(queue: multiprocessing.Queue[bool], rows: Tensor) -> None:
-    from inlayer.tables import memory
+    from inlayer.tables import table as table_module
 
-    memory._POOL.lease((4, 4), torch.float32).fill_(0.0)
+    table_module._POOL.lease((4, 4), torch.float32).fill_(0.0)
     queue.put(bool((rows == 5.0).all()))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_child_has_a_working_pool_and_the_parents_results() -> None:
-    from inlayer.tables import memory
+    from inlayer.tables import table as table_module
 
-    rows = memory._POOL.lease(SHAPE, torch.float32).fill_(5.0)
+    rows = table_module._POOL.lease(SHAPE, torch.float32).fill_(5.0)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=in_child, args=(queue, rows))
@@ -336,10 +336,10 @@ def test_forked_child_has_a_working_pool_and_the_parents_results() -> None:
 def test_interpreter_exit_is_silent() -> None:
     program = """
 import torch, threading
-from inlayer.tables import memory
-memory.POOLED_BYTES = 1
+from inlayer.tables import table as table_module
+table_module.POOLED_BYTES = 1
 weight = torch.randn(50, 8)
-kept = [memory.look_up(torch.arange(9), weight) for _ in range(20)]
+kept = [table_module.look_up(torch.arange(9), weight) for _ in range(20)]
 cycle = [kept[3]]; cycle.append(cycle)
 held = kept[5].numpy()
 class Late:

@@ -12,11 +12,12 @@ import pytest
 
 PROGRAM = """
 import torch
-from inlayer.tables import MappedTable, Table, memory
+from inlayer.tables import MappedTable, Table
+from inlayer.tables import table as table_module
 from safetensors.torch import save_file
 import sys, tempfile, pathlib
 
-memory.POOLED_BYTES = 1
+table_module.POOLED_BYTES = 1
 ids = torch.tensor([[1, 2], [6, 0]])
 path = pathlib.Path(tempfile.mkdtemp()) / "t.safetensors"
 save_file({"rows": torch.randn(7, 4)}, path)

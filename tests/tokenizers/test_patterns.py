@@ -7,7 +7,7 @@ import json
 import pytest
 
 from inlayer.errors import TokenizerError
-from inlayer.tokenizers.gguf import KNOWN
+from inlayer.tokenizers.gguf import PRE_TOKENIZERS_BY_NAMES
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.tiktoken import ENCODINGS
 from inlayer.tokenizers.untrusted_files import slow_part
@@ -44,7 +44,7 @@ def test_harmless_pattern_is_accepted(pattern: str) -> None:
 
 
 def test_patterns_of_published_tokenizers_are_accepted() -> None:
-    steps = [step for known in KNOWN.values() for step in known.steps]
+    steps = [step for known in PRE_TOKENIZERS_BY_NAMES.values() for step in known.steps]
     patterns = [step["pattern"]["Regex"] for step in steps if step["type"] == "Split"]
     patterns += [encoding.pat_str for encoding in ENCODINGS.values()]
     assert len(patterns) > 20

@@ -110,7 +110,7 @@ def no_padding(session: GradingSession) -> None:
         raise CheckFailed("none-is-a-row", "with padding_idx=None a row is zero; None means no padding row")
 
 
-def drawn_anew(session: GradingSession) -> None:
+def redrawn_each_time(session: GradingSession) -> None:
     """draws new values on every call"""
     rows, width, std = sizes(session)
     first, second = session.call(rows, width, std, None), session.call(rows, width, std, None)
@@ -120,7 +120,7 @@ def drawn_anew(session: GradingSession) -> None:
         )
 
 
-CHECKS = (shape, spread, padding_row, padding_zero, no_padding, drawn_anew)
+CHECKS = (shape, spread, padding_row, padding_zero, no_padding, redrawn_each_time)
 
 
 def walk_output(session: GradingSession) -> Tensor:
