@@ -46,6 +46,9 @@ def by_name(fault: Fault) -> str:
     return fault.name
 
 
+LARGE = "a_million_token_types"  # 256 MB are read
+
+
 @pytest.mark.parametrize("base", MAKERS)
 def test_undamaged_checkpoints_have_no_findings(healthy: Path, base: str) -> None:
     """The control: without it, an inspection that always complains would pass."""
@@ -60,7 +63,9 @@ def test_faults_have_distinct_names() -> None:
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
 
 
-@pytest.mark.parametrize("fault", FOUND, ids=by_name)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(one, marks=[pytest.mark.slow] * (one.name == LARGE)) for one in FOUND], ids=by_name
+)
 def test_fault_is_reported(healthy: Path, tmp_path: Path, fault: Fault) -> None:
     report = inspect(damaged(fault, healthy, tmp_path))
     assert (fault.severity, fault.expects) in {(finding.severity, finding.code) for finding in report.findings}

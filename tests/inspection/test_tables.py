@@ -129,6 +129,7 @@ def test_fault_is_reported(name: str, healthy: Path, tmp_path: Path) -> None:
     assert (severity, code) in damaged(healthy, tmp_path, damage)
 
 
+@pytest.mark.slow
 def test_every_part_of_a_memory_is_read(tmp_path: Path) -> None:
     """qwen4_exp with 512 parts, two of them damaged."""
     torch.manual_seed(0)

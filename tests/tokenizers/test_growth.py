@@ -75,12 +75,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_file_is_an_error_before_it_grows(name):
+    data = make(**HOSTILE[name])
     with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
-        HuggingFaceTokenizer(make(**HOSTILE[name])).encode("I love dogs")
+        HuggingFaceTokenizer(data).encode("I love dogs")
     with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
-        HuggingFaceTokenizer(make(**HOSTILE[name])).encode_batch(["I love dogs"])
+        HuggingFaceTokenizer(data).encode_batch(["I love dogs"])
     with pytest.raises(TokenizerError, match=r"can make a text|can add more than"):
-        HuggingFaceTokenizer(make(**HOSTILE[name])).tokens("I love dogs")
+        HuggingFaceTokenizer(data).tokens("I love dogs")
 
 
 @pytest.mark.parametrize("charsmap", ["/////wAAAAA=", "AAA=", "not base64"])
