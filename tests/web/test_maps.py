@@ -26,6 +26,7 @@ def points(facts: dict[str, Any]) -> Any:
     return np.frombuffer(base64.b64decode(facts["points"]), "<f4").reshape(-1, 2)
 
 
+@pytest.mark.slow
 def test_points_equal_project(client: Client) -> None:
     model = inlayer.load("default")
     for method, name in (("best", "tsne"), ("tsne", "tsne"), ("pca", "pca")):
