@@ -16,6 +16,7 @@ import inlayer
 from inlayer.errors import ConfigError, DtypeError, InlayerError, InputError
 from inlayer.integrations.transformers import AttachedHead, ScaledTable
 from inlayer.tables import Table
+from tests.families.tiny import build, tiny_config
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # from transformers
 V, D = 59, 32
@@ -301,6 +302,9 @@ def test_unknown_families_have_no_head_loss() -> None:
     electra = inlayer.attach(transformers.ElectraForCausalLM(config))
     with pytest.raises(ConfigError, match="transforms the hidden states first"):
         electra.get_output_embeddings().loss(torch.zeros(2, 3, D), torch.ones(2, 3, dtype=torch.int64))
+    masked = inlayer.attach(build("masked", tiny_config("ultravbert")))  # whose config has no norm and no bias
+    with pytest.raises(ConfigError, match="transforms the hidden states first"):
+        masked.get_output_embeddings().loss(torch.zeros(2, 3, 64), torch.ones(2, 3, dtype=torch.int64))
 
 
 # The padding row
