@@ -103,6 +103,7 @@ def test_compare(run: Run) -> None:
     assert json.loads(out)["shared"] == 6144
 
 
+@pytest.mark.slow
 def test_compare_writes_a_page(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
     code, out, _ = run("compare", "default", "default", "--html", str(page))

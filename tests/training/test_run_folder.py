@@ -129,6 +129,7 @@ def test_train_returns_and_writes_a_report(text: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "training.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_train_resumes_with_the_same_config_only(text: Path, tmp_path: Path) -> None:
     whole, parts = (make_config(text, tmp_path / name) for name in ("whole", "parts"))
     assert Run.create(whole).train()
