@@ -56,6 +56,7 @@ docs-site: $(VENV)/installed-dev  ## build the documentation site in site/; a de
 	@echo "open site/index.html"
 
 screenshots: $(VENV)/installed-dev browser  ## regenerate the pictures in the README
+	@fc-list ':lang=und-zsye' | grep -q . || $(AS_ROOT) apt-get install --quiet=2 --yes fonts-noto-color-emoji > /dev/null
 	@$(BIN)/python scripts/make_screenshots.py
 
 editor:                       ## rebuild the course editor; the only target that needs node and npm

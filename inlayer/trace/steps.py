@@ -1,7 +1,7 @@
 """The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
 Each line uses names of the lines before it; `setup_code` gives the first ones: imports, text, model, tokenizer, layer
-and head. They run as printed, in this order: tests/trace/test_steps.py. A long text is cut, and a comment says so.
+and head. They run as printed, in this order: tests/trace/test_steps.py. A long text is cut, with a comment.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _ids(trace: Trace) -> tuple[str, str]:
     tokens = sum(text.n_tokens for text in trace.texts)
     note = f"{count(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
     if len(trace.texts) == 1:
-        dtype = "" if any(token.mask for token in trace.texts[0].tokens) else ", dtype=torch.long"  # of an empty list
+        dtype = "" if any(token.mask for token in trace.texts[0].tokens) else ", dtype=torch.long"  # dtype of an empty list
         code = f"ids = torch.tensor([tokenizer.encode(text)]{dtype})"
     else:
         code = f"ids, mask = tokenizer.encode_batch(texts).padded({padding})"
@@ -183,10 +183,10 @@ def _backward(trace: Trace) -> tuple[str, str]:
     targets = "ids[:, 1:].where(mask[:, 1:] > 0, -100)" if padded else "ids[:, 1:]"
     above = back.uniform is not None and back.loss > back.uniform + CLEARLY
     why = (
-        " It is above the uniform guess because no decoder ran: the head receives the layer's output directly." * above
+        ". It is above the uniform guess because no decoder ran: the head receives the layer's output directly" * above
     )
     return (
-        f"{note}. The loss is computed in float32.{why}",
+        f"{note}. The loss is computed in float32{why}",
         f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]",
     )
 
