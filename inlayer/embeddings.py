@@ -246,7 +246,7 @@ class Embeddings(NgramLookup):
             position_ids: (B, T) or (T,). By default, positions count from the left, padding included, unless
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
-            attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning says so if a
+            attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning is issued if a
                 batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
             history: The ids (B, S) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.

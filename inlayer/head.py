@@ -143,7 +143,7 @@ class Head(HeadRows):
             hidden: Hidden states (..., D).
             targets: Target ids (...). `ignore_index` and the padding id (of the head or its table) are ignored.
             ignore_index: The id of targets to ignore.
-            reduction: "mean", "sum" or "none". Without any remaining target, the loss and its gradients are 0.
+            reduction: "mean", "sum" or "none". If all targets are ignored, the loss and its gradients are 0.
             z_loss: Adds z_loss * logsumexp(logits)^2 per target, which keeps logits from drifting together.
 
         Returns:

@@ -164,7 +164,7 @@ class InputTable(nn.Module):
     def head_from_config(
         self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
     ) -> Head:
-        """Build the head of the same config, tied to this layer's table if the config or `tied` says so.
+        """Build the head of the same config, tied to this layer's table if the config or `tied` requires it.
 
         Args:
             config: What `inlayer.describe` accepts or returns.

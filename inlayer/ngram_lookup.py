@@ -25,7 +25,7 @@ class NgramLookup(RowLookup):
     def __init__(self) -> None:
         super().__init__()
         self.ngrams: tuple[NgramSpec, ...] = ()
-        self.memories: tuple[NgramMemory, ...] = ()  # with the rows of a checkpoint
+        self.memories: tuple[NgramMemory, ...] = ()  # memories with the rows of a checkpoint
         self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected mean"
 
     def ngram_ids(

@@ -28,8 +28,8 @@ from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tables.stored import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
 
-COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
-SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
+COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
+SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it equals the table
 FLOAT32_PARTS = ("position_embedding.alpha",)  # regardless of the model's dtype
 MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 

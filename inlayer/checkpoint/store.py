@@ -39,7 +39,7 @@ PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
 class Store(ABC):
-    """An opened checkpoint. The constructor of a subclass opens it, or raises an error that says why it cannot."""
+    """An opened checkpoint. The constructor of a subclass opens it, or raises an error with the reason."""
 
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
     where: str  # the source in messages and reports
@@ -218,7 +218,7 @@ class FolderStore(Store):
                 if name in index:
                     raise CheckpointError(
                         f"{self.where}: tensor {quoted(name)} is in both {quoted(index[name])} and {quoted(file)}, "
-                        "without an index that says which one to use; open one of the files instead"
+                        "without an index that lists the ones to use; open one of the files instead"
                     )
                 index[name] = file
         return index

@@ -60,7 +60,7 @@ def _check_output(context: typer.Context, param: Any, name: str | None) -> str |
     return name
 
 
-SUFFIXES = {"html": (".html", ".htm"), "png": (".png",), "parquet": (".parquet",)}  # of output files, by option
+SUFFIXES = {"html": (".html", ".htm"), "png": (".png",), "parquet": (".parquet",)}  # for output files, by option
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
 MIN_WIDTH = 30  # columns
 MAX_TOKEN = 24  # columns

@@ -19,8 +19,8 @@ from inlayer.files import check_is_file, check_path, file_errors, not_a_file, pa
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_BYTES = 2**20  # per text
-MAX_VALUES = 2**26  # of vectors: 256 MB in float32
+MAX_BYTES = 2**20  # maximum size of one text
+MAX_VALUES = 2**26  # maximum size of the vectors: 256 MB in float32
 
 
 def read_texts(texts: list[str], files: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ from inlayer.render.numbers import duration
 from inlayer.training.metrics import Metrics
 from inlayer.training.run_folder import TrainingProgress
 
-SECONDS = 10.0  # between two lines
+SECONDS = 10.0  # time between two lines
 
 
 class Reporter(TrainingProgress):

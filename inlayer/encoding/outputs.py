@@ -54,7 +54,7 @@ def check_output(path: Path, dtype: np.dtype[Any]) -> None:
 def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> None:
     """Write one part."""
     if kind in {".npy", ".safetensors"}:
-        path.write_bytes(vectors.view(np.uint8).data)  # unlike tofile, this says that the disk is full
+        path.write_bytes(vectors.view(np.uint8).data)  # unlike tofile, this raises an error if the disk is full
     elif kind == ".jsonl":
         values = vectors if vectors.dtype.kind == "f" else vectors.astype(np.float32)
         with path.open("w", encoding="utf-8") as file:

@@ -37,7 +37,7 @@ POOLS = ("mean", "first", "last", "max", "none")
 SEGMENT = 32  # tokens
 WHOLE_BYTES = 2**29  # the largest table that is kept in float32
 FEW_IDS = 4096  # up to this many, numpy is faster than starting anything else
-BLOCK_VALUES = 2**22  # of rows gathered at once: 16 MB
+BLOCK_VALUES = 2**22  # values of rows gathered at once: 16 MB
 MIN_VALUES_PER_THREAD = 2**20
 
 
@@ -118,7 +118,7 @@ class RowPooler:
 def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vectors) -> None:
     """The means of texts, given the sums of the rows between any offsets."""
     counts = np.diff(offsets)
-    pieces = np.maximum(-(-counts // SEGMENT), 1)  # of a text
+    pieces = np.maximum(-(-counts // SEGMENT), 1)  # segments of each text
     first = np.cumsum(pieces) - pieces
     starts = np.repeat(offsets[:-1] - SEGMENT * first, pieces) + SEGMENT * np.arange(pieces.sum())
     found = sums(np.append(starts, offsets[-1]))

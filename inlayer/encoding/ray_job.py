@@ -4,7 +4,7 @@ row groups -> [one actor per CPU, each with its own rows] -> parts -> one file
 - a part has the rows of one slice of a row group. The worker that made it writes it, by renaming, to the folder of
   parts, which all machines share. A slice that is embedded twice is still one file, and Ray runs the tasks of a killed
   worker again: no row is lost or repeated
-- the name of a part says which slice it is, its row group, the state of its input file, and how many rows it has
+- the name of a part contains its slice, its row group, the state of its input file, and how many rows it has
 - see also: locking, settings, joining (resumable_job.py); reading row groups (sources.py)
 Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
 """
@@ -35,9 +35,9 @@ class RowGroup(NamedTuple):
     """A row group of a file, and the number of its first slice among all slices."""
 
     path: str
-    name: str  # in messages
-    state: int  # of the file: changes when it is written
-    number: int  # in its file
+    name: str  # name shown in messages
+    state: int  # changes when the file is written
+    number: int  # index in its file
     first: int
     slices: int
 
@@ -52,7 +52,7 @@ class WorkerConfig(NamedTuple):
     keep_columns: bool  # whether to store the other columns
     skip_bad_rows: bool  # instead of stopping at the first
     slice_rows: int
-    folder: str  # of the parts
+    folder: str  # where the parts are written
     suffix: str
 
 

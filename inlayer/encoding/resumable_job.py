@@ -1,8 +1,8 @@
 """EmbedJob: the resumable run of `inlayer embed`. Rows become vectors in parts that survive a kill.
 
 rows of texts -> [parts] -> one file
-- parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name says which rows of
-  the input it covers, with a checksum of all rows so far, and how many of them the model could encode. So a killed run
+- parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name has the range of
+  input rows that it covers, a checksum of all rows so far, and how many of them the model could encode. So a killed run
   has lost at most one part, and none is written twice
 - running the same command again checks the rows against the checksum and continues; other settings are an error
 - the output appears by renaming when all rows are there, and the folder is removed
@@ -31,7 +31,7 @@ from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, 
 
 __all__ = ["EmbedJob", "embed_rows"]
 
-PART_BYTES = 2**26  # of vectors per part
+PART_BYTES = 2**26  # size of the vectors in one part
 PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number: of rows in the part
 JOB_FILE_PATTERN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
 
@@ -193,7 +193,7 @@ class EmbedJob:
         self._remove()
 
     def _check_folder(self) -> None:
-        """A folder of this name that has anything but parts belongs to someone else."""
+        """Reject a folder that contains files not written by this job."""
         if path_kind(self.folder) != "folder":
             return
         if foreign := [path.name for path in self.folder.iterdir() if not JOB_FILE_PATTERN.fullmatch(path.name)]:

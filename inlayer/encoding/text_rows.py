@@ -19,7 +19,7 @@ class TextRows(NamedTuple):
     texts: list[str]
     others: Any
     location_prefix: str  # such as "a.txt, line"
-    numbers: Sequence[int] | None  # of lines or rows; None for a single text, which `location_prefix` names
+    numbers: Sequence[int] | None  # line or row numbers; None for a single text, which `location_prefix` names
 
     def cut(self, start: int, end: int) -> TextRows:
         """Rows `start` to `end`."""

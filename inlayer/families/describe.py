@@ -51,7 +51,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         config: A dict, a transformers config object, or a path to config.json or its folder. A spec is returned as it
             is.
         tensor_names: Returns the names of a checkpoint's tensors. With them, an unknown model type may be opened as
-            generic, if config and tensors are ordinary; the family of the result says so.
+            generic, if config and tensors are ordinary; the family of the result is then labeled.
 
     Returns:
         The layer's settings, with the names of the arguments of `Embeddings`.

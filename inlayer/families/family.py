@@ -43,7 +43,7 @@ class Family:
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
     rotary_dim_field: str | None = "rotary_dim"  # the number of rotated channels, if the config has no fraction
     has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
-    thetas: Mapping[str, str] = field(default_factory=dict)  # per layer type, the field with its base
+    thetas: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
     scaled_layers: tuple[str, ...] = ()  # the layer types that rope_scaling applies to
     sections: Literal["chunked", "interleaved"] | None = None  # M-RoPE: positions with three axes
     default_sections: tuple[int, ...] = (11, 11, 10)

@@ -2,9 +2,9 @@
 
 config.json + tensor names -> [LayerSpec, labeled as generic]
 - the tensors outside the blocks must be one table, one final norm and perhaps a head; blocks must have attention
-- a config field that hints at anything else in the input layer (a scale, a norm, another table) is a reason to refuse
+- a config field that hints at anything else in the input layer (a scale, a norm, another table) rejects the model
 - what neither shows is assumed: rows are neither scaled nor normalized, and rotary pairs are (i, i + K/2). The label
-  says so wherever the model is shown
+  is shown wherever the model is
 Tested with every supported family under an unknown name in tests/families/test_generic.py.
 """
 

@@ -19,7 +19,7 @@ from inlayer.errors import ConfigError
 from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, short
 from inlayer.tables.ngram_hash import NgramSpec, primes_from
 
-MAX_HEADS = 1024  # of all memories of a model; DeepSeek-V4.1 has 48
+MAX_HEADS = 1024  # limit for all memories of a model; DeepSeek-V4.1 has 48
 MAX_ORDER = 64  # ids per n-gram; BLT has up to 8
 MAX_ROWS = 2**40
 MASK64 = 2**64 - 1

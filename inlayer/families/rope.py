@@ -95,7 +95,7 @@ def _layer_types(family: Family, fields: ConfigReader) -> Any:
 
 
 def _depth(fields: ConfigReader) -> int:
-    """The number of blocks; 0 if there are none or the config does not say."""
+    """Return the number of blocks; 0 if there are none or the config lacks the field."""
     if fields.get("num_hidden_layers")[1] in (None, 0):
         return 0
     return min(fields.size("num_hidden_layers"), MAX_LAYERS)

@@ -205,7 +205,7 @@ class RotarySpec:
     pairing: Pairing
     layout: Layout | None
     float32: bool
-    layer_types: tuple[str | None, ...] | None = None  # per layer its type, or None without rotary positions
+    layer_types: tuple[str | None, ...] | None = None  # type of each layer, or None without rotary positions
     learned: bool = False  # the logarithm of a factor on each frequency is stored with the weights
 
 
@@ -294,7 +294,7 @@ class LayerSpec:
     padding_idx: int | None
     init_std: float
     scale: float
-    round_scale: bool  # to the dtype of the table, before it is applied
+    round_scale: bool  # the scale is rounded to the dtype of the table before it is applied
     multiplier: float
     round_multiplier: bool
     token_types: int

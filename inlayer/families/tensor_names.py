@@ -105,7 +105,7 @@ _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
         r"(^|\.)(ngram_embedding(\.shard_\d+)?|engram\.embed|ngram_embeddings\.embedders\.\d+|encoder_hash_tok_embedding)"
         r"\.weight$"
     ),
-    "value": re.compile(r"(^|\.)value_embed(ding)?s?(\.\d+)?\.weight$"),  # per token, added to attention's values
+    "value": re.compile(r"(^|\.)value_embed(ding)?s?(\.\d+)?\.weight$"),  # added to attention's values, per token
     "routing": re.compile(r"(^|\.)tid2eid$"),  # the experts of each token
     "mtp": re.compile(r"(^|\.)shared_head\.head\.weight$"),  # the head of DeepSeek-V3's multi-token prediction
 }

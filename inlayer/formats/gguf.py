@@ -28,10 +28,10 @@ MAGIC = b"GGUF"
 WINDOW = 1 << 20
 MAX_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges need a third of it
 MAX_STRING = 16 << 20
-MAX_NAME = 1 << 16  # of a key or a tensor
+MAX_NAME = 1 << 16  # maximum length of the name of a key or a tensor
 MAX_KEYS = 1 << 12
 MAX_TENSORS = 1 << 15  # the largest models have some thousands, because experts are stacked
-MAX_STRINGS = 3 << 19  # in all arrays together; real files have half of it
+MAX_STRINGS = 3 << 19  # limit for all arrays together; real files have half of it
 MAX_INNER_ARRAYS = 1 << 14  # real files have none
 MAX_DEPTH = 4  # arrays within arrays
 MAX_AXES = 4
@@ -85,7 +85,7 @@ class HeaderReader:
     def __init__(self, read: ReadRange, size: int, path: Path) -> None:
         self._read, self._size, self._path = read, size, path
         self._data, self._position = bytearray(), 0  # what was read so far
-        self._entries = {STRING: 0, ARRAY: 0}  # of all arrays so far
+        self._entries = {STRING: 0, ARRAY: 0}  # elements of all arrays so far
 
     def header(self) -> GgufHeader:
         tensor_count, key_count = self._counts()

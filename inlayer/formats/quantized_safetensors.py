@@ -34,7 +34,7 @@ class BlockDecoder:
     """Decodes rows of `value_bytes` packed bytes, followed by scales for `block` channels each."""
 
     packing: Packing
-    dtype: np.dtype[Any]  # of values of one byte
+    dtype: np.dtype[Any]  # dtype of one-byte values
     width: int
     value_bytes: int
     scale_dtype: np.dtype[Any] | None  # None: `factor` is the only scale

@@ -25,8 +25,8 @@ from inlayer.formats.tensor_info import TensorInfo
 
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
-MAX_TENSORS = 150_000  # per file; all of Kimi-K2 has 139,644
-MAX_SIZE = 2**48  # per axis
+MAX_TENSORS = 150_000  # limit for one file; all of Kimi-K2 has 139,644
+MAX_SIZE = 2**48  # maximum size of an axis
 
 BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,

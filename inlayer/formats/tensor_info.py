@@ -17,5 +17,5 @@ class TensorInfo:
     dtype: str  # as in the file: "BF16", "Q8_0"
     shape: tuple[int, ...]
     file: str  # file name, relative to the checkpoint
-    offset: int  # of its first byte in that file
+    offset: int  # position of its first byte in that file
     nbytes: int

@@ -58,7 +58,7 @@ class Storage:
 
     key: str
     dtype: str  # as in safetensors
-    length: int  # in values
+    length: int  # number of values
     typed: bool = True
 
     @property

@@ -32,11 +32,11 @@ from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 
 WAIT = 20.0  # seconds, less than a client waits for a response
-MAX_ROWS = 500_000  # of a table that is mapped
+MAX_ROWS = 500_000  # largest table that is mapped
 MAX_TSNE_ROWS = 262_144
 NOT_READY = MapFacts(
-    method="", complete=False, better=True, points="", texts=[], kept="", kept_share=0.0, trustworthiness=0.0,
-    measured=0, holes=0, missing=[],
+    method="", complete=False, is_improving=True, points="", texts=[], kept="", kept_share=0.0, trustworthiness=0.0,
+    measured=0, n_undrawn=0, undrawn_ids=[],
 )  # fmt: skip
 
 
@@ -50,9 +50,9 @@ class BackgroundMaps:
         self._lock = threading.Lock()
 
     def get(self, method: str = "best", seconds: float = WAIT) -> MapFacts:
-        """Describe a map. If it takes longer than `seconds`, its points are missing and `better` is true: ask again."""
-        ready, better = self._find(method, seconds)
-        return NOT_READY if ready is None else replace(ready[1], better=better)
+        """Describe a map. After `seconds`, its points are missing and `is_improving` is true: ask again."""
+        ready, is_improving = self._find(method, seconds)
+        return NOT_READY if ready is None else replace(ready[1], is_improving=is_improving)
 
     def projection(self, method: str = "best", seconds: float = WAIT) -> TableProjection | None:
         """Return the projection behind `get`; None if it is not ready, or if the table cannot be mapped."""
@@ -71,13 +71,13 @@ class BackgroundMaps:
             raise missing_tsne()
         with self._lock:
             chosen = "tsne" if method != "pca" and self._has_tsne() else "pca"
-            better = method != "pca" and chosen == "pca" and self._improve()
+            is_improving = method != "pca" and chosen == "pca" and self._improve()
             if chosen not in self._maps:
                 self._maps[chosen] = Future()
                 threading.Thread(target=self._describe, args=[chosen], name="inlayer-map", daemon=True).start()
             future = self._maps[chosen]
         wait([future], seconds)
-        return future.result() if future.done() else None, better
+        return future.result() if future.done() else None, is_improving
 
     def _describe(self, method: str) -> None:
         future = self._maps[method]

@@ -26,7 +26,7 @@ Vectors = npt.NDArray[np.float32]
 # starts threads of its own.
 BLOCK_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
-ROUNDING = 2.0**-22  # per channel: what float32 sums can add, to rough and exact cosines together
+ROUNDING = 2.0**-22  # error per channel that float32 sums can add to rough and exact cosines together
 MIN_NORM = 2.0**-40  # squares of shorter rows may underflow, so their rough cosines are unreliable
 
 

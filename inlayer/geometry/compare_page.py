@@ -21,7 +21,7 @@ from inlayer.geometry.map_page import MAX_NEIGHBOR_ROWS, METHODS, NEIGHBORS, all
 from inlayer.geometry.projection import TableProjection
 from inlayer.render.progress_bar import Progress
 
-MOVED_SHARE = 0.1  # of the shared tokens that are colored as moved
+MOVED_SHARE = 0.1  # share of the shared tokens that are colored as moved
 MOVED_BELOW = 0.99  # cosine
 MAX_LISTED = 200
 Points = npt.NDArray[np.float32]

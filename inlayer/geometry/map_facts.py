@@ -22,7 +22,7 @@ from inlayer.tables.stored import StoredTable
 
 MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
 MIN_SAMPLE = 32
-NAMED_HOLES = 20
+MAX_LISTED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,38 +31,38 @@ class MapFacts:
 
     method: str
     complete: bool  # False if a t-SNE was interrupted
-    better: bool  # True: a better layout is being computed; ask again
+    is_improving: bool  # True: a better layout is being computed; ask again
     points: str  # (V, 2); NaN for zero and non-finite rows
     texts: list[str]
     kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
     kept_share: float  # its mean
     trustworthiness: float
     measured: int  # neighbors considered per row
-    holes: int  # zero and non-finite rows
-    missing: list[int]  # ids of the first of them
+    n_undrawn: int  # zero and non-finite rows
+    undrawn_ids: list[int]  # ids of the first of them
     words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
 
 
 def map_facts(
-    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, *, better: bool = False
+    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, *, is_improving: bool = False
 ) -> MapFacts:
     """Describe a projection; its faithfulness is measured here, unless it was saved with it."""
     rows = table.num_embeddings
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
     distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
-    holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
+    undrawn = np.flatnonzero(np.isnan(projection.points).any(axis=1))
     return MapFacts(
         method=projection.method,
         complete=projection.complete,
-        better=better,
+        is_improving=is_improving,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
         kept=encode(kept_shares(rows, distortion)),
         kept_share=float(distortion.kept.mean()),
         trustworthiness=distortion.trustworthiness,
         measured=distortion.k,
-        holes=len(holes),
-        missing=holes[:NAMED_HOLES].tolist(),
+        n_undrawn=len(undrawn),
+        undrawn_ids=undrawn[:MAX_LISTED].tolist(),
         words=encode_words(vocabulary),
     )
 

@@ -32,7 +32,7 @@ from inlayer.tables.stored import StoredTable
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
 MAX_CANDIDATES = 400  # words that a picture tries to label
-EXAMPLES = {  # of a picture: groups of words that should be close together, by color
+EXAMPLES = {  # word groups of a picture that should be close together, by color
     "#c9600f": "seven five three hundred",
     "#1f6fb5": "Monday Friday Sunday April",
     "#1d6a40": "London France Paris China",
@@ -42,7 +42,7 @@ EXAMPLES = {  # of a picture: groups of words that should be close together, by 
 }
 MAX_LABEL = 22  # columns
 LABEL_GLYPHS = glyphs_for("utf-8", color=False)
-HOLES = 8  # zero or non-finite rows that are named
+MAX_LISTED = 8  # zero or non-finite rows that are named
 MAP_SCRIPTS = ("visible.js", "map_points.js", "map_labels.js", "map_overlay.js", "map_input.js", "map_canvas.js")
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
@@ -73,13 +73,13 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
         "measured": distortion.k,
         "kept": encode(kept_shares(rows, distortion)),
     }
-    holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
-    listed = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
-    missing = f"Not drawn (zero or non-finite rows): {listed}{', ...' * (len(holes) > HOLES)}. "
+    undrawn = np.flatnonzero(np.isnan(projection.points).any(axis=1))
+    listed = ", ".join(str(token_id) for token_id in undrawn[:MAX_LISTED].tolist())
+    listing = f"Not drawn (zero or non-finite rows): {listed}{', ...' * (len(undrawn) > MAX_LISTED)}. "
     about = (
         f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "
         + (_faithfulness(distortion) if len(distortion.ids) else "")
-        + (missing if len(holes) else "")
+        + (listing if len(undrawn) else "")
         + "Click a token to see its true neighbors."
     )
     return maps_page("map", "map.css").document(title, data, rows=f"{rows:,}", about=escape(about))
@@ -106,7 +106,7 @@ def map_files(*names: str) -> str:
 def embedded_map(
     table: StoredTable, vocabulary: Callable[[], Vocabulary], *, remote: bool
 ) -> tuple[TableProjection | None, dict[str, Any]]:
-    """The map of a table for a page in a file, with its projection; or a note that says why there is none."""
+    """The map of a table for a page in a file, with its projection; or a note with the reason why there is none."""
     rows = table.num_embeddings
     if remote or rows > MAX_NEIGHBOR_ROWS:
         why = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"

@@ -37,10 +37,10 @@ BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so 
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
 CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
-MIN_BATCHED_QUERIES = 8  # from this number of queries on, BLAS multiplies them with each block
+MIN_BATCHED_QUERIES = 8  # BLAS multiplies this many queries or more with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
-SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary()  # with their mapped files
+SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary()  # keep files mapped
 
 
 def nearest(

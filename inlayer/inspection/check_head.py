@@ -32,7 +32,7 @@ from inlayer.inspection.token_kinds import TokenKind
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
 
-SCALE_RATIO = 100.0  # between head and table
+SCALE_RATIO = 100.0  # scale ratio between head and table
 MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1
 
 
@@ -84,7 +84,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     """Contradictions between the config's flag, the head in the files and its values."""
     tied, equal = facts.tie_word_embeddings, facts.equals_table
     if facts.tensor is None:
-        if tied is False and facts.expected and model.spec is not None:  # in another family it may have any name
+        if tied is False and facts.expected and model.spec is not None:  # an unknown family may use any name
             message = "tie_word_embeddings is false, but the files contain no head"
             yield Finding("error", "head-missing", message)
         return

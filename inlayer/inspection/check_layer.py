@@ -40,10 +40,10 @@ FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16":
 MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
 LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
-MAX_IDENTICAL = 0.01  # of the positions: a table extended by repeating it has a few of each
-SCALE_RATIO = 100.0  # between positions and scaled rows, which are added up
+MAX_IDENTICAL = 0.01  # share of the positions: a table extended by repeating it has a few of each
+SCALE_RATIO = 100.0  # scale ratio between positions and scaled rows, which are added up
 MAX_RMS, MIN_RMS = 1.0, 1e-5  # values in between are always accepted
-MAX_VALUES = 2**26  # of a tensor that is read whole: 256 MB in float32
+MAX_VALUES = 2**26  # largest tensor that is read whole: 256 MB in float32
 MAX_POSITIONS = 2**23
 
 
@@ -99,7 +99,7 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
         yield Finding("note", "dtype-mismatch", message)
     yield from fp8_findings(facts.tensor, model.table)
     others = [name for name in _other_candidates(model) if _is_second_table(model, name)]
-    if others and model.spec is not None:  # without a known family, encoder and decoder may have their own tables
+    if others and model.spec is not None:  # an unknown family may have a table each for encoder and decoder
         message = f"{quoted(others[0])} has the same shape as {facts.tensor}, which was used, but different rows"
         yield Finding("warning", "ambiguous-table", message, len(others))
 

@@ -29,20 +29,20 @@ from inlayer.inspection.rows import MIN_CHANNELS, ScannedRows
 from inlayer.inspection.scan import Flags, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind
 
-MAX_ZERO_ROWS = 0.01  # of all rows; more are an error
-MAX_NORM_RATIO = 30.0  # to the median norm; published models stay below 10
+MAX_ZERO_ROWS = 0.01  # share of all rows; more are an error
+MAX_NORM_RATIO = 30.0  # ratio to the median norm; published models stay below 10
 MAX_DEVIATIONS = 10.0  # robust standard deviations of the log norm; both limits must be exceeded
 EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds the first, the second is the limit
-MIN_RMS, MAX_RMS = 1e-5, 1e4  # of the median row: 0.003 in Mistral's table, about 10 in T5's
-MAX_CHANNEL_ENERGY = 0.9  # of all energy: a few strong channels are common, one that dominates is not
+MIN_RMS, MAX_RMS = 1e-5, 1e4  # RMS of the median row: 0.003 in Mistral's table, about 10 in T5's
+MAX_CHANNEL_ENERGY = 0.9  # share of all energy: a few strong channels are common, one that dominates is not
 MAX_DEAD_CHANNELS = 0.1
-MIN_NEAR_ZERO = 0.005  # of the values; 8% of normally distributed ones, almost none if the dtype is wrong
-MAX_UNDERTRAINED = 0.1  # of the ordinary rows; published models have up to 3%
-MAX_UNSEEN_RATIO = 1.1  # of undertrained tokens to those that never occurred in the training text
-MAX_SHARING_UNTRAINED = 0.01  # of the ordinary tokens
-MAX_SHARING = 0.005  # of the ordinary tokens, if they are rare
-RARE_FROM = 0.75  # of the vocabulary: later tokens are rare
-MAX_UNKNOWN = 0.25  # of all rows in a table without a tokenizer; padding is less
+MIN_NEAR_ZERO = 0.005  # share of the values; 8% if normally distributed, almost none if the dtype is wrong
+MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
+MAX_UNSEEN_RATIO = 1.1  # ratio of undertrained tokens to those that never occurred in the training text
+MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
+MAX_SHARING = 0.005  # share of the ordinary tokens if they are rare
+RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
+MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
 MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added the same way
 
 
@@ -84,7 +84,7 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
         advice += "probably not the tokenizer that the table was trained with."
     elif has_many_undertrained(rows):
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
-        advice += "or this is not the tokenizer that the table was trained with. The files do not say which."
+        advice += "or this is not the tokenizer that the table was trained with. The files do not show which."
     contradicted = training is not None and not expected and has_many_undertrained(rows)
     several = "look undertrained: their embeddings resemble"
     verdict = "looks undertrained: its embedding resembles" if count == 1 else several

@@ -33,7 +33,7 @@ PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one
 MAX_LISTED = 4096  # tables; a model may have one per block, or hundreds of parts of one
 MAX_SCANNED = 2**23  # rows that are all read; n-gram tables have hundreds of millions
 MAX_ROUTING = 2**24  # values
-MAX_DEAD = 0.01  # of the rows: beyond this, they are not a few rare tokens
+MAX_DEAD = 0.01  # share of the rows: beyond this, they are not a few rare tokens
 
 
 def check_tables(

@@ -22,11 +22,11 @@ from inlayer.inspection.scan import RowStatistics
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
 MAX_SPECIAL = 64
-MAX_TRAILING_ROWS = 0.2  # of the table; published models stay below 2%
+MAX_TRAILING_ROWS = 0.2  # share of the table; published models stay below 2%
 OTHER_MODALITY = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)
 MAX_IDS, MAX_ROLES = 32, 8
 MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
-SPECIAL_SPELLING = re.compile(r"[<\[].*[>\]]", re.DOTALL)  # <|im_end|>: special, even if its file does not say so
+SPECIAL_SPELLING = re.compile(r"[<\[].*[>\]]", re.DOTALL)  # <|im_end|>: special, even if its file does not mark it
 
 
 def vocabulary_facts(

@@ -49,8 +49,8 @@ MAX_SAMPLED = 512  # rows whose value distribution is measured
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
 TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
-MAX_RATIO = 2.0  # between the norms of references with and without a token
-RUNS, RUN_LENGTH = 32, 32  # of a quick sample: consecutive rows need one read, also in a remote file
+MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
+RUNS, RUN_LENGTH = 32, 32  # quick sample: consecutive rows need one read, also in a remote file
 
 
 def inspect(
@@ -111,7 +111,7 @@ class ScannedModel(NamedTuple):
 
     model: Model
     config: dict[str, Any]
-    roles: dict[int, list[str]]  # of special tokens, by id
+    roles: dict[int, list[str]]  # roles of special tokens, by id
     padding_id: int | None
     tokens: TokenKinds
     tokenizer_findings: list[Finding]

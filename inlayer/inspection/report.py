@@ -27,12 +27,12 @@ class TensorFacts:
 
     tensor: str
     file: str
-    offset: int  # of the first byte in the file
+    offset: int  # position of the first byte in the file
     bytes: int
     dtype: str  # as spelled in the file
     rows: int
     width: int
-    parameter_share: float | None  # of the table in the whole model
+    parameter_share: float | None  # the table's share of the whole model
     scale: float | None  # factor applied to looked-up rows; None if it is not known
 
 
@@ -58,7 +58,7 @@ class OtherTableFacts(TensorFacts):
     expected_rows: int | None  # by the config or the token table; None if unknown
     rows_read: int
     zero_rows: int = 0
-    nan_rows: int = 0  # with NaN or infinity
+    nan_rows: int = 0  # rows with NaN or infinity
     duplicate_rows: int = 0
     norm_median: float | None = None
     copy_of: str | None = None  # the tensor with the same rows, for a copy
@@ -78,7 +78,7 @@ class NgramMemoryFacts:
 
     tensor: str  # how the names of its tensors end
     layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
-    tensors: int  # in the files; 0 if they do not match the config
+    tensors: int  # number of tensors in the files; 0 if they do not match the config
     rows: int
     width: int
     heads: int
@@ -116,7 +116,7 @@ class PositionFacts:
 class HeadFacts:
     """Weight tying from three sides: the config's flag, a head tensor in the files, and its values."""
 
-    tie_word_embeddings: bool | None  # from the config or the family's default; None without a known config
+    tie_word_embeddings: bool | None  # the config's value or the family's default; None without a known config
     tie_is_explicit: bool  # the config itself contains tie_word_embeddings
     tensor: str | None
     shape: tuple[int, ...] | None

@@ -127,5 +127,5 @@ def _is_randomly_initialized(rows: ScannedRows) -> bool:
         return False
     by_chance = 1 / np.sqrt(2 * rows.width)
     spread = float(norms.std() / norms.mean())
-    mean_vector_energy = float((scan.channel_means**2).sum()) / total * len(norms)  # about 1 for independent rows
+    mean_vector_energy = float((scan.channel_means**2).sum()) / total * len(norms)  # near 1 for independent rows
     return bool(0.8 * by_chance < spread < 1.25 * by_chance and mean_vector_energy < 2)

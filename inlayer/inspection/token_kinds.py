@@ -38,7 +38,7 @@ _SPECIAL = re.compile(rb"<\|.+\|>|<\xef\xbd\x9c.+\xef\xbd\x9c>", re.DOTALL)  # s
 class TokenKind(IntEnum):
     """What the tokenizer uses an id for."""
 
-    UNKNOWN = 0  # without a tokenizer
+    UNKNOWN = 0  # there is no tokenizer
     ORDINARY = 1
     SPECIAL = 2
     RESERVED = 3

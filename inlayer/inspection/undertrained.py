@@ -22,10 +22,10 @@ from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 MIN_REFERENCES = 8
 REFERENCE_QUANTILE = 0.75  # some references are not what they seem, such as a reserved token that came into use
 TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
-MAX_NORM_RATIO = 0.5  # of references to ordinary rows, for the norm criterion
-MIN_COSINE = 0.5  # of references to their mean direction, for the cosine criterion
-MIN_DISTANCE_RATIO = 3.0  # of the median ordinary row to references, measured as 1 - cosine
-MAX_MATCHES = 0.5  # of the ordinary rows: beyond this, a criterion does not separate them
+MAX_NORM_RATIO = 0.5  # norm ratio of references to ordinary rows
+MIN_COSINE = 0.5  # cosine of references to their mean direction
+MIN_DISTANCE_RATIO = 3.0  # distance (1 - cosine) of the median ordinary row, relative to references
+MAX_MATCHES = 0.5  # share of the ordinary rows: beyond this, a criterion does not separate them
 
 
 class Undertrained(NamedTuple):

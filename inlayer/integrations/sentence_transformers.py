@@ -85,7 +85,7 @@ class TableModule(InputModule):  # type: ignore[misc]
             raise InputError(f"{self.model.source} has no tokenizer.json, which a saved module needs")
         folder = Path(output_path)
         tensors = {"embedding.weight": to_tensor(self.model.table.weight).clone()}
-        if self.model.token_weights is not None:  # of a model2vec model
+        if self.model.token_weights is not None:  # a model2vec model
             tensors["weights"] = to_tensor(self.model.token_weights)
         save_file(tensors, folder / "model.safetensors")
         (folder / "tokenizer.json").write_bytes(self.tokenizer.data)

@@ -126,7 +126,7 @@ class AttachedHead(Head):
             head.input_scale, head.scale, head.divisor = spec.input_scale, spec.scale, spec.divisor
             head.soft_cap = spec.soft_cap
         except ConfigError as error:
-            head._loss_error = str(error).partition(";")[0]  # without the advice
+            head._loss_error = str(error).partition(";")[0]  # the advice is removed
         head.weight = weight  # type: ignore[misc]
         head.bias = bias
         return head.train(linear.training)

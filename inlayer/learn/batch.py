@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_CELL_CHARACTERS = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-MAX_NOTEBOOK_BYTES = 32 << 20  # with pictures and outputs
+MAX_NOTEBOOK_BYTES = 32 << 20  # size limit, pictures and outputs included
 MAX_COPIES = 5  # files of one task by one learner
 MAX_ENTRIES = 5_000  # files and folders of one learner
 MAX_UNKNOWN = 20  # unknown files of one learner that are listed one by one
@@ -49,7 +49,7 @@ TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """An entry of a class folder: code to grade, or the rule that says why there is none."""
+    """An entry of a class folder: code to grade, or the failure code if the code could not be read."""
 
     learner: str
     file: str

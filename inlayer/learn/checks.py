@@ -21,9 +21,9 @@ from torch import Tensor
 from inlayer.learn.sandbox.protocol import RemoteHandle, Unsendable
 from inlayer.render.numbers import count
 
-MAX_ROWS, MAX_COLUMNS = 4, 6  # of a tensor that is printed
+MAX_ROWS, MAX_COLUMNS = 4, 6  # printed part of a tensor
 MAX_CHARACTERS = 160  # maximum length of any other value
-MAX_ITEMS = 40  # of a container
+MAX_ITEMS = 40  # printed items of a container
 
 
 class CheckFailed(Exception):  # noqa: N818  # a result, not a bug

@@ -30,7 +30,7 @@ MAX_SOURCE = 1 << 20  # characters
 COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun
 Check: TypeAlias = "Callable[[GradingSession], None]"
 MIN_WRONG = 5  # wrong solutions of a task
-SOLUTION_RUNS = 3  # with different random values
+SOLUTION_RUNS = 3  # runs with different random values
 NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # the last call explains nothing there
 
 

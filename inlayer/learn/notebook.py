@@ -182,7 +182,7 @@ def _grade_cell(shell: Any, line: str, cell: str) -> None:
         _write(f"Next: {step.title}\n" if step else "You have finished the course.\n")
 
 
-_seeds: dict[str, int] = {}  # of the questions asked in this notebook
+_seeds: dict[str, int] = {}  # seeds of the questions asked in this notebook
 
 
 @_printed_errors()

@@ -4,7 +4,7 @@ front ends -> service -> [progress] -> progress.json
 - the folder is the system's folder for user data; the environment variable INLAYER_DATA overrides it
 - the file is read, changed and written under a lock, so two processes never lose each other's changes
 - a damaged file is renamed and kept; a file written by a newer inlayer is rejected and not changed
-- if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) and must say so
+- if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) with a warning
 - times are UTC in ISO 8601; "" means never
 - see also: the order of quiz questions (course_steps.py), the learner's own files (task_files.py)
 Tested, with writers that are killed, in tests/learn/test_progress_file.py.
@@ -39,10 +39,10 @@ class ProgressRecord:
     tries: int = 0  # checks or answers
     done: str = ""  # time it was first read, passed or answered correctly; of free text, the learner's confirmation
     skipped: str = ""  # time
-    summary: str = ""  # of a task's last check
-    hints: int = 0  # of a task, 0 to 3
+    summary: str = ""  # a task's last check
+    hints: int = 0  # hints used for a task, 0 to 3
     solution_seen: str = ""  # before the task passed
-    seed: int | None = None  # of an exercise that was asked and not answered yet
+    seed: int | None = None  # seed of an exercise that was asked and not answered yet
     missed: int = 0  # wrong answers to a question
     due: int = 0  # number of quizzes in which a question must still be answered correctly on the first try
 
@@ -91,7 +91,7 @@ class ProgressRecord:
 class ProgressState:
     """Everything a learner has done. Keys of records are "read/LESSON", "task/ID", "exercise/ID", "question/ID"."""
 
-    folder: str = ""  # of the learner's files
+    folder: str = ""  # where the learner's files are
     current: str = ""  # id of the task in progress
     records: dict[str, ProgressRecord] = field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class ProgressFile:
     """The progress file in a folder.
 
     `on_notice` receives a line if a damaged file was renamed or progress is not saved. With `allow_unsaved`, changes
-    last as long as this object if the file cannot be read or written, and `unsaved_reason` says why.
+    last as long as this object if the file cannot be read or written, and `unsaved_reason` has the cause.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ C = TypeVar("C", bound="ChoiceQuestion")
 SIZES = {
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40
 }  # fmt: skip
-MAX_CHARACTERS = 100  # of an answer
+MAX_CHARACTERS = 100  # maximum length of an answer
 MAX_NUMBER = 10**300
 ROUNDING = 1e-9
 # Normalizes fullwidth characters, special spaces and math symbols; drops underscores.
@@ -70,7 +70,7 @@ class TheoryQuestion:
     text: str
     id: str = ""
     lesson: str = ""
-    title: str = ""  # of the exercise
+    title: str = ""  # title of the exercise
     seed: int = 0
     kind: ClassVar[str]
     grading: ClassVar[str] = "graded"

@@ -84,7 +84,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.session, self.handle, self.seed, self.parameters = self, name, seed, parameters
         self.limits = limits or GradingLimits()
         self.generator = torch.Generator().manual_seed(seed)
-        self.calls: list[RecordedCall] = []  # of the current check
+        self.calls: list[RecordedCall] = []  # calls of the current check
         server = fork_server()
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
         self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()

@@ -76,7 +76,7 @@ def create_file(task: Task, folder: Path) -> TaskFile:
 
 
 def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
-    """Read a regular file of UTF-8 text; SubmissionError says why it cannot be read."""
+    """Read a regular file of UTF-8 text; SubmissionError has the reason if it cannot be read."""
     names = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow_links else ("O_NOFOLLOW",)))  # not on every system
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in names)
     try:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from inlayer.learn.grader import Verdict
     from inlayer.learn.questions import AnswerResult, GradedQuestion, Question
 
-MAX_LINES = 20  # of what the learner's code printed
-MAX_QUESTIONS, MAX_QUESTION_TEXT = 5, 66  # of a list of questions
+MAX_LINES = 20  # printed lines of the learner's code
+MAX_QUESTIONS, MAX_QUESTION_TEXT = 5, 66  # limits for a list of questions
 REPLACEMENTS = {
     "✓": "ok", "✗": "x", "·": "-", "•": "*", "…": "...", "→": "->", "←": "<-", "×": "x", "≠": "!=", "≤": "<=",
     "≥": ">=", "≈": "~", "−": "-", "±": "+-", "∙": "*", "⋅": "*", "∑": "sum", "Σ": "sum", "√": "sqrt", "θ": "theta",

@@ -52,8 +52,8 @@ class MarkdownNode:
     children: tuple[MarkdownNode, ...] = ()
     text: str = ""
     info: str = ""  # language of a fence, address of a link or picture, alignment of a table cell
-    level: int = 0  # of a heading
-    lines: tuple[int, int] = (0, 0)  # of the source
+    level: int = 0  # level of a heading
+    lines: tuple[int, int] = (0, 0)  # first and last line in the source
 
     @property
     def plain(self) -> str:
@@ -187,7 +187,7 @@ def _with_commands(
     nodes: tuple[MarkdownNode, ...], command: LinkCommand
 ) -> Iterator[tuple[MarkdownNode, dict[str, str]]]:
     """Yield each node with the commands to show after it; after a colon, they wait for the next block."""
-    pending: dict[str, str] = {}  # with the words of their links
+    pending: dict[str, str] = {}  # command -> words of its link
     for node, after in zip(nodes, (*nodes[1:], None), strict=True):
         for address, words in node.links:
             if typed := command(address):

@@ -46,11 +46,11 @@ class NgramSpec:
     tensor: str  # how the name of its tensor ends, without ".weight" and without the number of a shard
     layer: int | None  # the decoder layer that reads it; None: it is part of the hidden states
     vocab_size: int
-    width: int  # of a row
-    rows: int  # of the table; padded, it has more than the heads use
-    orders: tuple[int, ...]  # per head, the number of ids
-    multipliers: tuple[tuple[int, ...], ...]  # per head: of the id itself, of the one before, ...
-    moduli: tuple[int, ...]  # per head, the number of its rows
+    width: int  # width of a row
+    rows: int  # rows of the table; if padded, more than the heads use
+    orders: tuple[int, ...]  # number of ids of each head
+    multipliers: tuple[tuple[int, ...], ...]  # for each head: factor of the id itself, of the one before, ...
+    moduli: tuple[int, ...]  # number of rows of each head
     mix: Literal["xor", "sum"]
     fill: int  # the id in place of those before the start
     stops: tuple[int, ...] = ()  # ids that end a look-back

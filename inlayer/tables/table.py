@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   fake tensors) skips the check, because it has no values
 - without gradients, the memory of large results is reused (tables/buffers.py), bit-identical to F.embedding
 - the padding row is zero after every initialization; neither lookups nor a tied head (tying.py) send it a gradient
-Tested against F.embedding, a plain loop and nn.Embedding in test_lookup.py and test_memory.py of tests/tables/.
+Tested against F.embedding, a plain loop and nn.Embedding in test_lookup.py and test_table.py of tests/tables/.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
 def decode_file(path: Path) -> Iterator[str]:
     """Read a UTF-8 file in blocks, without its byte order mark; raise TextError at an invalid byte."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    start = 0  # of the bytes that are not decoded yet
+    start = 0  # start of the bytes that are not decoded yet
     try:
         with file_errors(path, kind=MissingFileError), path.open("rb") as file:
             while True:

@@ -27,7 +27,7 @@ from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
 from inlayer.tokenizers.tiktoken import CONTRACTIONS, KIMI, LLAMA_3, LOWER, O200K, UPPER, WHITE_SPACE
 
-Step = dict[str, Any]  # of a tokenizer.json
+Step = dict[str, Any]  # a step of a tokenizer.json
 
 TOKENIZER_ARRAYS = ("tokens", "token_type", "scores", "merges", "precompiled_charsmap")
 
@@ -270,7 +270,7 @@ def varint(value: int) -> bytes:
 # -- pre-tokenizers: the names in `tokenizer.ggml.pre` --
 
 BYTE_LEVEL: Step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-BYTE_LEVEL_GPT_2 = BYTE_LEVEL | {"use_regex": True}  # with GPT-2's pattern
+BYTE_LEVEL_GPT_2 = BYTE_LEVEL | {"use_regex": True}  # uses GPT-2's pattern
 DIGITS: Step = {"type": "Digits", "individual_digits": True}
 DIGIT_RUNS: Step = {"type": "Digits", "individual_digits": False}
 PUNCTUATION: Step = {"type": "Punctuation", "behavior": "Contiguous"}

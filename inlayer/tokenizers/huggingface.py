@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 ONE_SPACE = "\ue000"  # a private-use character stands for a text of one space, which stripping would remove
-REPLACEMENT = "\ufffd"  # in the text of a token that is not valid UTF-8
+REPLACEMENT = "\ufffd"  # replaces bytes of a token that are not valid UTF-8
 
 
 class HuggingFaceTokenizer(LibraryTokenizer):

@@ -284,8 +284,8 @@ KNOWN_FILES = {
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7": "cl100k",
     "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d": "o200k",
 }
-TOKENIZER_MODULES = {"tokenization_kimi": "kimi", "tokenization_moonshot": "kimi"}  # in auto_map
-MODEL_TYPES = {"kimi_k2": "kimi", "kimi_k25": "kimi", "kimi_linear": "kimi", "kimi_vl": "kimi"}  # in config.json
+TOKENIZER_MODULES = {"tokenization_kimi": "kimi", "tokenization_moonshot": "kimi"}  # names in auto_map
+MODEL_TYPES = {"kimi_k2": "kimi", "kimi_k25": "kimi", "kimi_linear": "kimi", "kimi_vl": "kimi"}  # model_type -> format
 
 
 def ranks_sha256(ranks: Mapping[bytes, int]) -> str:

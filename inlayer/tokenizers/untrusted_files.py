@@ -45,7 +45,7 @@ MAX_GROWTH, MAX_ADDED = 512, 4096  # a text of n characters becomes at most MAX_
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2}  # fmt: skip
-NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # in a row, only the largest counts
+NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # only the largest of a sequence counts
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 
@@ -149,8 +149,8 @@ def check_parts(config: dict[str, Any], where: str) -> None:
             raise TokenizerError(f"{where}: its normalizer's character map is malformed")
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
-    parsed = json.loads(skeleton.to_str())  # with the defaults of fields that the file leaves out
-    length = 0  # of all patterns
+    parsed = json.loads(skeleton.to_str())  # has the defaults of fields that the file omits
+    length = 0  # total length of all patterns
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
         growth, added, run = 1.0, 0.0, 1.0

@@ -28,7 +28,7 @@ from inlayer.trace.forward import Forward, UniqueRows
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
-MAX_HEAD_VALUES = 2**27  # of a head that is run in this step: 512 MB in float32
+MAX_HEAD_VALUES = 2**27  # largest head run in this step: 512 MB in float32
 MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are predicted
 
 
@@ -37,7 +37,7 @@ class LossInputs(NamedTuple):
 
     result: Forward
     unique: UniqueRows
-    layer: Embeddings  # in float32
+    layer: Embeddings  # a copy in float32
     index_N: Tensor  # indices into the flattened batch whose next token is predicted
     targets: Tensor | None  # those tokens; None if the loss is the sum of the hidden states
 

@@ -18,7 +18,7 @@ from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, RelativeFacts,
 Vector = list[float]  # in JSON, non-finite values are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
 Shape2D = tuple[int, int]  # rows, channels
-NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # in Python's JSON, and in ours
+NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # spelling in Python's JSON -> ours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class TextTrace:
     characters: list[Character]
     pre_tokens: list[PreToken] | None  # None if the tokenizer has no pre-tokenizer, or if its spans are not known
     n_pre_tokens: int
-    n_tokens: int  # without padding
+    n_tokens: int  # padding excluded
     n_padding: int  # padding tokens that fill the text up to the length of the batch
     tokens: list[TokenTrace]  # padding included
 
@@ -115,7 +115,7 @@ class TableFacts:
     file: str | None  # None: in memory
     remote: bool
     dtype: str  # as named in the file: "BF16", "Q8_0"
-    row_dtype: str  # of the rows it returns: "bfloat16"
+    row_dtype: str  # dtype of the rows it returns: "bfloat16"
     shape: Shape2D
     offset: int  # first byte of the tensor
     row_bytes: int
@@ -162,7 +162,7 @@ class RotaryFacts:
     scaling: str | None
     attention_factor: float  # multiplies cos and sin
     frequencies: Vector  # radians per position
-    unscaled_frequencies: Vector  # without context scaling
+    unscaled_frequencies: Vector  # frequencies before context scaling
     rescaled: list[ScaledFrequencies]  # context scalings a reader can compare; none if the model has its own
 
 
@@ -194,12 +194,12 @@ class RowGradient:
 
     id: int
     label: str
-    occurrences: list[TokenIndex]  # of each lookup, at most `max_tokens` of them
+    occurrences: list[TokenIndex]  # where it was looked up, at most `max_tokens` entries
     count: int  # all lookups of this row; their gradients are summed
     lookup: Vector  # gradient through the lookup
     head: Vector | None  # gradient through the tied head; None if the head is untied or missing
     total: Vector
-    norm: float  # of the total, over all channels
+    norm: float  # norm of the total, over all channels
     is_padding: bool
 
 
@@ -214,7 +214,7 @@ class Backward:
     tied: bool
     n_rows_with_gradient: int  # a tied head sends one to every row with a nonzero probability
     rows: list[RowGradient]  # in order of first occurrence, at most `max_tokens`
-    n_unique_ids: int  # in the batch
+    n_unique_ids: int  # unique ids in the batch
     unmasked_padding_gradient: Vector | None  # what the padding row would receive without padding_idx
 
 
@@ -268,7 +268,7 @@ class Trace:
     family: str | None
     tokenizer: str | None
     vocab_size: int | None
-    shape: tuple[int, int, int]  # of the hidden states: batch, tokens, width
+    shape: tuple[int, int, int]  # shape of the hidden states: batch, tokens, width
     dims: int
     max_tokens: int
     first_token: int

@@ -17,7 +17,7 @@ class NgramRead:
     """The n-gram of one order that ends at a token, and the row that each head of this order reads."""
 
     order: int
-    text: str  # of the tokens that are hashed; fewer than `order` after the start of the text
+    text: str  # text of the tokens that are hashed; fewer than `order` after the start of the text
     rows: list[int]
     offsets: list[int]  # first byte of each row in its file
 
@@ -30,7 +30,7 @@ class SharedNgrams:
     texts: list[str]  # each once
     places: list[TokenIndex]
     n_heads: int  # whose row they share
-    heads: int  # of this order
+    heads: int  # number of heads of this order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,12 @@ class NgramFacts:
     n_tensors: int
     file: str
     dtype: str  # as named in the file
-    rows: int  # of all its tensors
+    rows: int  # rows of all its tensors
     width: int
     heads: int
     normalized: bool  # tokens with the same normalized text are hashed as one
     rows_read: int  # different ones
-    bytes_read: int  # of these rows, scales included
+    bytes_read: int  # bytes of these rows, scales included
     reads: list[list[list[NgramRead]]]  # per text and token, by order
     shared: list[SharedNgrams]  # at most `max_tokens` of them
 
@@ -59,7 +59,7 @@ class PerLayerFacts:
     tensor: str  # empty: in memory
     rows: int
     layers: int
-    width: int  # of one block's vector
+    width: int  # width of one block's vector
     row_bytes: int | None
     offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
     norms: list[list[list[float]]]  # per text, token and block
@@ -83,16 +83,16 @@ class ValueFacts:
 class RelativeFacts:
     """Relative positions: what attention adds to its scores, or the rows it uses, for the tokens of the window.
 
-    The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `at`.
+    The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `columns`.
     """
 
     kind: Literal["alibi", "t5", "deberta"]
     n_heads: int | None  # None: the rows are vectors, not one bias per head
-    slopes: list[float]  # of all heads; empty without ALiBi
+    slopes: list[float]  # slopes of all heads; empty without ALiBi
     from_last: bool  # ALiBi of MPT: positions count from the last token
-    counted: str  # what `at` counts, in words
-    at: list[int]
+    column_label: str  # what a column is, in words: the position of a key, or a distance
+    columns: list[int]
     tensor: str  # the learned table; empty without one
-    rows: list[int]  # of the table; empty without one
+    rows: list[int]  # rows of the table; empty without one
     offsets: list[int]  # first byte of each row in its file; empty without a file
-    bias: list[list[float]]  # of the first `dims` heads; empty if it depends on the tokens (DeBERTa)
+    bias: list[list[float]]  # bias of the first `dims` heads; empty if it depends on the tokens (DeBERTa)

@@ -36,7 +36,7 @@ MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 class Window(NamedTuple):
     """The part of a walk that is recorded."""
 
-    tokens: int  # per text
+    tokens: int  # maximum number of tokens per text
     dims: int  # channels per vector
     first_token: int = 0
     first_channel: int = 0
@@ -72,10 +72,10 @@ class Forward:
             raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
         self.pipeline, self.change, self.window = pipeline, change, window
         self.active = pipeline.active_layer(change.positions, change.theta)
-        self.texts: list[TextTrace] = []  # without their tokens
+        self.texts: list[TextTrace] = []  # their tokens are added later
         self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
         self.unique: UniqueRows | None = None  # None if vectors were given
-        self.ids_BT: Tensor | None = None  # of the whole texts
+        self.ids_BT: Tensor | None = None  # ids of the whole texts
 
     def run_texts(self, texts: object) -> Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
 RATES = (0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
-MAX_VALUES = 2**26  # of a table whose dense gradient is computed: 256 MB
+MAX_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
 MAX_MOVED = 64  # rows reported
 MAX_NEXT = 5
 NEIGHBORS = 10
@@ -54,7 +54,7 @@ class SteppedRow:
 
     id: int
     shift: tuple[float, float] | None  # on the map; None without a map, and for a zero or non-finite row
-    cosine: float | None  # with the row before the step
+    cosine: float | None  # cosine with the row before the step
     norm: float
 
 

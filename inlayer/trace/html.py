@@ -30,13 +30,13 @@ SCRIPTS = (
     "steps/text.js", "steps/ids.js", "steps/ngrams.js", "steps/per_layer.js", "steps/rows.js", "dial.js",
     "clocks.js", "steps/relative.js", "steps/positions.js", "steps/hidden.js", "learning.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas_positions.js", "token.js", "questions.js", "predict.js",
-    "initialization.js", "controls.js", "rejected.js", "chips.js", "scene.js", "scene_paint.js", "compare_view.js",
-    "steps.js", "keys.js", "theme.js", "map_pane.js", "main.js",
+    "initialization.js", "controls.js", "rejected.js", "chips.js", "merges.js", "scene.js", "scene_paint.js",
+    "compare_view.js", "steps.js", "keys.js", "theme.js", "map_pane.js", "main.js",
 )  # fmt: skip
 MAX_SWAPPED = 8  # any two of these first tokens can be swapped; fewer in a long text
 MAX_SWAP_TOKENS = 300  # tokens in all walks with a swap, which keeps the file small enough to send
 THETAS = (100.0, 1_000_000.0)
-MAX_TOKENS = 64  # per text
+MAX_TOKENS = 64  # limit per text
 MAX_TOKEN_PANELS = 64  # tokens that can be opened
 MAX_SCENES = 1_500_000  # characters of all scenes; the walk itself comes first
 HEAD_TOKENS = 12  # tokens whose rotation can be seen
@@ -64,7 +64,7 @@ def export(
         "texts": list(texts),
         "walks": {key: trace.to_dict() for key, trace in walks.items()},
         "tokens": {str(token_id): plain(pipeline.token(token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]},
-        "heads": {  # without the changes that the page applies itself
+        "heads": {  # excludes the changes that the page applies itself
             key: _head(pipeline, texts, trace)
             for key, trace in walks.items()
             if trace.positions.rotary and trace.change.swap is None and not trace.change.pad

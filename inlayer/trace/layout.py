@@ -23,10 +23,10 @@ NamedVectors = Sequence[tuple[str, Vector]]
 
 INDENT = 3
 MAX_TEXTS = 4
-MAX_TOKENS = 12  # per text; the rest is counted, not printed
-MAX_BATCH_TOKENS = 8  # per text of a batch
+MAX_TOKENS = 12  # limit per text; the rest is counted, not printed
+MAX_BATCH_TOKENS = 8  # limit per text of a batch
 MAX_PADDING = 1  # its row is the same for every padding token
-MAX_BANDS = 3  # of characters above bytes, per text; one in a batch
+MAX_BANDS = 3  # bands of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
 CODE_PARTS = [

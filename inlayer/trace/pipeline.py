@@ -54,7 +54,7 @@ class Pipeline:
     family: str | None = None
     init_std = 0.02
     table: TableFacts
-    stage_tables: dict[str, TableFacts]  # of the stages that add a row, by the name of the parameter
+    stage_tables: dict[str, TableFacts]  # tables of the stages that add a row, by the name of the parameter
 
     def __init__(self, model: Model, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
         remote = model.store.remote

@@ -35,7 +35,7 @@ COMPARED_SCALINGS: dict[str, Scaling] = {
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=COMPARED_LENGTH
     ),
 }
-Rotary: TypeAlias = tuple[RotaryFacts, list[Rotation]]  # of one layer type; one rotation per position
+Rotary: TypeAlias = tuple[RotaryFacts, list[Rotation]]  # one layer type; one rotation per position
 
 
 class ActiveLayer(NamedTuple):

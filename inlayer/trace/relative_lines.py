@@ -42,20 +42,20 @@ def relative_facts(result: Forward) -> RelativeFacts | None:
 
 
 def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
-    at = torch.arange(result.shown.start, result.shown.start + result.count)
+    columns = torch.arange(result.shown.start, result.shown.start + result.count)
     if spec.bias_max is not None:
-        at -= result.length - 1
-    slopes, bias = alibi_of(spec, at[None], result.pipeline.layer.dtype)
+        columns -= result.length - 1
+    slopes, bias = alibi_of(spec, columns[None], result.pipeline.layer.dtype)
     return RelativeFacts(
         kind="alibi", n_heads=spec.heads, slopes=slopes.tolist(), from_last=spec.bias_max is not None,
-        counted=KEY if spec.bias_max is None else FROM_LAST,
-        at=at.tolist(), tensor="", rows=[], offsets=[], bias=bias[0, : result.window.dims, 0].tolist(),
+        column_label=KEY if spec.bias_max is None else FROM_LAST,
+        columns=columns.tolist(), tensor="", rows=[], offsets=[], bias=bias[0, : result.window.dims, 0].tolist(),
     )  # fmt: skip
 
 
 def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
-    at = torch.arange(1 - result.count, max(result.count, 1))
-    rows = relative_rows(spec, at)
+    columns = torch.arange(1 - result.count, max(result.count, 1))
+    rows = relative_rows(spec, columns)
     stored, bias, offsets = _find_table(result, spec), list[list[float]](), list[int]()
     model = result.pipeline.model
     if stored is not None and model is not None:
@@ -65,7 +65,7 @@ def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
             bias = table[rows, : result.window.dims].T.tolist()
     return RelativeFacts(
         kind=spec.kind, n_heads=stored.shape[1] if stored is not None and spec.kind == "t5" else None, slopes=[],
-        from_last=False, counted=DISTANCE, at=at.tolist(), tensor="" if stored is None else stored.name,
+        from_last=False, column_label=DISTANCE, columns=columns.tolist(), tensor="" if stored is None else stored.name,
         rows=rows.tolist(), offsets=offsets, bias=bias,
     )  # fmt: skip
 
@@ -90,15 +90,15 @@ def _find_table(result: Forward, spec: BucketSpec) -> TensorInfo | None:
 def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
     """One column per position or distance: the row of the table, and the bias of the first heads."""
     yield from layout.note(_description(facts))
-    if not facts.at:
+    if not facts.columns:
         return
     names = ["row"] if facts.rows else []
     names += [f"head {head}" for head in range(len(facts.bias[:MAX_HEADS]))]
     slopes = [number(slope) for slope in facts.slopes[: len(names)]]
     before = INDENT + max(map(len, ["slope", *names])) + (NUMBER + 1 if slopes else 0)
     fitting = max(1, (layout.columns - before - 2) // (NUMBER + 1))
-    zero = facts.at.index(0) if 0 in facts.at else 0
-    start = max(0, min(len(facts.at) - fitting, zero - fitting // 2))
+    zero = facts.columns.index(0) if 0 in facts.columns else 0
+    start = max(0, min(len(facts.columns) - fitting, zero - fitting // 2))
     shown = slice(start, start + fitting)
 
     def line(name: str, cells: list[str], style: str = "") -> Text:
@@ -106,7 +106,7 @@ def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
         return start.append("".join(f" {cell:>{NUMBER}}" for cell in cells), style=style)
 
     slope_title = f"{'slope':>{before - INDENT}}" if slopes else ""
-    yield line(slope_title, [str(at) for at in facts.at[shown]], "dim")
+    yield line(slope_title, [str(column) for column in facts.columns[shown]], "dim")
     if facts.rows:
         yield line("row", [str(row) for row in facts.rows[shown]], "cyan")
     for head, values in enumerate(facts.bias[:MAX_HEADS]):
@@ -114,15 +114,15 @@ def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
         if slopes:
             name = f"{name:<{before - INDENT - NUMBER - 1}} {slopes[head]:>{NUMBER}}"
         yield line(name, [number(value) for value in values[shown]])
-    if len(facts.at) > fitting:
+    if len(facts.columns) > fitting:
         which = "position" if facts.slopes else "distance"
-        yield from layout.more(len(facts.at) - fitting, which)
+        yield from layout.more(len(facts.columns) - fitting, which)
     yield from layout.more((facts.n_heads or 0) - MAX_HEADS, "head")
 
 
 def _description(facts: RelativeFacts) -> str:
     if facts.kind == "alibi":
-        return f"ALiBi: bias = slope x ({facts.counted}), one column for each"
+        return f"ALiBi: bias = slope x ({facts.column_label}), one column for each"
     where = f"rows of {facts.tensor}" if facts.tensor else "rows of a learned table"
     use = "one bias per head" if facts.kind == "t5" else "a vector that attention multiplies by queries and keys"
-    return f"relative positions: {where}, {use}; one column for each distance ({facts.counted})"
+    return f"relative positions: {where}, {use}; one column for each distance ({facts.column_label})"

@@ -28,9 +28,9 @@ from inlayer.trace.forward import Forward, Window
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
-MAX_VALUES = 2**23  # of the hidden states shown, in all texts together
+MAX_VALUES = 2**23  # values of the hidden states shown, in all texts together
 MAX_COMPARED = 48  # tokens of the first text whose cosines are computed
-MAX_ROWS, MAX_CHANNELS = 256, 192  # of the picture of the table
+MAX_ROWS, MAX_CHANNELS = 256, 192  # size of the picture of the table
 QUANTILE = 0.995
 DECIMALS = 5
 
@@ -66,12 +66,12 @@ class SceneSimilarity:
 class SceneFacts:
     """The tokens of a batch as heat strips, up to a limit."""
 
-    shape: tuple[int, int, int]  # of the hidden states: batch, tokens, width
+    shape: tuple[int, int, int]  # shape of the hidden states: batch, tokens, width
     tokens: int  # shown of each text, padding included
-    width: int  # of the hidden states
+    width: int  # width of the hidden states
     strips: SceneStrips
     similarity: SceneSimilarity
-    rotary: list[RotaryFacts]  # of all channel pairs, one per layer type; empty unless the positions are rotary
+    rotary: list[RotaryFacts]  # all channel pairs, one entry per layer type; empty unless the positions are rotary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ def _ids(trace: Trace) -> tuple[str, str]:
     tokens = sum(text.n_tokens for text in trace.texts)
     note = f"{count(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
     if len(trace.texts) == 1:
-        dtype = "" if any(token.mask for token in trace.texts[0].tokens) else ", dtype=torch.long"  # dtype of an empty list
+        dtype = "" if any(token.mask for token in trace.texts[0].tokens) else ", dtype=torch.long"  # the list is empty
         code = f"ids = torch.tensor([tokenizer.encode(text)]{dtype})"
     else:
         code = f"ids, mask = tokenizer.encode_batch(texts).padded({padding})"

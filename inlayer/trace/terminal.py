@@ -28,7 +28,7 @@ from inlayer.trace.steps import setup_code
 FIRST_WITH_STRIPS = 5
 MAX_MERGED = 6  # pre-tokens per text whose merges are shown
 MAX_SUMS = 4  # tokens per text shown term by term
-MAX_BATCH_SUMS = 2  # per text of a batch
+MAX_BATCH_SUMS = 2  # limit per text of a batch
 MAX_ROTATIONS = 6  # tokens whose angles are shown
 MAX_GRADIENT_SUMS = 3  # rows whose gradient is shown term by term
 

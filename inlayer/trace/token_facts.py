@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_CHANNELS = 512
 MAX_SEARCHED = 2**31  # values of a table that is searched for neighbors
 MAX_NEIGHBORS = 100
-MAX_VALUES = 2**20  # of a table that is initialized
+MAX_VALUES = 2**20  # largest table that is initialized
 SHOWN_ROWS = 4
 BINS = 41
 
@@ -76,7 +76,7 @@ def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> Initializ
     rows = max(2, min(rows, MAX_VALUES // width))
     padding, std = pipeline.layer.padding_idx, pipeline.init_std
     if padding is not None:
-        padding = min(padding, rows - 1)  # in a shortened table, the last row stands for the padding row
+        padding = min(padding, rows - 1)  # the last row of a shortened table stands for the padding row
     ids = [token_id for token_id in sorted({*range(SHOWN_ROWS), padding or 0}) if token_id < rows]
     generator = torch.Generator().manual_seed(check_seed(seed))
     # The same draw as nn.Embedding's own, but with a separate generator: torch's global one belongs to the caller.

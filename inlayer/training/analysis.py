@@ -142,7 +142,7 @@ def compare_tables(
 
 
 def _choose(counts_V: Ids, tokenizer: Tokenizer, count: int) -> list[int]:
-    """Choose tokens of the best kind available, their frequency ranks spread on a log scale; then of the next kind."""
+    """Choose `count` tokens, preferring whole words, log-spaced by frequency rank."""
     special, max_candidates = tokenizer.special_ids, CANDIDATES * count
     kinds: list[list[int]] = [[], [], [], []]
     for token_id in np.argsort(-counts_V, kind="stable")[: np.count_nonzero(counts_V)].tolist():

@@ -121,7 +121,7 @@ def _docstrings_of(path: Path) -> list[str]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
     texts = map(ast.get_docstring, sorted(nodes, key=lambda node: getattr(node, "lineno", 0)))
-    return [text.encode(errors="ignore").decode() for text in texts if text]  # without lone surrogates
+    return [text.encode(errors="ignore").decode() for text in texts if text]  # drops lone surrogates
 
 
 def _without_repeats(text: str, seen: set[str]) -> str:

@@ -24,7 +24,7 @@ REQUIRED = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 WINDOW = 20  # steps of the running mean
-UNIGRAM_MARGIN = 0.05  # with a loss within this many nats of the unigram loss, only token frequencies were learned
+UNIGRAM_MARGIN = 0.05  # if the loss is within this many nats of the unigram loss, only token frequencies were learned
 PATIENCE = 200  # steps before the unigram loss is checked
 MAX_GROWTH = 20.0  # factor over the largest row norm at the start
 MAX_LOGIT_STD = 10.0

@@ -45,7 +45,7 @@ CONNECTION_ERRORS = ("gloo", "nccl", "connection closed by peer", "connection re
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessGroup:
-    """The processes of a run, as seen by one of them. All must call the collective methods, in the same order."""
+    """One process's view of the process group. All processes must call the collective methods, in the same order."""
 
     rank: int = 0
     size: int = 1

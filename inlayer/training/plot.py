@@ -35,7 +35,7 @@ MARGINS = {"left": 0.05, "right": 0.97, "top": 0.905, "bottom": 0.07, "wspace": 
 SMALL_TEXT = 8.8
 SMOOTHING = 50  # the smoothed loss is a running mean over a fiftieth of the run
 MAX_SMOOTHED = 1e4  # nats: a running sum that has contained 1e30 loses everything after it
-MAX_LOSS_RATIO = 3.0  # to the first loss; higher values leave the panel, so the rest stays readable
+MAX_LOSS_RATIO = 3.0  # ratio to the first loss; higher values leave the panel, so the rest stays readable
 MAX_FLOAT32 = 3.4e38
 MAX_MARKED = 60  # points with a marker each
 
@@ -114,7 +114,7 @@ def smooth(values: Sequence[float], span: int) -> list[float]:
 
 
 def smooth_loss(losses: Sequence[float]) -> list[float]:
-    """The loss as the plot shows it; NaN stays NaN, between finite values that are smoothed as if it were not there."""
+    """Return the loss as the plot shows it; NaN values are kept and ignored by the smoothing."""
     smoothed = np.array(losses, float)
     finite = np.isfinite(smoothed)
     smoothed[finite] = smooth(smoothed[finite].tolist(), int(finite.sum()) // (2 * SMOOTHING))

@@ -38,7 +38,7 @@ COLUMNS_NOTE = "Cosine: between a row before and after. Shift: norm of the chang
 
 # terminal
 LABEL_WIDTH, MAX_TOKEN_WIDTH = 11, 18
-STYLES = {"warning": "bold yellow", "not finite": "bold red"}  # of labels; others are bold
+STYLES = {"warning": "bold yellow", "not finite": "bold red"}  # styles of labels; others are bold
 
 # page
 PAGE_GLYPHS = glyphs_for("utf-8", color=True)

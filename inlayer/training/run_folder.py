@@ -84,7 +84,7 @@ class Run:
         self.progress = TrainingProgress()
         self.metrics: list[Metrics] = []
         self.alerts = Alerts()
-        self._digest = hashlib.sha256()  # of metrics.jsonl
+        self._digest = hashlib.sha256()  # digest of metrics.jsonl
         self._unsaved = 0  # steps after the last state, which are repeated
         self._created: tuple[Path, ...] | None = None  # folders made by `create`, innermost first
 

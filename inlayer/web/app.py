@@ -41,7 +41,7 @@ from inlayer.web.jobs import Jobs, add_route
 from inlayer.web.openai import add_embeddings
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
 
-THREADS, QUEUE = 2, 512  # with more requests waiting, a response would come too late to be useful
+THREADS, QUEUE = 2, 512  # if more requests wait, a response comes too late to be useful
 LARGE_WALK_VALUES = 2**31  # table values x tokens that pass the head: most of a second
 MAX_INSPECTED = 2**29  # values of a table that is read completely: some seconds
 SEARCH_TOKENS = 32  # a neighbor search takes as long as a walk of this many tokens

@@ -27,7 +27,7 @@ from starlette.types import Message, Receive, Scope
 MAX_BODY, MAX_API_BODY = 262_144, 2**22  # bytes; the latter for embeddings: 300,000 tokens as ids or text
 MAX_COUNTS = {"commas": 310_000, "brackets": 65_536, "quotes": 32_768}  # at most 40 ms of parsing (docs/decisions.md)
 BODY_SECONDS = 10.0
-MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # of a walk; characters of all texts together
+MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # limits of a walk; characters of all texts together
 
 
 class JsonRequest(Request):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 GRADING_THREADS, GRADING_QUEUE = 2, 16
 READING_THREADS, READING_QUEUE = 1, 256
 MAX_PRINTED = 16_384  # characters of the code's output
-MAX_ROWS, MAX_CHANNELS = 12, 8  # of the learner's tensor
+MAX_ROWS, MAX_CHANNELS = 12, 8  # shown part of the learner's tensor
 READ_ONLY = (
     "This server can be reached from other machines, so it does not run code or save anything. You can read the course "
     "and answer questions. To work on tasks, start `inlayer serve` without --host."
@@ -81,7 +81,7 @@ class CourseView:
 
     def __init__(self, *, read_only: bool) -> None:
         self.read_only = read_only
-        self.notices: list[str] = []  # about a damaged progress file that was replaced
+        self.notices: list[str] = []  # such as: a damaged progress file was replaced
         self._warming: threading.Thread | None = None
 
     @property

@@ -49,7 +49,7 @@ ERROR_PAGE = """<!doctype html>
 ERROR_STYLE = ".error-page { max-width: 40rem; margin: 4rem auto; padding: 0 1rem; }\n"
 ADVICE = "The server prints its address, including the token, in the terminal where it was started; copy all of it."
 
-log = logging.getLogger("inlayer.web")  # without a handler of its own it writes to stderr
+log = logging.getLogger("inlayer.web")  # writes to stderr unless a handler is added
 
 
 class Guard:
@@ -82,7 +82,7 @@ class Guard:
             scope = self._without_token(scope)
             check_body_headers(scope)
             await self.app(scope, limited(receive, max_body(scope)), send_guarded)
-        except HTTPException as error:  # of these checks; the application handles its own
+        except HTTPException as error:  # raised by these checks; the application handles its own
             is_page = scope["method"] == "GET" and scope["path"] in PAGES
             if is_page and _accepts_html(scope):
                 response: Response = error_page(error.status_code, error.detail, error.headers)

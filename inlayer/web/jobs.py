@@ -59,7 +59,7 @@ class Jobs:
         finally:
             self._waiting -= 1
         loop, result = asyncio.get_running_loop(), Future[T]()
-        result.set_running_or_notify_cancel()  # from here on it cannot be cancelled
+        result.set_running_or_notify_cancel()  # it can no longer be cancelled
 
         def work() -> None:
             try:
@@ -86,7 +86,7 @@ def as_json(value: Any) -> bytes | str:
         body = write_json(value)
     except ValueError:  # a file name that is not valid Unicode
         return to_json(value)
-    return to_json(value) if b"NaN" in body or b"Infinity" in body else body  # in a text they only cost time
+    return to_json(value) if b"NaN" in body or b"Infinity" in body else body  # in a text, harmless but slow
 
 
 async def until_disconnect(request: Request) -> None:

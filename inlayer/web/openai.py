@@ -52,7 +52,7 @@ def field(name: str) -> Iterator[None]:
     """Errors inside the block are about this field."""
     try:
         yield
-    except CheckpointError:  # about a file
+    except CheckpointError:  # the error concerns a file, not this field
         raise
     except InlayerError as error:
         raise FieldError(str(error), name) from error

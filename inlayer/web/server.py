@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from inlayer.trace import Pipeline
 
 MAX_WORKERS = 4
-MAX_CONNECTIONS = 512  # per worker
+MAX_CONNECTIONS = 512  # limit per worker
 BACKLOG = 2_048  # connections that wait to be accepted
-HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
-IDLE_SECONDS = 60.0  # from a response to the end of the next request's headers
-REQUEST_SECONDS = 60.0  # from there to the response
-READ_BYTES = 2**13  # per turn of the event loop: a client may send chunks of one byte, and h11 takes 5 µs for each
+HEAD_SECONDS = 10.0  # time between the connection and the end of the first request's headers
+IDLE_SECONDS = 60.0  # time between a response and the end of the next request's headers
+REQUEST_SECONDS = 60.0  # time between the headers and the response
+READ_BYTES = 2**13  # one turn of the event loop: a client may send chunks of one byte, and h11 takes 5 µs for each
 STOPPED = "the server's worker processes stopped; is there enough memory?"
 START_SECONDS = 300.0  # for the first worker to open its models, on a busy machine
 
@@ -297,7 +297,7 @@ class BoundedProtocol(H11Protocol):
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's sockets; 256 kB by default
+            transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # an attribute of asyncio's sockets; 256 kB by default
             self._allow(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:

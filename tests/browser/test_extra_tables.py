@@ -89,7 +89,8 @@ def test_relative_positions_are_those_of_the_trace(
     slopes = [float(cell["value"]) for cell in shown if cell["field"] == "slope"]
     assert slopes == facts.slopes
     buckets = [int(cell["value"]) for cell in shown if cell["field"] == "bucket"]
-    matrix = [facts.rows[facts.at.index(key - query)] for query in range(3) for key in range(3)] if facts.rows else []
+    column = facts.columns.index
+    matrix = [facts.rows[column(key - query)] for query in range(3) for key in range(3)] if facts.rows else []
     assert buckets == facts.rows + matrix
     if facts.rows:
         watched.page.hover("[data-field=bucket]")

@@ -95,7 +95,7 @@ def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
     hovered = page.evaluate("inlayerMap.scene.hovered")
     assert page.evaluate(f"inlayerMap.toScreen({hovered})") == pytest.approx([x, y], abs=10)
     assert page.locator(".map-tip").inner_text().startswith(model.vocabulary.text(hovered).replace(" ", "␣"))
-    assert "true neighbors" in page.locator(".map-tip").inner_text()
+    assert "nearest tokens" in page.locator(".map-tip").inner_text()
     page.mouse.down()
     page.mouse.up()
     assert page.locator("#about").inner_text().startswith(f"Token {hovered}.")
@@ -179,7 +179,7 @@ def test_motion_ends_where_it_would_start_without_motion(browser: Browser, docum
 
 
 def test_rows_without_a_direction_are_holes_with_a_name(page: Page) -> None:
-    assert "zero or not finite" in page.locator("#about").inner_text()
+    assert "zero or non-finite" in page.locator("#about").inner_text()
     assert not page.evaluate("inlayerMap.isPlaced(6142)")
     page.evaluate("location.hash = 'token=6142'")
     page.reload()

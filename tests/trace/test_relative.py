@@ -74,7 +74,7 @@ def test_alibi(tmp_path: Path, name: str, argument: str, settings: dict[str, Any
     assert theirs.dtype == (torch.float32 if name == "mpt" else dtype)
     assert facts.bias == theirs.tolist()
     assert facts.n_heads == len(facts.slopes) == len(theirs)
-    assert facts.at == list(range(1 - T, 1) if name == "mpt" else range(T))
+    assert facts.columns == list(range(1 - T, 1) if name == "mpt" else range(T))
     assert walked(opened, dims=64, first_token=2).bias == [head[2:] for head in facts.bias]
     assert [head[1:] for head in facts.bias] != theirs[:, :-1].tolist()  # control: shifted by one
 
@@ -99,7 +99,7 @@ def test_buckets_with_a_bias_per_head(tmp_path: Path, name: str, kind: str, dtyp
     rows, values = used[0]
     facts = walked(opened)
     for query in range(T):
-        at = [facts.at.index(key - query) for key in range(T)]
+        at = [facts.columns.index(key - query) for key in range(T)]
         assert [facts.rows[one] for one in at] == rows.reshape(T, T)[query].tolist()
         for head, bias in enumerate(facts.bias):
             assert [bias[one] for one in at] == values.reshape(T, T, -1)[query, :, head].tolist()
@@ -123,7 +123,7 @@ def test_longt5_has_the_same_buckets(tmp_path: Path, dtype: torch.dtype) -> None
     facts = walked(opened)
     distance = torch.arange(3 * block)[None] - block - torch.arange(block)[:, None]
     for query, key in (distance.abs() < T).nonzero().tolist():
-        at = facts.at.index(int(distance[query, key]))
+        at = facts.columns.index(int(distance[query, key]))
         assert facts.rows[at] == rows[query, key]
         assert [bias[at] for bias in facts.bias] == values[query, key].tolist()
 
@@ -157,7 +157,7 @@ def test_deberta(tmp_path: Path, name: str, settings: dict[str, int], dtype: tor
         run(model, opened)
     theirs = gathered.indices[0].flatten(0, -3)[0]
     facts = walked(opened)
-    ours = [[facts.rows[facts.at.index(key - query)] for key in range(T)] for query in range(T)]
+    ours = [[facts.rows[facts.columns.index(key - query)] for key in range(T)] for query in range(T)]
     assert ours == theirs.tolist()
     assert facts.tensor.endswith("encoder.rel_embeddings.weight")
     assert (facts.bias, facts.n_heads) == ([], None)
@@ -226,7 +226,7 @@ def test_gguf_has_the_same_bias(tmp_path: Path) -> None:
     ours = walked(converted)
     assert ours.tensor == "enc.blk.0.attn_rel_b.weight"
     # The file does not have the longest distance: T5's own, 128, is used, and only far tokens differ.
-    near = [place for place, at in enumerate(ours.at) if abs(at) < 3]
+    near = [place for place, at in enumerate(ours.columns) if abs(at) < 3]
     for head, bias in enumerate(walked(opened).bias):
         assert [ours.bias[head][place] for place in near] == [bias[place] for place in near]
 

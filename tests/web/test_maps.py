@@ -31,10 +31,10 @@ def test_points_equal_project(client: Client) -> None:
     model = inlayer.load("default")
     for method, name in (("best", "tsne"), ("tsne", "tsne"), ("pca", "pca")):
         facts = client.send(f"/api/map?method={method}").json
-        assert (facts["method"], facts["better"], facts["complete"]) == (name, False, True)
+        assert (facts["method"], facts["is_improving"], facts["complete"]) == (name, False, True)
         np.testing.assert_array_equal(points(facts), model.project(method).points)
         assert facts["texts"][812] == " love"
-        assert (facts["holes"], facts["missing"]) == (1, [6142])
+        assert (facts["n_undrawn"], facts["undrawn_ids"]) == (1, [6142])
         kept = np.frombuffer(base64.b64decode(facts["kept"]), "<f4")
         assert np.flatnonzero(np.isnan(kept)).tolist() == [6142]
         assert facts["kept_share"] == pytest.approx(np.nanmean(kept), abs=1e-6)
@@ -88,8 +88,8 @@ def test_maps_of_unusual_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     rows = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
     rows[3], rows[5, 2] = 0, np.nan
     facts = maps_of(tmp_path / "holes", rows).get("pca")
-    assert (facts.holes, facts.missing, facts.texts[7]) == (2, [3, 5], "#7")
-    assert maps_of(tmp_path / "one-channel", rows[:, :1].copy()).get("pca").holes == 1
+    assert (facts.n_undrawn, facts.undrawn_ids, facts.texts[7]) == (2, [3, 5], "#7")
+    assert maps_of(tmp_path / "one-channel", rows[:, :1].copy()).get("pca").n_undrawn == 1
     for name, table in {"one-row": rows[:1], "nan": np.full_like(rows, np.nan)}.items():
         with pytest.raises(inlayer.errors.InputError, match="a map needs at least 3"):
             maps_of(tmp_path / name, table).get("pca")
@@ -99,7 +99,7 @@ def test_maps_of_unusual_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(inlayer.errors.InputError, match="remote"):
         BackgroundMaps(inlayer.load("default").table, inlayer.load("default").vocabulary, remote=True).get()
     monkeypatch.undo()
-    assert background_maps.NOT_READY.better
+    assert background_maps.NOT_READY.is_improving
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_a_stopped_server_leaves_no_partial_map(tmp_path: Path, monkeypatch: pyt
     rows = np.random.default_rng(0).standard_normal((20_000, 64)).astype(np.float32)
     with process("--model", str(make_model(tmp_path / "model", rows))) as (program, client, _):
         facts = client.send("/api/map").json
-        assert (facts["method"], facts["better"]) == ("pca", True)
+        assert (facts["method"], facts["is_improving"]) == ("pca", True)
         program.terminate()
         program.wait(60)
     left = sorted(path.name for path in (tmp_path / "cache" / "inlayer" / "maps").iterdir())

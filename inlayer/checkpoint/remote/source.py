@@ -34,7 +34,7 @@ HUB_SOURCE = re.compile(
     re.ASCII,
 )
 COMMIT = re.compile(r"[0-9a-f]{40}")
-VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # in fsspec's info
+VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # keys of fsspec's info
 CONCURRENT = 8  # requests
 MISSING = FileVersion(size=-1, etag="")  # the server reported that the file does not exist
 

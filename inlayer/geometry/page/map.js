@@ -9,7 +9,7 @@ function show(id) {
   const share = mapData.kept?.[id];
   page("token").textContent = mapLabel(mapData.texts[id]);
   page("token").className = "mono";
-  const kept = Number.isNaN(share) ? "" : ` ${Math.round(share * 100)}% of its ${mapData.measured} true neighbors are also neighbors on the map.`;
+  const kept = Number.isNaN(share) ? "" : ` ${Math.round(share * 100)}% of its ${mapData.measured} nearest tokens are also its neighbors on this map.`;
   const notDrawn = map.isPlaced(id) ? "" : " This row is zero or not finite, so it is not on the map.";
   page("about").textContent = `Token ${id}.${notDrawn}${kept}${mapData.near ? " Nearest tokens by cosine over all channels:" : ""}`;
   page("near").replaceChildren(...map.neighborsOf(id).map(([other, cosine]) => neighborItem(other, cosine)));

@@ -345,7 +345,7 @@ function makeMap(canvas, data, options = {}) {
   }
   function describe(id) {
     const share = facts.kept?.[id];
-    const kept = share === undefined || Number.isNaN(share) ? "" : `\n${Math.round(share * 100)}% of its ${facts.measured} true neighbors are near it here`;
+    const kept = share === undefined || Number.isNaN(share) ? "" : `\n${Math.round(share * 100)}% of its ${facts.measured} nearest tokens are also its neighbors on this map`;
     return `${labelOf(id)}  #${id}${kept}`;
   }
   function hover(id, px, py) {

@@ -14,7 +14,7 @@ function readMapData(data) {
   };
 }
 
-// Points sorted by cell, so the points of a rectangle are few runs of memory. Points with NaN are left out.
+// Points sorted by cell, so the points of a rectangle are few runs of memory. Points with NaN are skipped.
 function makePointGrid(points) {
   const total = points.length / 2;
   const box = { left: Infinity, bottom: Infinity, right: -Infinity, top: -Infinity };

@@ -94,7 +94,7 @@ function showMap(report, data, colors) {
   else map = makeMap(byId("map"), data, {});
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
-  const undrawn = data.holes ? ` Not drawn (zero or non-finite rows): ${data.missing.join(", ")}${data.holes > data.missing.length ? ", ..." : ""}.` : "";
+  const undrawn = data.n_undrawn ? ` Not drawn (zero or non-finite rows): ${data.undrawn_ids.join(", ")}${data.n_undrawn > data.undrawn_ids.length ? ", ..." : ""}.` : "";
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.kept_share)}% of a token's ${data.measured} nearest tokens are also its neighbors on this map.${undrawn}`;
 }
 
@@ -129,7 +129,7 @@ async function drawMap(report, known, colors = null) {
   if (!map) byId("findings").replaceChildren();
   const used = map ? colors : showFindings(report, data.texts);
   showMap(report, data, used);
-  if (!known && data.better) setTimeout(() => drawMap(report, null, used), MAP_POLL);
+  if (!known && data.is_improving) setTimeout(() => drawMap(report, null, used), MAP_POLL);
 }
 
 async function start() {

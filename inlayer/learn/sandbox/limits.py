@@ -22,7 +22,7 @@ class GradingLimits:
     wall_seconds: float = 120.0
     memory: int = 2 << 30  # bytes on top of Python and torch
     output: int = 1 << 20  # printed bytes
-    file_bytes: int = 64 << 20  # of each file
+    file_bytes: int = 64 << 20  # maximum size of each file
     open_files: int = 256
     threads: int = 16
 

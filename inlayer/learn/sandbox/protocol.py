@@ -31,7 +31,7 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
 )}  # fmt: skip
-MAX_BITS = 10_000  # of an integer: Python refuses to print much larger ones
+MAX_BITS = 10_000  # size of an integer: Python refuses to print much larger ones
 LENGTH = struct.Struct("<Q")
 
 

@@ -55,17 +55,17 @@ function beforeStage(token, s) {
   return s === 0 ? token.row : token.stages[s - 1].after;
 }
 
-function keyOf(place, trace, slots) {
-  if (place.id !== undefined) return [place.step, place.field, place.id, place.d].join("|");
-  const isRotation = ["angles", "cos", "sin"].includes(place.field);
-  const stage = place.s === undefined ? "" : isRotation ? place.s : trace.stages[place.s].name;
-  return [place.step, place.field, stage, place.b, slots[place.b][place.t], place.d].join("|");
+function keyOf(cell, trace, slots) {
+  if (cell.id !== undefined) return [cell.step, cell.field, cell.id, cell.d].join("|");
+  const isRotation = ["angles", "cos", "sin"].includes(cell.field);
+  const stage = cell.s === undefined ? "" : isRotation ? cell.s : trace.stages[cell.s].name;
+  return [cell.step, cell.field, stage, cell.b, slots[cell.b][cell.t], cell.d].join("|");
 }
 
 function knownNumbers(base, trace) {
   const slots = slotsOf(base);
   const known = new Map();
-  for (const [place, value] of numbersOf(base)) known.set(keyOf(place, base, slots), value);
+  for (const [cell, value] of numbersOf(base)) known.set(keyOf(cell, base, slots), value);
   const s = trace.stages.findIndex((stage) => stage.name === "position");
   if (s < 0 || base.stages.some((stage) => stage.name === "position")) return known;
   // Positions are new here, but the vectors they are added to are not.
@@ -79,23 +79,23 @@ function knownNumbers(base, trace) {
 }
 
 // "same", "changed" or "new"; empty if nothing was changed.
-function markOf(place, value) {
-  if (!current?.known || place.step === undefined || place.field === "padding") return "";
-  const before = current.known.get(keyOf(place, current.trace, current.slots));
+function markOf(cell, value) {
+  if (!current?.known || cell.step === undefined || cell.field === "padding") return "";
+  const before = current.known.get(keyOf(cell, current.trace, current.slots));
   return before === undefined ? "new" : before === value ? "same" : "changed";
 }
 
 // Counts the numbers of a step that are the same, changed or new, and the tokens they belong to.
 function tally(step) {
   const count = { same: 0, changed: 0, new: 0, tokens: new Set(), fresh: new Set(), byField: {} };
-  for (const [place, value] of numbersOf(current.trace)) {
-    if (place.step !== step) continue;
-    const mark = markOf(place, value);
+  for (const [cell, value] of numbersOf(current.trace)) {
+    if (cell.step !== step) continue;
+    const mark = markOf(cell, value);
     count[mark] += 1;
-    const field = (count.byField[place.field] ??= { same: 0, changed: 0, new: 0 });
+    const field = (count.byField[cell.field] ??= { same: 0, changed: 0, new: 0 });
     field[mark] += 1;
-    if (place.id !== undefined || mark === "same") continue;
-    (mark === "changed" ? count.tokens : count.fresh).add(`${place.b},${place.t}`);
+    if (cell.id !== undefined || mark === "same") continue;
+    (mark === "changed" ? count.tokens : count.fresh).add(`${cell.b},${cell.t}`);
   }
   return count;
 }

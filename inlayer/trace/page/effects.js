@@ -30,7 +30,7 @@ function laterSteps(change) {
 }
 
 function pairsOf(found) {
-  return [...found].map((place) => place.split(",").map(Number));
+  return [...found].map((pair) => pair.split(",").map(Number));
 }
 
 function swapReasons(step, [i, j], count) {

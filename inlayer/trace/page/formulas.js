@@ -2,8 +2,8 @@
 
 const EXPLANATIONS = {};
 
-function tokenAt(place) {
-  return current.trace.texts[place.b].tokens[place.t - (current.trace.first_token ?? 0)];
+function tokenAt(cell) {
+  return current.trace.texts[cell.b].tokens[cell.t - (current.trace.first_token ?? 0)];
 }
 
 // The value of a channel in a vector that starts at the first channel shown.
@@ -11,8 +11,8 @@ function at(vector, d) {
   return vector[d - (current.trace.first_channel ?? 0)];
 }
 
-function indexed(name, ...places) {
-  return `${name}[${places.join(",")}]`;
+function indexed(name, ...indices) {
+  return `${name}[${indices.join(",")}]`;
 }
 
 function entry(token, d) {
@@ -70,13 +70,13 @@ function sumFormula(name, terms, result) {
   };
 }
 
-function explainRow(place) {
-  const token = tokenAt(place);
-  const title = indexed("rows", place.b, place.t, place.d);
+function explainRow(cell) {
+  const token = tokenAt(cell);
+  const title = indexed("rows", cell.b, cell.t, cell.d);
   return {
     title,
-    formula: [`${title} = ${entry(token, place.d)}`, `= ${brief(at(token.row, place.d))}`],
-    facts: [exactly(at(token.row, place.d)), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
+    formula: [`${title} = ${entry(token, cell.d)}`, `= ${brief(at(token.row, cell.d))}`],
+    facts: [exactly(at(token.row, cell.d)), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, cell.d)],
   };
 }
 
@@ -96,10 +96,10 @@ function bitsDrawing(hex) {
 }
 
 Object.assign(EXPLANATIONS, {
-  character(place) {
-    const character = current.trace.texts[place.b].characters[place.t];
+  character(cell) {
+    const character = current.trace.texts[cell.b].characters[cell.t];
     return {
-      title: `character ${place.t}`,
+      title: `character ${cell.t}`,
       formula: [`${visible(character.text)} = ${codePoint(character.text)}`, `${ARROW} ${hexPairs(character.bytes)}`],
       facts: [
         ["Bytes", counted(character.bytes.length / 2, "byte")],
@@ -108,11 +108,11 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  preToken(place) {
-    const preToken = current.trace.texts[place.b].pre_tokens[place.t];
+  preToken(cell) {
+    const preToken = current.trace.texts[cell.b].pre_tokens[cell.t];
     const [from, to] = preToken.span;
     return {
-      title: `pre-token ${place.t}`,
+      title: `pre-token ${cell.t}`,
       formula: [`bytes ${from} to ${to}`, `${to} ${MINUS} ${from} = ${to - from}`],
       facts: [
         ["Text", code(cut(readable(preToken.bytes), 200))],
@@ -123,11 +123,11 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  id(place) {
-    const token = tokenAt(place);
+  id(cell) {
+    const token = tokenAt(cell);
     return {
-      title: indexed("ids", place.b, place.t),
-      formula: [`${indexed("ids", place.b, place.t)} = ${token.id}`],
+      title: indexed("ids", cell.b, cell.t),
+      formula: [`${indexed("ids", cell.b, cell.t)} = ${token.id}`],
       facts: [
         ["Token", code(cut(visible(token.token ?? token.label), 200))],
         ["Bytes", token.bytes ? code(cut(hexPairs(token.bytes), 120)) : "none"],
@@ -138,23 +138,23 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  token(place) {
-    const token = tokenAt(place);
+  token(cell) {
+    const token = tokenAt(cell);
     return {
-      title: `token ${place.t}`,
-      formula: [token.id === null ? nameOf(token) : `${indexed("ids", place.b, place.t)} = ${token.id}`],
+      title: `token ${cell.t}`,
+      formula: [token.id === null ? nameOf(token) : `${indexed("ids", cell.b, cell.t)} = ${token.id}`],
       facts: [
         ["Text", code(cut(nameOf(token), 200))],
         ["Position", String(token.position)],
         ["Mask", String(token.mask)],
       ],
-      code: place.step === 4 ? rowCode(token.id) : undefined,
+      code: cell.step === 4 ? rowCode(token.id) : undefined,
       words: token.id === null ? null : "Select it to see its row, its neighbors and its bytes.",
     };
   },
 
-  offset(place) {
-    const token = tokenAt(place);
+  offset(cell) {
+    const token = tokenAt(cell);
     const { table } = current.trace;
     const product = `${grouped(token.id)} ${TIMES} ${grouped(table.row_bytes)}`;
     return {
@@ -171,13 +171,13 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  stored(place) {
-    const token = tokenAt(place);
-    const explained = { ...explainRow(place), code: rowCode(token.id) };
-    const hex = at(token.stored_hex, place.d);
+  stored(cell) {
+    const token = tokenAt(cell);
+    const explained = { ...explainRow(cell), code: rowCode(token.id) };
+    const hex = at(token.stored_hex, cell.d);
     if (current.trace.table.itemsize === null || hex === undefined) return explained;
-    const title = entry(token, place.d);
-    const formula = [`${title} = ${current.trace.table.dtype} 0x${hex}`, `= ${brief(at(token.row, place.d))}`];
+    const title = entry(token, cell.d);
+    const formula = [`${title} = ${current.trace.table.dtype} 0x${hex}`, `= ${brief(at(token.row, cell.d))}`];
     return { ...explained, title, formula, drawing: bitsDrawing(hex) };
   },
 

@@ -36,9 +36,9 @@ function addedOrigin(token, s, d) {
   return [["Channel", String(d)], ["Source", `${made}, not stored in a file`]];
 }
 
-function explainRotation(place) {
-  const { d, s, t } = place;
-  const rotation = tokenAt(place).rotations[s];
+function explainRotation(cell) {
+  const { d, s, t } = cell;
+  const rotation = tokenAt(cell).rotations[s];
   const rotary = current.trace.positions.rotary[s];
   const factor = rotary.attention_factor === 1 ? "" : `${brief(rotary.attention_factor)} ${TIMES} `;
   const scaled = rotation.angles[d] !== rotation.unscaled_angles[d];
@@ -64,13 +64,13 @@ function unscaledFrequency(rotary, d) {
   return `theta^(${MINUS}2\u00b7${d}/${2 * rotary.n_pairs}) = ${brief(rotary.unscaled_frequencies[d])}`;
 }
 
-function gradientOf(place) {
-  return current.trace.backward.rows.find((row) => row.id === place.id);
+function gradientOf(cell) {
+  return current.trace.backward.rows.find((row) => row.id === cell.id);
 }
 
-function explainGradient(place) {
-  const { d, field } = place;
-  const row = gradientOf(place);
+function explainGradient(cell) {
+  const { d, field } = cell;
+  const row = gradientOf(cell);
   const title = indexed("grad E", row.id, d);
   const masked = "The padding row receives no gradient.";
   const facts = [exactly(at(row[field], d)), ...rowOrigin(row.id, d)];
@@ -87,18 +87,18 @@ function explainGradient(place) {
 }
 
 Object.assign(EXPLANATIONS, {
-  before(place) {
-    const { b, t, d, s } = place;
-    const token = tokenAt(place);
+  before(cell) {
+    const { b, t, d, s } = cell;
+    const token = tokenAt(cell);
     const row = indexed("rows", b, t, d);
     const name = s === 0 ? row : `${indexed("x", b, t, d)} before the ${current.trace.stages[s].name}`;
     const formula = stagesFormula(token, d, { name, start: s === 0 ? entry(token, d) : row, count: s });
     return { title: name, ...formula, facts: [exactly(at(beforeStage(token, s), d)), ...originFacts(token, d)] };
   },
 
-  added(place) {
-    const { d, s } = place;
-    const token = tokenAt(place);
+  added(cell) {
+    const { d, s } = cell;
+    const token = tokenAt(cell);
     const stage = current.trace.stages[s];
     const value = at(token.stages[s].added, d);
     const isPosition = stage.name === "position";
@@ -111,9 +111,9 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  after(place) {
-    const { b, t, d, s } = place;
-    const token = tokenAt(place);
+  after(cell) {
+    const { b, t, d, s } = cell;
+    const token = tokenAt(cell);
     const stage = current.trace.stages[s];
     const { added, after } = token.stages[s];
     const before = at(beforeStage(token, s), d);
@@ -126,15 +126,15 @@ Object.assign(EXPLANATIONS, {
     return { title, ...formula, facts: [exactly(at(after, d)), ...originFacts(token, d)] };
   },
 
-  hidden(place) {
-    const token = tokenAt(place);
-    const title = indexed("hidden", place.b, place.t, place.d);
+  hidden(cell) {
+    const token = tokenAt(cell);
+    const title = indexed("hidden", cell.b, cell.t, cell.d);
     const count = token.stages.length;
     return {
       title,
       words: count === 0 ? "The layer has no further stages." : null,
-      ...stagesFormula(token, place.d, { name: title, start: entry(token, place.d), count }),
-      facts: [exactly(at(token.hidden, place.d)), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
+      ...stagesFormula(token, cell.d, { name: title, start: entry(token, cell.d), count }),
+      facts: [exactly(at(token.hidden, cell.d)), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, cell.d)],
     };
   },
 
@@ -158,20 +158,20 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  mask(place) {
-    const { mask } = tokenAt(place);
-    const title = indexed("mask", place.b, place.t);
+  mask(cell) {
+    const { mask } = tokenAt(cell);
+    const title = indexed("mask", cell.b, cell.t);
     const words = mask ? "A token of the text." : "Padding: it fills the text up to the length of the batch.";
     return { title, formula: [`${title} = ${mask}`], words };
   },
 
-  padding(place) {
+  padding(cell) {
     const { padding } = current.trace;
-    const title = indexed("E", padding.id, place.d);
+    const title = indexed("E", padding.id, cell.d);
     return {
       title,
-      formula: [`${title} = ${brief(at(padding.row, place.d))}`],
-      facts: [exactly(at(padding.row, place.d)), ...rowOrigin(padding.id, place.d)],
+      formula: [`${title} = ${brief(at(padding.row, cell.d))}`],
+      facts: [exactly(at(padding.row, cell.d)), ...rowOrigin(padding.id, cell.d)],
       code: rowCode(padding.id),
     };
   },
@@ -180,8 +180,8 @@ Object.assign(EXPLANATIONS, {
   head: explainGradient,
   total: explainGradient,
 
-  norm(place) {
-    const row = gradientOf(place);
+  norm(cell) {
+    const row = gradientOf(cell);
     return {
       title: `norm of the gradient of row ${row.id}`,
       formula: [`\u221a(sum of squares) = ${brief(row.norm)}`],
@@ -190,23 +190,23 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  gradient(place) {
-    const row = gradientOf(place);
-    const places = row.occurrences.slice(0, 12).map(([b, t]) => shapeOf([b, t])).join(" ");
+  gradient(cell) {
+    const row = gradientOf(cell);
+    const occurrences = row.occurrences.slice(0, 12).map(([b, t]) => shapeOf([b, t])).join(" ");
     return {
       title: `row ${row.id}`,
       formula: [`looked up ${counted(row.count, "time")}`],
-      facts: [["Text, token", places + (row.count > 12 ? " " + DOTS : "")], ...rowOrigin(row.id, null)],
+      facts: [["Text, token", occurrences + (row.count > 12 ? " " + DOTS : "")], ...rowOrigin(row.id, null)],
     };
   },
 
-  unmasked(place) {
+  unmasked(cell) {
     const { backward, padding } = current.trace;
-    const value = at(backward.unmasked_padding_gradient, place.d);
+    const value = at(backward.unmasked_padding_gradient, cell.d);
     return {
-      title: indexed("grad E", padding.id, place.d),
+      title: indexed("grad E", padding.id, cell.d),
       formula: [`without padding_idx: ${brief(value)}`, "with it: 0"],
-      facts: [exactly(value), ...rowOrigin(padding.id, place.d)],
+      facts: [exactly(value), ...rowOrigin(padding.id, cell.d)],
       code: `E.grad[${padding.id}]  # of F.embedding(ids, E), without padding_idx=${padding.id}`,
     };
   },
@@ -218,38 +218,38 @@ Object.assign(EXPLANATIONS, {
   },
 
   bucket({ id }) {
-    const { at: places, rows, tensor, offsets } = current.trace.positions.relative;
+    const { columns, rows, tensor, offsets } = current.trace.positions.relative;
     return {
-      title: `distance ${signed(String(places[id]))}`,
+      title: `distance ${signed(String(columns[id]))}`,
       formula: [`row ${grouped(rows[id])} of the table`],
       facts: [["Tensor", tensor ? code(tensor) : null], ["Row offset", offsets.length ? digits(grouped(offsets[id])) : null]],
     };
   },
 
   bias({ s, id }) {
-    const { at: places, rows, slopes, offsets, bias, tensor } = current.trace.positions.relative;
-    const value = bias[s][id], place = signed(String(places[id]));
+    const { columns, rows, slopes, offsets, bias, tensor } = current.trace.positions.relative;
+    const value = bias[s][id], column = signed(String(columns[id]));
     const isSlope = slopes.length > 0;
     return {
-      title: `bias of head ${s} at ${place}`,
-      formula: [isSlope ? `${brief(slopes[s])} ${TIMES} ${place}` : `row ${grouped(rows[id])}, head ${s}`, `= ${brief(value)}`],
+      title: `bias of head ${s} at ${column}`,
+      formula: [isSlope ? `${brief(slopes[s])} ${TIMES} ${column}` : `row ${grouped(rows[id])}, head ${s}`, `= ${brief(value)}`],
       facts: [exactly(value), ["Tensor", tensor ? code(tensor) : null],
         ["Row offset", offsets.length ? digits(grouped(offsets[id])) : null]],
       words: "Attention adds it to its scores; the rows are unchanged.",
     };
   },
 
-  perLayer(place) {
-    const { b, s } = place, t = place.t - (current.trace.first_token ?? 0);
+  perLayer(cell) {
+    const { b, s } = cell, t = cell.t - (current.trace.first_token ?? 0);
     const { tensor, layers, width, offsets, row_bytes: size, norms, vectors } = current.trace.per_layer;
     const whole = !isNothing(size) && size % layers === 0;
     return {
-      title: `token ${place.t}, block ${s}`,
+      title: `token ${cell.t}, block ${s}`,
       formula: [`norm of ${counted(width, "channel")} = ${brief(norms[b][t][s])}`,
         `first channels: ${vectors[b][t][s].map(shortened).join(", ")}`],
       facts: [
         ["Tensor", tensor ? code(tensor) : null],
-        ["Row", String(tokenAt(place).id)],
+        ["Row", String(tokenAt(cell).id)],
         [whole ? "Byte offset" : "Row offset",
           isNothing(offsets) ? null : digits(grouped(offsets[b][t] + (whole ? (size / layers) * s : 0)))],
       ],
@@ -257,14 +257,14 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  value(place) {
-    const { b, d } = place, t = place.t - (current.trace.first_token ?? 0);
+  value(cell) {
+    const { b, d } = cell, t = cell.t - (current.trace.first_token ?? 0);
     const { tensor, width, offsets, vectors } = current.trace.value;
     const value = at(vectors[b][t], d);
     return {
-      title: `value embedding of token ${place.t}, channel ${d}`,
+      title: `value embedding of token ${cell.t}, channel ${d}`,
       formula: [`= ${brief(value)}`],
-      facts: [exactly(value), ["Tensor", tensor ? code(tensor) : null], ["Row", String(tokenAt(place).id)],
+      facts: [exactly(value), ["Tensor", tensor ? code(tensor) : null], ["Row", String(tokenAt(cell).id)],
         ["Channel", `${d} of ${grouped(width)}`],
         ["Row offset", isNothing(offsets) ? null : digits(grouped(offsets[b][t]))]],
       code: "layer.value_embeddings(ids)",

@@ -1,25 +1,25 @@
 // Matrices: tables with the grid role and one number per cell on a heat map; one Tab stop, arrow keys inside.
 
-// A cell with a number. `place` identifies the number; formulas and tests read it from the data attributes.
-function numberCell(value, place, scale) {
-  const mark = markOf(place, value);
-  const cell = make("td", {
+// A table cell with a number. `cell` identifies the number; formulas and tests read it from the data attributes.
+function numberCell(value, cell, scale) {
+  const mark = markOf(cell, value);
+  const element = make("td", {
     class: "cell number" + (mark ? " " + mark : ""),
     role: "gridcell",
     tabindex: -1,
-    data: { value: exact(value), nav: "", ...absolute(place) },
+    data: { value: exact(value), nav: "", ...absolute(cell) },
   }, fixed(value, scale.decimals));
-  return heat(cell, value, scale);
+  return heat(element, value, scale);
 }
 
-// The location of a number in the whole text and the whole vector; `place` counts from the first token and channel shown.
-function absolute(place) {
+// The location of a number in the whole text and the whole vector; `cell` counts from the first token and channel shown.
+function absolute(cell) {
   const { first_token: token = 0, first_channel: channel = 0 } = firstShown();
-  const isPair = ["angles", "cos", "sin", "frequency"].includes(place.field);
+  const isPair = ["angles", "cos", "sin", "frequency"].includes(cell.field);
   return {
-    ...place,
-    ...(place.t === undefined ? {} : { t: place.t + token }),
-    ...(place.d === undefined ? {} : { d: place.d + (isPair ? 0 : channel) }),
+    ...cell,
+    ...(cell.t === undefined ? {} : { t: cell.t + token }),
+    ...(cell.d === undefined ? {} : { d: cell.d + (isPair ? 0 : channel) }),
   };
 }
 
@@ -41,7 +41,7 @@ function scaleOf(...vectors) {
   return { most, decimals: decimalsFor(most), beyond: all > most };
 }
 
-// rows: [{head: element, values, place: (d) => ({...}), kind}]; `more` is the number of channels not shown.
+// rows: [{head: element, values, cell: (d) => ({...}), kind}]; `more` is the number of channels not shown.
 function matrix({ label, rows, count, scale, corner = "", more = 0 }) {
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, corner),
@@ -49,7 +49,7 @@ function matrix({ label, rows, count, scale, corner = "", more = 0 }) {
     more > 0 && make("th", { scope: "col", class: "column more" }, `+${grouped(more)}`));
   const body = rows.map((row) => make("tr", { class: row.kind || null },
     make("th", { scope: "row", class: "row-head" }, row.head),
-    row.values.map((value, d) => numberCell(value, row.place(d), scale)),
+    row.values.map((value, d) => numberCell(value, row.cell(d), scale)),
     more > 0 && make("td", { class: "more", "aria-hidden": "true" }, DOTS)));
   return gridTable(label, make("thead", {}, head), [make("tbody", {}, body)]);
 }

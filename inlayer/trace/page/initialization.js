@@ -56,7 +56,7 @@ function initializationStep(initialization, step, index) {
       head: span("mono", String(id), isPadding && span("muted", " padding")),
       values: row.slice(0, count),
       kind: isPadding ? "padding-line" : "",
-      place: (d) => ({ field: "initialization", s: index, id, d }),
+      cell: (d) => ({ field: "initialization", s: index, id, d }),
     };
   });
   return make("li", { class: "initialization-step" },
@@ -192,7 +192,7 @@ function lookups(trace) {
       head: rowHead(token, b, t, 5),
       values: token.row.slice(0, count),
       kind: token.mask === 0 ? "padding-line" : "",
-      place: (d) => ({ step: 5, field: "row", b, t, d }),
+      cell: (d) => ({ step: 5, field: "row", b, t, d }),
     })),
   }));
 }

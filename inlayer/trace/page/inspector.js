@@ -3,20 +3,20 @@
 let inspected = null;
 
 function inspect(element, { spoken = false } = {}) {
-  const place = placeOf(element);
-  const explained = EXPLANATIONS[place.field]?.(place, element.dataset.value);
+  const cell = cellOf(element);
+  const explained = EXPLANATIONS[cell.field]?.(cell, element.dataset.value);
   if (!explained) return;
   inspected?.classList.remove("inspected");
   inspected = element;
   element.classList.add("inspected");
-  const line = explained.code ?? current?.trace.steps[place.step - 1]?.code;
+  const line = explained.code ?? current?.trace.steps[cell.step - 1]?.code;
   const lines = (explained.formula ?? []).flatMap((line, index) => (index > 0 ? [make("br"), line] : [line]));
   byId("inspector").replaceChildren(...[
     make("h2", { class: "inspector-title mono" }, explained.title),
     lines.length > 0 && make("p", { class: "formula mono", id: "formula" }, lines),
     explained.drawing,
     facts(explained.facts ?? [], "facts inspector-facts"),
-    wasBefore(place, element.dataset.value),
+    wasBefore(cell, element.dataset.value),
     explained.words && note(explained.words),
     line && codeLine(line),
     button("Close", closeInspector, { class: "quiet close", "aria-label": "Close the inspector" }),
@@ -25,19 +25,19 @@ function inspect(element, { spoken = false } = {}) {
   if (spoken) announce([explained.title, ...(explained.formula ?? [])].join(", "));
 }
 
-function placeOf(element) {
-  const place = { field: element.dataset.field };
+function cellOf(element) {
+  const cell = { field: element.dataset.field };
   for (const name of ["step", "b", "t", "d", "s", "id"]) {
-    if (element.dataset[name] !== undefined) place[name] = Number(element.dataset[name]);
+    if (element.dataset[name] !== undefined) cell[name] = Number(element.dataset[name]);
   }
-  return place;
+  return cell;
 }
 
-function wasBefore(place, value) {
-  const isNumber = place.step !== undefined && (place.b !== undefined || place.id !== undefined);
+function wasBefore(cell, value) {
+  const isNumber = cell.step !== undefined && (cell.b !== undefined || cell.id !== undefined);
   if (!current?.known || !isNumber) return null;
   const { first_token: token = 0, first_channel: channel = 0 } = current.trace;
-  const local = { ...place, t: place.t - token, d: place.d === undefined ? undefined : place.d - channel };
+  const local = { ...cell, t: cell.t - token, d: cell.d === undefined ? undefined : cell.d - channel };
   const before = current.known.get(keyOf(local, current.trace, current.slots));
   if (before === undefined || exact(before) === value) return null;
   return make("p", { class: "was" }, `Before the change: ${brief(before)}`);

@@ -66,7 +66,7 @@ async function loadMap(model) {
   }
   if (model !== mapModel) return;
   if (data.note) return showMap(false, data.note); // an exported page without a map
-  if (data.better) setTimeout(() => model === mapModel && loadMap(model), MAP_POLL);
+  if (data.is_improving) setTimeout(() => model === mapModel && loadMap(model), MAP_POLL);
   if (data.texts.length === 0) return showMap(true, "The map is being computed.");
   const isBetter = mapPane?.data.model === model && mapPane.data.method !== data.method;
   if (mapPane?.data.model === model && !isBetter) return describeMap(data);
@@ -101,15 +101,15 @@ function showMap(isThere, message = "") {
   mapParts.about.textContent = message;
 }
 
-function describeMap({ method, complete, better, texts, kept_share, measured, trustworthiness, holes, missing }) {
+function describeMap({ method, complete, is_improving, texts, kept_share, measured, trustworthiness, n_undrawn, undrawn_ids }) {
   const name = method === "tsne" ? "t-SNE" : "Principal components";
-  const named = missing.slice(0, 3).map((id) => `${id} ${cut(visible(texts[id]), 12)}`);
+  const named = undrawn_ids.slice(0, 3).map((id) => `${id} ${cut(visible(texts[id]), 12)}`);
   mapParts.about.textContent = [
     `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
     `On average, ${Math.round(toNumber(kept_share) * 100)}% of a token's ${measured} nearest tokens are also its neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
-    better && "A better layout is being computed.",
-    holes > 0 && `Not drawn (zero or non-finite rows): ${named.join(", ")}${holes > 3 ? DOTS : ""}.`,
+    is_improving && "A better layout is being computed.",
+    n_undrawn > 0 && `Not drawn (zero or non-finite rows): ${named.join(", ")}${n_undrawn > 3 ? DOTS : ""}.`,
   ].filter(Boolean).join(" ");
 }
 

@@ -47,19 +47,19 @@ function renderMotion() {
 
 const MAX_MOVED = 600;
 
-function placesBefore(container) {
-  const places = new Map();
-  if (motion.instant) return places;
+function rectsBefore(container) {
+  const rects = new Map();
+  if (motion.instant) return rects;
   for (const element of Array.from(container.querySelectorAll("[data-flip]")).slice(0, MAX_MOVED)) {
-    places.set(element.dataset.flip, element.getBoundingClientRect());
+    rects.set(element.dataset.flip, element.getBoundingClientRect());
   }
-  return places;
+  return rects;
 }
 
-function glideFrom(places, container) {
-  if (motion.instant || places.size === 0) return;
+function glideFrom(rects, container) {
+  if (motion.instant || rects.size === 0) return;
   for (const element of Array.from(container.querySelectorAll("[data-flip]")).slice(0, MAX_MOVED)) {
-    const from = places.get(element.dataset.flip), to = element.getBoundingClientRect();
+    const from = rects.get(element.dataset.flip), to = element.getBoundingClientRect();
     const options = { duration: DURATION, easing: "cubic-bezier(0.3, 0, 0.2, 1)" };
     if (!from) {
       element.animate([{ opacity: 0 }, { opacity: 1 }], options);

@@ -38,7 +38,7 @@ function servedSource(token) {
     const data = await response.json().catch(() => unreadable);
     if (data.error !== undefined) throw new RequestError(data.error);
     if (!response.ok) throw new RequestError(`The server responded with status ${response.status}.`);
-    if (!data.better) cache.set(key, data); // a better map follows
+    if (!data.is_improving) cache.set(key, data); // a better map follows
     if (cache.size > MAX_CACHED) cache.delete(cache.keys().next().value);
     return data;
   }
@@ -108,8 +108,8 @@ function exportedSource(data) {
     head: async ({ positions, theta, swap }) => {
       const { tokens, rotary } = required(find({ positions, theta, swap: null, pad: 0 }, heads), "The dial");
       const [i, j] = swap ?? [0, 0];
-      const place = (t) => (t === i ? j : t === j ? i : t);
-      return { rotary, tokens: tokens.map((token, t) => tokens[place(t)] ?? token) };
+      const swapped = (t) => (t === i ? j : t === j ? i : t);
+      return { rotary, tokens: tokens.map((token, t) => tokens[swapped(t)] ?? token) };
     },
     scene: async (query) => required(find(query, scenes), "The drawing of this walk"),
     table: async () => required(data.table, "The drawing of the table"),

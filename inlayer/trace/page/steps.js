@@ -55,7 +55,7 @@ function renderStage() {
   }
   const { activeElement } = document;
   const held = stage.contains(activeElement) && activeElement !== stage ? activeElement : null;
-  const places = placesBefore(stage);
+  const rects = rectsBefore(stage);
   emptyInspector();
   const isWalk = state.view === "walk";
   const [top, numbers] = {
@@ -67,7 +67,7 @@ function renderStage() {
   if (isWalk) renderChips(current.trace, state.step);
   else byId("chips").replaceChildren();
   renderScene(current.trace, isWalk ? state.step : 0);
-  glideFrom(places, stage);
+  glideFrom(rects, stage);
   // Redrawing must not lose the keyboard focus.
   if (held) (findAgain(stage, held) ?? stage).focus({ preventScroll: true });
 }

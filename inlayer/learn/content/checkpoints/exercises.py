@@ -139,7 +139,7 @@ def hostile_file(draw: random.Random) -> FreeTextQuestion:
             "shape times dtype against the span",
             "invalid JSON, or JSON that is not an object",
             "sizes in the config against those of the tensor",
-            "nothing is allocated or executed because the file says so",
+            "nothing is allocated or executed because the file requests it",
         ),
     )
 

@@ -152,7 +152,7 @@ def read_the_tie(draw: random.Random) -> ChoiceQuestion:
                 correct=False,
                 reason="The attribute names what would share one table if the config enabled it.",
             ),
-            Option(text="No", correct=True, reason="Right: the config says so, and the files contain a second table."),
+            Option(text="No", correct=True, reason="Right: the config disables it, and the files have a second table."),
             Option(
                 text="You cannot know without loading it.",
                 correct=False,

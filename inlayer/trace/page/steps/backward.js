@@ -81,7 +81,7 @@ function unmaskedPadding({ padding, backward }) {
     return padding.is_padding_idx && note(`Row ${padding.id} is the padding row. It was not looked up here; `
       + "add a padding token to see that it receives no gradient.");
   }
-  const row = { head: span("mono", String(padding.id)), values: vector, place: (d) => ({ field: "unmasked", d }) };
+  const row = { head: span("mono", String(padding.id)), values: vector, cell: (d) => ({ field: "unmasked", d }) };
   const scale = scaleOf(vector);
   return make("section", { class: "padding-fact", "aria-label": "The padding row without padding_idx" },
     make("h2", {}, "The padding row receives no gradient"),

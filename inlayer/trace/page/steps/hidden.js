@@ -57,7 +57,7 @@ function paddingFact(trace) {
   const values = padding.is_zero ? ", and all its values are zero." : ", and its values are not zero.";
   const row = {
     head: span("mono", String(padding.id)), values: padding.row, kind: "padding-line",
-    place: (d) => ({ step: 7, field: "padding", d }),
+    cell: (d) => ({ step: 7, field: "padding", d }),
   };
   return make("section", { class: "padding-fact", "aria-label": "Padding row" },
     make("h2", {}, `Padding row ${padding.id}`),

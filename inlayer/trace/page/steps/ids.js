@@ -31,9 +31,9 @@ function rowHead(token, b, t, step) {
 }
 
 // A token button opens the token's panel, or selects the token for a swap.
-function tokenButton(token, b, t, kind, content, place) {
+function tokenButton(token, b, t, kind, content, cell) {
   const name = nameOf(token);
-  const mark = place.field === "id" ? markOf(place, token.id) : "";
+  const mark = cell.field === "id" ? markOf(cell, token.id) : "";
   const classes = ["token", kind, mark, token.special && "special", token.mask === 0 && "padding"];
   const reason = picking ? cannotPick(b, t, token) : "";
   const more = [token.special && ", special", token.mask === 0 && ", padding"].filter(Boolean).join("");
@@ -44,7 +44,7 @@ function tokenButton(token, b, t, kind, content, place) {
     "aria-pressed": picking ? String(b === 0 && picking.first === t) : null,
     "aria-disabled": reason || token.id === null ? "true" : null,
     title: reason || (Array.from(name).length > 14 ? name : null),
-    data: { nav: "", token: "", tokenId: token.id, ...absolute(place) },
+    data: { nav: "", token: "", tokenId: token.id, ...absolute(cell) },
   }, span("hidden-text", "token "), content, more && span("hidden-text", more));
 }
 

@@ -26,9 +26,9 @@ function ngramMemories(trace) {
 function ngramTable(trace, memory, text, b) {
   const head = make("tr", {}, ["token", "n", "n-gram", "rows, one per head", "first byte"].map((name) =>
     make("th", { scope: "col" }, name)));
-  const lines = text.tokens.flatMap((token, t) => memory.reads[b][t].map((read, place) =>
+  const lines = text.tokens.flatMap((token, t) => memory.reads[b][t].map((read, index) =>
     make("tr", { class: token.mask === 0 ? "padding-line" : null },
-      make("th", { scope: "row", class: "row-head" }, place === 0 ? rowHead(token, b, t, 4) : null),
+      make("th", { scope: "row", class: "row-head" }, index === 0 ? rowHead(token, b, t, 4) : null),
       make("td", { class: "number" }, String(read.order)),
       make("td", {}, code(read.text)),
       make("td", { class: "number" }, read.rows.map(grouped).join(", ")),
@@ -41,12 +41,12 @@ function sharedRows(trace, memory) {
   if (memory.shared.length === 0) return note("No two n-grams of this walk read the same row.");
   const many = trace.texts.length > 1;
   const first = trace.first_token ?? 0;
-  const place = ([b, t]) => (many ? `${t + first} of text ${b + 1}` : String(t + first));
+  const label = ([b, t]) => (many ? `${t + first} of text ${b + 1}` : String(t + first));
   return [
     make("h3", {}, "N-grams that read the same rows"),
     make("ul", { class: "shared-rows" }, memory.shared.slice(0, 20).map((group) => make("li", {},
       group.texts.map((text, index) => [index ? " and " : "", code(text)]),
-      ` at tokens ${group.places.map(place).join(", ")}: `,
+      ` at tokens ${group.places.map(label).join(", ")}: `,
       group.n_heads === group.heads ? "all heads" : `${group.n_heads} of ${counted(group.heads, "head")}, by collision`))),
     memory.normalized && note("Tokens with the same normalized text are hashed as one."),
   ];

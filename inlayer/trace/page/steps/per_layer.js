@@ -40,7 +40,7 @@ function valueRows(trace) {
   const scale = scaleOf(extra.vectors);
   const rows = (text, b) => text.tokens.map((token, t) => ({
     head: rowHead(token, b, t, 4), values: extra.vectors[b][t], kind: token.mask === 0 ? "padding-line" : "",
-    place: (d) => ({ field: "value", b, t, d }),
+    cell: (d) => ({ field: "value", b, t, d }),
   }));
   return make("section", { class: "check values", "aria-label": title },
     make("h2", {}, title),

@@ -3,15 +3,15 @@
 
 function stepPositions(trace) {
   const { positions } = trace;
-  const place = trace.stages.findIndex((stage) => stage.name === "position");
+  const index = trace.stages.findIndex((stage) => stage.name === "position");
   const origin = positions.from_model ? "from the model" : "chosen for this walk";
   const summary = facts([
     ["Scheme", `${positions.scheme}, ${origin}`],
     ["Block size", positions.block_size && counted(positions.block_size, "token")],
   ], "facts facts-wide");
-  if (place >= 0) {
+  if (index >= 0) {
     return [summary, positions.scheme === "sinusoidal" && thetaSlider(trace),
-      sumFigure(trace, [place], 6, ["before", "added", "after"]), relativeFigure(trace)];
+      sumFigure(trace, [index], 6, ["before", "added", "after"]), relativeFigure(trace)];
   }
   if (positions.rotary.length === 0) {
     return [summary, relativeFigure(trace) ?? plainFact("No positions: the rows are unchanged, and the same tokens in another order give the "
@@ -136,18 +136,18 @@ function rotaryHead(rotary, s, scaled) {
 
 function rotationLine(token, t, s, scaled) {
   const rotation = token.rotations[s];
-  const part = (field, place) => make("span", {
-    class: "number dial-part", data: { value: exact(rotation[field][place.d]), ...place, field },
-  }, `${field} ${fixed(rotation[field][place.d], 3)}`);
+  const part = (field, cell) => make("span", {
+    class: "number dial-part", data: { value: exact(rotation[field][cell.d]), ...cell, field },
+  }, `${field} ${fixed(rotation[field][cell.d], 3)}`);
   return make("tr", { class: token.mask === 0 ? "padding-line" : null },
     make("th", { scope: "row", class: "row-head" }, rowHead(token, 0, t, 6)),
     rotation.angles.map((angle, d) => {
-      const place = { step: 6, s, b: 0, t, d };
+      const cell = { step: 6, s, b: 0, t, d };
       return make("td", {
-        class: "cell dial-cell " + markOf({ ...place, field: "angles" }, angle), role: "gridcell", tabindex: -1,
-        data: { nav: "", value: exact(angle), ...place, field: "angles" },
+        class: "cell dial-cell " + markOf({ ...cell, field: "angles" }, angle), role: "gridcell", tabindex: -1,
+        data: { nav: "", value: exact(angle), ...cell, field: "angles" },
       }, dial(angle, scaled ? rotation.unscaled_angles[d] : null), span("number angle", fixed(angle, 3)),
-      part("cos", place), part("sin", place));
+      part("cos", cell), part("sin", cell));
     }));
 }
 

@@ -11,7 +11,7 @@ function relativeFigure(trace) {
     facts([
       ["Heads", isNothing(relative.n_heads) ? null : digits(grouped(relative.n_heads))],
       ["Tensor", relative.tensor ? code(relative.tensor) : null],
-      ["Columns", relative.counted],
+      ["Columns", relative.column_label],
     ], "facts facts-wide"),
     relative.kind === "deberta" && note("A row is a vector. Attention multiplies it by queries and keys."),
     relativeTable(relative),
@@ -24,7 +24,7 @@ function relativeTable(relative) {
   const slopes = relative.slopes.length > 0;
   const head = make("tr", {}, make("th", { scope: "col", class: "corner" }, "head"),
     slopes && make("th", { scope: "col" }, "slope"),
-    relative.at.map((at) => make("th", { scope: "col", class: "column" }, signed(String(at)))));
+    relative.columns.map((column) => make("th", { scope: "col", class: "column" }, signed(String(column)))));
   const rows = relative.rows.length > 0 && make("tr", {}, make("th", { scope: "row", class: "row-head" }, "row"),
     relative.rows.map((row, id) => factCell(row, { field: "bucket", id }, grouped(row))));
   const lines = relative.bias.map((values, s) => make("tr", {},
@@ -44,7 +44,7 @@ function pairTable(trace, relative) {
   const lines = tokens.map((token, query) => make("tr", {},
     make("th", { scope: "row", class: "row-head" }, rowHead(token, 0, query, 6)),
     tokens.map((_, key) => {
-      const id = relative.at.indexOf(key - query);
+      const id = relative.columns.indexOf(key - query);
       return factCell(relative.rows[id], { field: "bucket", id }, grouped(relative.rows[id]));
     })));
   return [caption("The row of the table for each query and key"),

@@ -73,10 +73,10 @@ function storedTable(trace, text, b) {
   ];
 }
 
-function factCell(value, place, written) {
+function factCell(value, cell, written) {
   return make("td", {
-    class: "cell fact number " + markOf(place, value), role: "gridcell", tabindex: -1,
-    data: { nav: "", value: exact(value), ...absolute(place) },
+    class: "cell fact number " + markOf(cell, value), role: "gridcell", tabindex: -1,
+    data: { nav: "", value: exact(value), ...absolute(cell) },
   }, written);
 }
 
@@ -96,7 +96,7 @@ function vectorMatrix(trace, text, b, { step, field, scale, width }) {
     head: rowHead(token, b, t, step),
     values: token[field],
     kind: token.mask === 0 ? "padding-line" : "",
-    place: (d) => ({ step, field, b, t, d }),
+    cell: (d) => ({ step, field, b, t, d }),
   }));
   const label = `${field === "row" ? "Rows" : "Hidden states"} of ${textName(trace, b)}, tokens by channels`;
   return make("section", { class: "one-text", "aria-label": textName(trace, b) },

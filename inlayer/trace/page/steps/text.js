@@ -42,8 +42,8 @@ function tiles(label, isLarge, content) {
   return rove(grid);
 }
 
-function tile(kind, place, ...content) {
-  return make("div", { class: kind, role: "gridcell", tabindex: -1, data: { nav: "", ...place } }, content);
+function tile(kind, cell, ...content) {
+  return make("div", { class: kind, role: "gridcell", tabindex: -1, data: { nav: "", ...cell } }, content);
 }
 
 // ---- shared by all steps

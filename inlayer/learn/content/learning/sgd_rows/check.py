@@ -174,7 +174,7 @@ def zero_gradients(session: GradingSession) -> None:
     rate, decay = session.random_int(3, 6) / 10, session.random_int(3, 6) / 10
     after, got = step(session, table, ids, upstream, rate, decay)
     rows = torch.tensor(sorted(set(ids.flatten().tolist())))
-    message = "you skipped a row that was looked up because its gradient is zero; the ids say which rows were looked up"
+    message = "you skipped a row that was looked up because its gradient is zero; the ids tell which rows were used"
     if isinstance(got, Tensor) and len(got.flatten()) < len(rows):
         raise CheckFailed("rows-from-gradient", message)
     want = table.clone()
