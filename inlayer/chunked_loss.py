@@ -97,5 +97,5 @@ def chunked_losses(
 
 
 def reduce_losses(losses_N: Tensor, reduction: str) -> Tensor:
-    """The mean or sum of losses, or each of them."""
+    """Return the mean or sum of losses, or each of them."""
     return losses_N if reduction == "none" else losses_N.mean() if reduction == "mean" else losses_N.sum()

@@ -319,7 +319,7 @@ class Embeddings(NgramLookup):
         self, hidden: Tensor, ids: Tensor | None, position_ids: Tensor | None, token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
     ) -> list[tuple[StageName, Tensor]]:  # fmt: skip
-        """The terms that are added to the rows, in the order of the original model."""
+        """Return the terms that are added to the rows, in the order of the original model."""
         batch, tokens = hidden.shape[:2]
         if attention_mask is not None:
             attention_mask = check_mask(attention_mask, batch, tokens)

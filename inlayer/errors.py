@@ -78,7 +78,7 @@ def needs_torch(what: str) -> Iterator[None]:
 
 
 def type_name(value: object) -> str:
-    """The type of a value with its article, for a message.
+    """Return the type of a value with its article, for a message.
 
     >>> type_name(3), type_name("a"), type_name(None)
     ('an int', 'a str', 'None')

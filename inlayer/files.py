@@ -27,7 +27,7 @@ JSON_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a 
 
 
 def printable(text: str) -> str:
-    """The text on one line: whitespace becomes a space, and other unprintable characters become escapes."""
+    """Return the text on one line: whitespace becomes a space, and other unprintable characters become escapes."""
     return "".join(
         character if character.isprintable() else " " if character.isspace() else ascii(character)[1:-1]
         for character in text
@@ -48,7 +48,7 @@ def quoted(value: object, limit: int = 80) -> str:
 
 
 def listing(names: Iterable[str], limit: int = 8) -> str:
-    """The first few of some untrusted names, for a message."""
+    """Return the first few of some untrusted names, for a message."""
     names = sorted(names)
     first = ", ".join(printable(name[:80]) for name in names[:limit])
     return f"{first} and {len(names) - limit} more" if len(names) > limit else first or "nothing"
@@ -81,7 +81,7 @@ def path_kind(path: Path) -> str:
 
 
 def not_a_file(path: Path, kind: str) -> MissingFileError:
-    """The error for a path that should be a file; `kind` is what `path_kind` returned."""
+    """Return the error for a path that should be a file; `kind` is what `path_kind` returned."""
     if kind == "missing":
         return MissingFileError(f"{shown(path)}: not found")
     if kind == "folder":
@@ -90,7 +90,7 @@ def not_a_file(path: Path, kind: str) -> MissingFileError:
 
 
 def check_is_file(path: Path, advice: str = "") -> Path:
-    """The path, if it is a regular file; otherwise an error, which ends in `advice`."""
+    """Return the path, if it is a regular file; otherwise an error, which ends in `advice`."""
     if (kind := path_kind(path)) != "file":
         error = not_a_file(path, kind)
         raise MissingFileError(f"{error}; {advice}") if advice else error
@@ -134,7 +134,7 @@ def parse_json(
 
 
 def base_name(path: Path) -> str:
-    """The last component of a path, even for "." and ".."."""
+    """Return the last component of a path, even for "." and ".."."""
     return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)
 
 

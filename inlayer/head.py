@@ -193,7 +193,7 @@ class Head(HeadRows):
         reduction: str,
         z_loss: float,
     ) -> Tensor:
-        """The loss of targets that are rows or IGNORE, by torch's chunks or ours."""
+        """Return the loss of targets that are rows or IGNORE, by torch's chunks or ours."""
         if local is not None:
             hidden_ND = sharding.copy_to_all(hidden_ND, local.mesh)
         device = hidden_ND.device.type
@@ -293,7 +293,7 @@ class Head(HeadRows):
         return hidden
 
     def _padding_row(self) -> int | None:
-        """The padding row of a tied table, which must stay zero."""
+        """Return the padding row of a tied table, which must stay zero."""
         padding_idx = getattr(self.table, "padding_idx", None) if self.tied else None
         return padding_idx if isinstance(padding_idx, int) else None
 

@@ -101,7 +101,7 @@ class NgramLookup(RowLookup):
         return to_tensor(memory.table.rows(rows.cpu().numpy())).to(input_ids.device, self.dtype)
 
     def _choose(self, layer: int | None) -> tuple[NgramSpec, NgramMemory | None]:
-        """The memory of a layer; without one, the only memory."""
+        """Return the memory of a layer; without one, the only memory."""
         specs = [spec for spec in self.ngrams if layer is None or spec.layer == layer]
         if len(specs) != 1:
             layers = ", ".join("the input" if spec.layer is None else str(spec.layer) for spec in self.ngrams) or "none"

@@ -48,7 +48,7 @@ class FloatNorm(RoundedNorm):
 
 
 def build_norm(kind: NormKind, width: int, eps: float, **target: Any) -> nn.Module:
-    """The norm of a family, on a device and in a dtype."""
+    """Return the norm of a family, on a device and in a dtype."""
     if kind.startswith("rms in float32"):
         return FloatNorm(width, eps, weight=kind == "rms in float32", **target)
     if kind.startswith("rms"):

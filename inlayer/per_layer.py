@@ -37,7 +37,7 @@ class PerLayerEmbedding(nn.Module):
         self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **target)
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
-        """The vectors of every block; without ids or a second table, the projection only."""
+        """Return the vectors of every block; without ids or a second table, the projection only."""
         projected: Tensor = self.norm(self._split(self._scale_by(self.projection(embeds), self.projection_scale)))
         if ids is None or self.table is None:
             return projected

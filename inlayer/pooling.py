@@ -131,7 +131,7 @@ def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Te
 
 
 def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
-    """The hidden state of each text's last or first real token; zeros for a text without any."""
+    """Return the hidden state of each text's last or first real token; zeros for a text without any."""
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
         index_B = counts_B.cumsum(0) - (1 if last else counts_B)

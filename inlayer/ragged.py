@@ -234,7 +234,7 @@ class Ragged:
         return self.flat[self.offsets[index] : self.offsets[index + 1]]
 
     def part(self, start: int, stop: int) -> Ragged:
-        """The texts from `start` up to but not including `stop`.
+        """Return the texts from `start` up to but not including `stop`.
 
         Args:
             start: The first text.

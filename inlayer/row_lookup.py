@@ -41,7 +41,7 @@ class RowLookup(InputTable):
     _index: tuple[Any, RowIndex] | None = None
 
     def _rows(self, ids: Tensor | None) -> Tensor:
-        """The unscaled rows of ids, after checking the ids."""
+        """Return the unscaled rows of ids, after checking the ids."""
         ids = check_ids(ids)
         if not isinstance(self.token_embedding, (Table, StoredEmbedding)):
             check_id_range(ids, self.vocab_size)  # other modules do not check ids
@@ -53,7 +53,7 @@ class RowLookup(InputTable):
         return rows * (rounded if self.round_scale else self.scale)
 
     def _look_up(self, ids: Tensor) -> Tensor:
-        """The rows of ids in the form that the model accepts as inputs_embeds."""
+        """Return the rows of ids in the form that the model accepts as inputs_embeds."""
         rows = self._rows(ids)
         rows = rows if self.scale == 1.0 else self._scaled(rows)
         if self.norm is not None and self.norm_at == "rows":
@@ -250,5 +250,5 @@ class RowLookup(InputTable):
 
 
 def _bytes(rows: Tensor) -> npt.NDArray[np.uint8]:
-    """The bytes of rows (N, D); 0.0 and -0.0 are equal, so they get the same bytes."""
+    """Return the bytes of rows (N, D); 0.0 and -0.0 are equal, so they get the same bytes."""
     return (rows + 0.0).contiguous().cpu().view(torch.uint8).numpy()

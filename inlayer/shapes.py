@@ -49,7 +49,7 @@ def check_id_array(ids: object, rows: int) -> npt.NDArray[np.int64]:
 
 
 def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRangeError:
-    """The error for the first id outside 0..rows - 1. Negative ids never count from the end."""
+    """Return the error for the first id outside 0..rows - 1. Negative ids never count from the end."""
     outside = np.argwhere((ids < 0) | (ids >= rows))
     where = outside[0].tolist()
     bad = int(ids[tuple(where)])
@@ -76,7 +76,7 @@ def check_size(size: object, name: str) -> None:
 
 
 def check_padding(padding_idx: object, rows: int) -> int | None:
-    """The index of the padding row, counted from the start of the table."""
+    """Return the index of the padding row, counted from the start of the table."""
     if padding_idx is None:
         return None
     if not isinstance(padding_idx, int) or isinstance(padding_idx, bool) or not -rows <= padding_idx < rows:

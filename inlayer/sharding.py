@@ -43,20 +43,20 @@ class LocalRows(NamedTuple):
     mesh: Any  # a DeviceMesh
 
     def local_index(self, row: int | None) -> int | None:
-        """The index of a row of the table among the local rows, or None if another process has it."""
+        """Return the index of a row of the table among the local rows, or None if another process has it."""
         if row is None or not self.first <= row < self.first + len(self.rows_MD):
             return None
         return row - self.first
 
     def entries(self, bias_V: Tensor | None) -> Tensor | None:
-        """The entries of a replicated bias that belong to the local rows."""
+        """Return the entries of a replicated bias that belong to the local rows."""
         if bias_V is None:
             return None
         return copy_to_all(bias_V, self.mesh)[self.first : self.first + len(self.rows_MD)]
 
 
 def local_rows(weight: Any) -> LocalRows:
-    """The rows of a sharded weight in this process; their gradient becomes the weight's."""
+    """Return the rows of a sharded weight in this process; their gradient becomes the weight's."""
     mesh: DeviceMesh = weight.device_mesh
     if mesh.mesh_dim_names != (MESH,):
         raise InputError(
@@ -67,14 +67,14 @@ def local_rows(weight: Any) -> LocalRows:
 
 
 def copy_to_all(x: Tensor, mesh: DeviceMesh) -> Tensor:
-    """The same values; the backward pass sums the gradients of all processes."""
+    """Return the same values; the backward pass sums the gradients of all processes."""
     from torch.distributed.tensor import DTensor, Partial, Replicate
 
     return DTensor.from_local(x, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial()])
 
 
 def sum_of_all(x: Tensor, mesh: DeviceMesh) -> Tensor:
-    """The sum over all processes; in the backward pass each gets the whole gradient."""
+    """Return the sum over all processes; in the backward pass each gets the whole gradient."""
     from torch.distributed.tensor import DTensor, Partial
 
     return DTensor.from_local(x, mesh, [Partial()], run_check=False).full_tensor()
@@ -93,7 +93,7 @@ def join_columns(x_M: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
 
 
 def look_up(index: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
-    """The rows of checked ids: each process looks up its own rows, and the results are summed."""
+    """Return the rows of checked ids: each process looks up its own rows, and the results are summed."""
     local = local_rows(weight)
     outside = (index < local.first) | (index >= local.first + len(local.rows_MD))
     rows = functional.embedding(

@@ -97,7 +97,7 @@ def has_no_values(x: Tensor) -> bool:
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    """The torch dtype with the same name; numpy's bfloat16 and float8 types come from ml_dtypes."""
+    """Return the torch dtype with the same name; numpy's bfloat16 and float8 types come from ml_dtypes."""
     same: torch.dtype = getattr(torch, dtype.name)
     return same
 

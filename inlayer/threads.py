@@ -22,14 +22,14 @@ _BLAS_LIMIT = Lock()
 
 
 def core_count() -> int:
-    """The number of cores this process may use."""
+    """Return the number of cores this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
 
 
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The results of a function for a few items, one thread per item; the first error is raised.
+    """Return the results of a function for a few items, one thread per item; the first error is raised.
 
     After an error or Ctrl-C, the other threads are not waited for. They end with the process at the latest.
     """

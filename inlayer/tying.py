@@ -20,7 +20,7 @@ Rows = TypeVar("Rows", bound="HeadRows")
 
 
 def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
-    """The same rows; one of them gets no gradient."""
+    """Return the same rows; one of them gets no gradient."""
     if not (weight_VD.requires_grad and torch.is_grad_enabled()):
         return weight_VD
     result: Tensor = MaskRowGradient.apply(weight_VD, row)  # type: ignore[no-untyped-call]
@@ -39,7 +39,7 @@ class MaskRowGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(weight_VD: Tensor, row: int) -> Tensor:  # noqa: ARG004
-        """The same values as a new node of the graph."""
+        """Return the same values as a new node of the graph."""
         return weight_VD.view_as(weight_VD)
 
     @staticmethod
@@ -49,13 +49,13 @@ class MaskRowGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_VD: Tensor) -> tuple[Tensor, None]:
-        """The gradient with zeros in that row."""
+        """Return the gradient with zeros in that row."""
         grad_VD[ctx.row] = 0
         return grad_VD, None
 
 
 def resolve_table(source: nn.Module) -> nn.Module:
-    """The module that owns the rows: the source's input embeddings, or the source itself."""
+    """Return the module that owns the rows: the source's input embeddings, or the source itself."""
     getter = getattr(source, "get_input_embeddings", None)
     table = getter() if callable(getter) else source
     # The class is checked first: the weight of a stored table would read all of its rows.
@@ -109,7 +109,7 @@ class HeadRows(nn.Module):
         return table_size(self._owner())[0] if own is None else own.shape[0]
 
     def _owner(self) -> nn.Module:
-        """The module that has the rows, for a head without a parameter of its own."""
+        """Return the module that has the rows, for a head without a parameter of its own."""
         owner = self._modules.get("stored") or self.table
         if owner is None:
             raise AttributeError("weight")  # nn.Module looks it up before it is registered

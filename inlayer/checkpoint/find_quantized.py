@@ -49,7 +49,7 @@ class QuantizedTable:
     row_block: int = 1  # rows that share a row of scales
 
     def open(self, store: FolderStore, padding_idx: int | None) -> StoredTable:
-        """The table; reads none of its rows."""
+        """Return the table; reads none of its rows."""
         source: RowSource = store.open_rows(self.values)
         if self.scales is not None:
             scales: RowSource = store.open_rows(self.scales)
@@ -63,26 +63,26 @@ class QuantizedTable:
 
 
 def packed_names(name: str) -> tuple[str, ...]:
-    """The names under which the values of a quantized tensor `name` may be stored."""
+    """Return the names under which the values of a quantized tensor `name` may be stored."""
     stem = name.removesuffix(".weight")
     return tuple(f"{base}{end}" for base in dict.fromkeys((name, stem)) for end in PACKED_ENDS)
 
 
 def logical_name(name: str) -> str:
-    """The name of a tensor if it were not quantized; other names stay as they are."""
+    """Return the name of a tensor if it were not quantized; other names stay as they are."""
     base = name.removesuffix("_packed").removesuffix("_blocks")
     return base if base == name or base.endswith(".weight") else f"{base}.weight"
 
 
 def stored_values(tensor: TensorInfo) -> int:
-    """The number of values in a tensor, which may be packed."""
+    """Return the number of values in a tensor, which may be packed."""
     is_packed = tensor.name.endswith((*PACKED_ENDS, ".weight"))
     packed = {"U8": 2, "I32": INT4_PER_WORD}.get(tensor.dtype) if is_packed else None
     return math.prod(tensor.shape) * (packed or 1)
 
 
 def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
-    """The quantized table `name`, or None if it is an ordinary tensor or does not exist."""
+    """Return the quantized table `name`, or None if it is an ordinary tensor or does not exist."""
     find = store.find_stored
     tensor = find(name)
     if tensor is not None and tensor.dtype not in ("U8", "I8") and not tensor.dtype.startswith("F8"):

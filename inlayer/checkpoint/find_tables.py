@@ -67,7 +67,7 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
 
 
 def describe_table(model: Model, name: str, role: TableRole, parameters: int | None) -> TableInfo:
-    """The table `name` of a model with this number of parameters."""
+    """Return the table `name` of a model with this number of parameters."""
     tensor = model.store.find(name)
     return TableInfo(**vars(tensor), role=role, share=math.prod(tensor.shape) / parameters if parameters else None)
 
@@ -125,7 +125,7 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
 
 
 def head_shape(model: Model) -> tuple[int, int]:
-    """The shape of a stored head: that of the table, unless the config has sizes of its own for it."""
+    """Return the shape of a stored head: that of the table, unless the config has sizes of its own for it."""
     rows, width = model.table_info.shape
     head = None if model.spec is None else model.spec.head
     return (rows, width) if head is None else (head.vocab_size or rows, head.n_embd or width)
@@ -149,7 +149,7 @@ def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[
 
 
 def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
-    """The token weights that some model2vec models store, or None."""
+    """Return the token weights that some model2vec models store, or None."""
     if not model.store.first_of(["weights"]):
         return None
     weights = model.store.read("weights").astype(np.float64)
@@ -171,7 +171,7 @@ def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
 
 
 def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
-    """The tensors whose names end with `tensor`, in the order of their numbers if they are numbered."""
+    """Return the tensors whose names end with `tensor`, in the order of their numbers if they are numbered."""
     pattern = re.compile(rf"(?:^|\.){re.escape(tensor)}(?:\.(?:shard_)?(\d{{1,6}}))?\.weight$")
     parts = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
     if not parts or [index for index, _ in parts] != list(range(len(parts))):

@@ -46,7 +46,7 @@ PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", r
 
 
 def choose_gguf(names: Iterable[str], where: str) -> str | None:
-    """The .gguf file of a folder, the first one of a model in parts; an error if there are several models."""
+    """Return the .gguf file of a folder, the first one of a model in parts; an error if there are several models."""
     files = [name for name in names if name.endswith(".gguf")]
     firsts = [name for name in files if re.search(r"-0*1-of-\d+\.gguf$", name)] or files
     if len(firsts) > 1:

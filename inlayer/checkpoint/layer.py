@@ -35,7 +35,7 @@ MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 
 
 def build_embeddings(model: Model) -> Embeddings:
-    """The input layer of a checkpoint."""
+    """Return the input layer of a checkpoint."""
     rows, width = model.table_info.shape
     if model.config is None:
         layer = Embeddings(rows, width, positions="none", device="meta")
@@ -71,7 +71,7 @@ def _other_rows(model: Model, part: str, like: Table | StoredEmbedding) -> Table
 
 
 def build_head(model: Model) -> Head | None:
-    """The head of a checkpoint, or None if it has none."""
+    """Return the head of a checkpoint, or None if it has none."""
     name = model.head_name
     if name is not None and model.is_tied and equals_table(model, name):
         name = None
@@ -98,7 +98,7 @@ def build_head(model: Model) -> Head | None:
 
 
 def _read_ngram_projection(model: Model) -> Tensor:
-    """The projections of a memory's heads (heads, D of a row, D), in the table's dtype."""
+    """Return the projections of a memory's heads (heads, D of a row, D), in the table's dtype."""
     spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
     shape = (model.table_info.shape[1], spec.width)
     for part in parts:

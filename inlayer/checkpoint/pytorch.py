@@ -56,7 +56,7 @@ class PytorchStore(FolderStore):
         return tensors
 
     def _weight_files(self) -> set[str]:
-        """The usual file, or its shards, or the only .bin file."""
+        """Return the usual file, or its shards, or the only .bin file."""
         files = {path.name for path in self.folder.glob("*.bin")}
         shards = {file for file in files if file.startswith("pytorch_model-")}
         if WEIGHTS in files or not (shards or len(files) == 1):

@@ -51,10 +51,10 @@ class Store(ABC):
 
     @abstractmethod
     def names(self) -> Collection[str]:
-        """The names of all tensors, without reading more than an index."""
+        """Return the names of all tensors, without reading more than an index."""
 
     def first_of(self, candidates: Sequence[str]) -> str | None:
-        """The first of these names that is a tensor. A remote store reads as little of its index as possible."""
+        """Return the first of these names that is a tensor. A remote store reads as little of its index as possible."""
         names = self.names()
         return next((name for name in candidates if name in names), None)
 
@@ -83,11 +83,11 @@ class Store(ABC):
 
     @abstractmethod
     def open_tokenizer(self) -> Tokenizer | None:
-        """The checkpoint's tokenizer, or None if it has none."""
+        """Return the checkpoint's tokenizer, or None if it has none."""
 
     @abstractmethod
     def parameters(self) -> int | None:
-        """The number of parameters of the whole model, if headers or an index give it cheaply."""
+        """Return the number of parameters of the whole model, if headers or an index give it cheaply."""
 
     def explain_missing_table(self) -> str:
         """Why there may be no table, for an error message."""
@@ -96,14 +96,14 @@ class Store(ABC):
         return "is a shard missing?"
 
     def _local_path(self, name: str) -> Path:
-        """The local path of a file of the checkpoint."""
+        """Return the local path of a file of the checkpoint."""
         return self.folder / name
 
     def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
         return read_bytes(self._local_path(file), offset, nbytes)
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
-        """The bytes of a tensor's rows, of any dtype."""
+        """Return the bytes of a tensor's rows, of any dtype."""
         return FileRows.for_tensor(self._local_path(tensor.file), tensor)
 
 
@@ -197,7 +197,7 @@ class FolderStore(Store):
         return f"it is an adapter ({kind}), which has no table of its own; open its base model, {base}"
 
     def _local_path(self, name: str) -> Path:
-        """The path of a file, checked not to be a link out of the folder or out of the hub's cache."""
+        """Return the path of a file, checked not to be a link out of the folder or out of the hub's cache."""
         path = self.folder / name
         if not path.is_symlink():
             return path
@@ -236,7 +236,7 @@ class FolderStore(Store):
         return read_header(path)
 
     def _weight_files(self) -> set[str]:
-        """The files to use without an index: model.safetensors, or its shards, or all safetensors files."""
+        """Return the files to use without an index: model.safetensors, or its shards, or all safetensors files."""
         files = {path.name for path in self.folder.glob("*.safetensors")}
         return {"model.safetensors"} & files or {file for file in files if file.startswith("model")} or files
 
@@ -248,7 +248,7 @@ class FolderStore(Store):
 
 
 def parse_index(data: bytes, where: str) -> dict[str, str]:
-    """The file of every tensor."""
+    """Return the file of every tensor."""
     if len(data) > MAX_INDEX:
         raise CheckpointError(f"{where} has {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:

@@ -42,7 +42,7 @@ def inlayer_(
 
 
 def examples(*lines: str) -> str:
-    """The end of a help text. Typer joins lines unless a blank line separates them."""
+    """Return the end of a help text. Typer joins lines unless a blank line separates them."""
     return "\n\n".join(("Examples:", *lines)) + "\n"
 
 

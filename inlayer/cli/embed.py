@@ -325,6 +325,6 @@ def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | N
 
 
 def _result_text(row: dict[str, Any]) -> str:
-    """The text of a row, shortened, and the file it comes from."""
+    """Return the text of a row, shortened, and the file it comes from."""
     text = short_text(str(row["text"] or ""), 2 * SHOWN_TEXT)
     return f"{text}  ({shown(str(row['file']))})" if "file" in row else text

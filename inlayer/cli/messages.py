@@ -44,7 +44,7 @@ ALIASES = {  # arguments of the library that differ from their options, and thos
 
 
 def error_message(error: Exception, arguments: list[str], app: Any) -> str:
-    """The message of an error of Typer or inlayer, for the command that these arguments name."""
+    """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
     names, command = _find(arguments, app)
     if isinstance(error, TyperException):
         return _usage_message(error.format_message(), names)
@@ -83,7 +83,7 @@ def _name_options(message: str, name: str, command: Any, arguments: list[str]) -
 
 
 def _find(arguments: list[str], command: Any) -> tuple[list[str], Any]:
-    """The names of the command that ran, and its object: `learn check` is two names."""
+    """Return the names of the command that ran, and its object: `learn check` is two names."""
     names: list[str] = []
     for argument in arguments:
         inner = getattr(command, "commands", {}).get(argument)

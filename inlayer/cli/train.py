@@ -98,7 +98,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
 
 
 def saved_config(given: dict[str, Any]) -> TrainConfig:
-    """The settings of the run to resume, overridden by the given ones; new settings if there is no run yet."""
+    """Return the settings of the run to resume, overridden by the given ones; new settings if there is no run yet."""
     from inlayer.training.run_folder import Run, is_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)

@@ -61,7 +61,7 @@ class EncodeSettings(NamedTuple):
     dtype: Any = "float32"
 
     def checked(self, width: int) -> EncodeSettings:
-        """The same settings, with a numpy dtype; InputError if one of them is invalid."""
+        """Return the same settings, with a numpy dtype; InputError if one of them is invalid."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
         if not isinstance(self.normalize, (bool, np.bool_)):
@@ -114,7 +114,7 @@ class Encoder:
         self._special[[*self._special_ids]] = True
 
     def ids(self, texts: list[str]) -> Ragged:
-        """The ids of texts, without special tokens."""
+        """Return the ids of texts, without special tokens."""
         return self.without_special(self.all_ids(texts))
 
     def all_ids(self, texts: list[str]) -> Ragged:
@@ -125,7 +125,7 @@ class Encoder:
         return self.tokenizer.encode_batch(texts, add_special_tokens=False)
 
     def without_special(self, ids: Ragged) -> Ragged:
-        """The same texts without special tokens."""
+        """Return the same texts without special tokens."""
         check_id_array(ids.flat, len(self._special))
         special = self._special.take(ids.flat)
         if not special.any():
@@ -148,12 +148,12 @@ class Encoder:
             out[:] = self.pooled(ids, settings)
 
     def batch(self, texts: list[str], settings: EncodeSettings) -> Array | TokenVectors:
-        """The vectors of a batch, for checked settings."""
+        """Return the vectors of a batch, for checked settings."""
         ids = self.ids(texts)
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
-        """The vectors of one batch after the other, for checked settings.
+        """Yield the vectors of one batch after the other, for checked settings.
 
         By default, vectors of tokens come in smaller batches than texts are tokenized in: memory of this size is reused
         when the caller drops a batch, while fresh memory takes longer than the lookup.
@@ -224,7 +224,7 @@ class Encoder:
     def encode(
         self, texts: Any, settings: EncodeSettings, batch_size: int | None, progress: Progress | None
     ) -> Array | TokenVectors:
-        """The vectors of all texts; of a single text (D,)."""
+        """Return the vectors of all texts; of a single text (D,)."""
         settings = settings.checked(self.width)
         per_token = settings.pool == "none"
         if isinstance(texts, str):

@@ -55,7 +55,7 @@ class RowPooler:
         return rows if self.scale is None else rows * self.scale.astype(np.float32)[:, None]
 
     def rows(self, ids: IdArray) -> Vectors:
-        """The rows (n, D) of checked ids in float32, scaled."""
+        """Return the rows (n, D) of checked ids in float32, scaled."""
         if "_whole" in self.__dict__:
             self.table.source.check()
             return self._whole.take(ids, 0)

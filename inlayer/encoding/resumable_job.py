@@ -104,11 +104,11 @@ class EmbedJob:
         return rows
 
     def parts(self) -> list[Path]:
-        """The finished parts, in order."""
+        """Return the finished parts, in order."""
         return sorted(file for file in self.folder.glob("*-*-*-*") if PART.fullmatch(file.name))
 
     def rows_written(self) -> int:
-        """The number of rows in the finished parts."""
+        """Return the number of rows in the finished parts."""
         return sum(int(part.name.rpartition("-")[2]) for part in self.parts())
 
     def _check_settings(self) -> None:
@@ -158,7 +158,7 @@ class EmbedJob:
         return self.rows_written()
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
-        """The rows in slices of bounded size, with a cut at row `boundary`."""
+        """Yield the rows in slices of bounded size, with a cut at row `boundary`."""
         max_rows, position = max(1, min(BATCH, PART_BYTES // (4 * self.width))), 0
         for rows in self.reader:
             start = 0

@@ -24,7 +24,7 @@ PATH_LIKE = re.compile(r"\S*/|\S*[*?\[]\S*[/.]\S*|\S*[/.]\S*[*?\[]\S*|\S*\w\.[A-
 
 
 def kind_of(path: Path) -> str:
-    """The suffix that says how to read a file, without .gz and .zst; empty if it is not supported."""
+    """Return the suffix that says how to read a file, without .gz and .zst; empty if it is not supported."""
     inner = path.with_suffix("") if path.suffix.lower() in PACKED else path
     kind = inner.suffix.lower()
     return kind if kind in SUFFIXES and (inner is path or kind != ".parquet") else ""

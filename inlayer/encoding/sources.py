@@ -59,7 +59,7 @@ def import_pyarrow(what: str) -> Any:
 
 
 def unreadable_parquet(name: str, error: Exception) -> InputError:
-    """The error for a Parquet file that pyarrow cannot read."""
+    """Return the error for a Parquet file that pyarrow cannot read."""
     return InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}")
 
 
@@ -264,7 +264,7 @@ class Reader:
                 raise InputError(f"{where} has a column {quoted(name)}, a name that the output also uses; rename it")
 
     def row_group(self, path: Path, name: str, group: int, max_rows: int) -> Iterator[TextRows]:
-        """The rows of one row group of a Parquet file; a batch has `rows_at_once`, or fewer if some are bad."""
+        """Yield the rows of one row group of a Parquet file; a batch has `rows_at_once`, or fewer if some are bad."""
         with _read_errors(name):
             yield from self._parquet(path, name, 0, group, max_rows)
 

@@ -42,7 +42,7 @@ class TextRows(NamedTuple):
         return self.location_prefix if self.numbers is None else f"{self.location_prefix} {self.numbers[index]}"
 
     def other_bytes(self) -> bytes:
-        """The other columns as bytes, for a checksum."""
+        """Return the other columns as bytes, for a checksum."""
         if self.others is None:
             return b""
         if isinstance(self.others, list):

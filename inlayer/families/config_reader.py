@@ -23,7 +23,7 @@ MAX_FIELD_SIZE = 2**31 - 1  # rows or channels: with more, a config is damaged
 
 
 def read_config(config: object) -> dict[str, Any]:
-    """The config as a plain dict."""
+    """Return the config as a plain dict."""
     if isinstance(config, Mapping):
         return dict(config)
     if isinstance(config, (str, Path)):
@@ -76,7 +76,7 @@ class ConfigReader:
         self._config, self._defaults = config, defaults
 
     def get(self, *names: str) -> tuple[str, Any]:
-        """The first name that has a value in the config or in the family's defaults, and that value or None."""
+        """Return the first name that has a value in the config or in the family's defaults, and that value or None."""
         for source in (self._config, self._defaults):
             for name in names:
                 if source.get(name) is not None:
@@ -154,7 +154,7 @@ class ConfigReader:
 
 
 def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
-    """The fields of the text model, completed by those of the outer level."""
+    """Return the fields of the text model, completed by those of the outer level."""
     outer = config or {}
     nested = outer.get("text_config")
     return outer | nested if isinstance(nested, dict) else outer

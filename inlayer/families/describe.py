@@ -219,7 +219,7 @@ def _check_table_size(rows: int, width: int) -> None:
 
 
 def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, float]:
-    """The factor on rows only, and the factor on rows and inputs_embeds alike; 1 for none."""
+    """Return the factor on rows only, and the factor on rows and inputs_embeds alike; 1 for none."""
     if family.scaled == "no" or (family.scale_flag and not fields.flag(family.scale_flag, default=False)):
         return 1.0, 1.0
     factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, default=1.0)

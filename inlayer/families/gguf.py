@@ -131,7 +131,7 @@ class _Architecture:
 
 
 def _family(arch: _Architecture, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """The family of a file; a few architectures are shared by two, which their other metadata tells apart."""
+    """Return the family of a file; a few architectures are shared by two, which their other metadata tells apart."""
     if arch.name == "bert" and TOKEN_TYPES not in shapes:
         return "distilbert"
     if arch.name == "olmo2" and arch.get("attention.sliding_window"):
@@ -190,7 +190,7 @@ def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) 
 
 
 def _rotated_fraction(rotated: object, head: object) -> float:
-    """The rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
+    """Return the rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
     if type(rotated) is not int or type(head) is not int or not 2 <= rotated <= head or rotated % 2:
         raise ConfigError(
             f"it rotates {short(rotated)} of the {short(head)} channels of a head; expected an even number of them, "

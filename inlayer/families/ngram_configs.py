@@ -33,7 +33,7 @@ BLT_BASES = (
 
 
 def read_ngrams(kind: str | None, fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
-    """The n-gram memories of a family that has this kind; none if the config does not switch them on."""
+    """Return the n-gram memories of a family that has this kind; none if the config does not switch them on."""
     readers: dict[str, Callable[[ConfigReader, int, int], tuple[NgramSpec, ...]]] = {
         "qwen4": _qwen4, "engram": _engram, "longcat": _longcat, "blt": _blt,
     }  # fmt: skip
@@ -41,7 +41,7 @@ def read_ngrams(kind: str | None, fields: ConfigReader, vocab_size: int, n_embd:
 
 
 def splitmix64(value: int) -> int:
-    """The output of the splitmix64 generator for a state.
+    """Return the output of the splitmix64 generator for a state.
 
     >>> hex(splitmix64(0))
     '0xe220a8397b1dcdaf'
@@ -155,7 +155,7 @@ def _blt(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec,
 
 
 def _signed(value: int) -> int:
-    """The int64 with the same bits."""
+    """Return the int64 with the same bits."""
     return value - 2**64 if value >= 2**63 else value
 
 
@@ -164,7 +164,7 @@ def _orders(largest: int, per_order: int) -> tuple[int, ...]:
 
 
 def _counts(fields: ConfigReader, names: tuple[str, str], layers: int) -> tuple[int, int, int]:
-    """The largest order, the heads per order, and the heads of a layer."""
+    """Return the largest order, the heads per order, and the heads of a layer."""
     largest, per_order = (fields.size(name) for name in names)
     heads = (largest - 1) * per_order
     if not 2 <= largest <= MAX_ORDER or heads * layers > MAX_HEADS:
@@ -176,7 +176,7 @@ def _counts(fields: ConfigReader, names: tuple[str, str], layers: int) -> tuple[
 
 
 def _primes(fields: ConfigReader, name: str, heads: int) -> tuple[int, ...]:
-    """The sizes of all heads: the primes from a size upward."""
+    """Return the sizes of all heads: the primes from a size upward."""
     start = fields.size(name)
     if start * heads > MAX_ROWS:
         raise ConfigError(
@@ -199,7 +199,7 @@ def _integers(fields: ConfigReader, name: str) -> list[int]:
 
 
 def _first_index(fields: ConfigReader, vocab_size: int) -> int:
-    """The end-of-text id; of several, the first one counts."""
+    """Return the end-of-text id; of several, the first one counts."""
     value: Any = fields.get("eos_token_id")[1]
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, bool) or not isinstance(first, int):

@@ -28,7 +28,7 @@ FULL_EVERY = ("sliding_window_pattern", "global_attn_every_n_layers", "full_atte
 
 
 def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
-    """The rotary settings of a config."""
+    """Return the rotary settings of a config."""
     head_dim = fields.optional_size(*family.head_dim_fields) or n_embd // fields.size(*N_HEAD_FIELDS)
     angles, layers = _angles(family, fields, head_dim), _layers(family, fields)
     if layers and isinstance(angles, dict):
@@ -75,7 +75,7 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
 
 
 def _layer_types(family: Family, fields: ConfigReader) -> Any:
-    """The type of every layer: the config's list, or what its model class fills in; None if neither is known."""
+    """Return the type of every layer: the config's list, or what its model class fills in; None if neither is known."""
     listed, types = fields.get("layer_types", "compress_ratios", "block_types")
     if "compress" in family.thetas and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
@@ -102,7 +102,7 @@ def _depth(fields: ConfigReader) -> int:
 
 
 def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
-    """The bases of layers that have one of their own, and a name for the layers of each."""
+    """Return the bases of layers that have one of their own, and a name for the layers of each."""
     if family.layer_thetas is None or fields.get(family.layer_thetas)[1] is None:
         return {}
     return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas) if theta}
@@ -183,7 +183,7 @@ def _head_dim_of(layer_type: str | None, fields: ConfigReader) -> int | None:
 
 
 def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
-    """The number of channel pairs per position axis."""
+    """Return the number of channel pairs per position axis."""
     if family.sections is None:
         return None
     _, value = rope.get("mrope_section")

@@ -132,7 +132,7 @@ def _ends_with(name: str, ends: Sequence[str]) -> bool:
 
 
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:
-    """The name of a part in a checkpoint: the one with the longest common prefix with the table's name."""
+    """Return the name of a part in a checkpoint: the one with the longest common prefix with the table's name."""
     ends = PARTS[part]
     candidates = [name for name in names if name.endswith(ends) and not OTHER_MODULES.search(name)]
 

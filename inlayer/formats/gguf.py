@@ -66,7 +66,7 @@ class GgufHeader:
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """The header of a local GGUF file, checked against the size of the file."""
+    """Return the header of a local GGUF file, checked against the size of the file."""
     with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
 
         def read(start: int, stop: int) -> bytes:
@@ -182,7 +182,7 @@ class HeaderReader:
         return name, KIND_OF_NUMBER[number], shape, offset
 
     def _locate(self, entries: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
-        """The tensors, checked to be inside the file and not to overlap."""
+        """Return the tensors, checked to be inside the file and not to overlap."""
         start = -(-(self._position) // alignment) * alignment
         tensors: dict[str, TensorInfo] = {}
         for name, kind, shape, offset in entries:

@@ -53,7 +53,7 @@ PLAIN = {kind: SAFETENSORS_DTYPES[kind] for kind in ("F64", "F32", "F16", "BF16"
 
 
 def row_bytes(kind: str, width: int) -> int:
-    """The number of bytes of a row of `width` values, a whole number of blocks."""
+    """Return the number of bytes of a row of `width` values, a whole number of blocks."""
     ggml_type = GGML_TYPES[kind]
     return width // ggml_type.block * ggml_type.nbytes
 

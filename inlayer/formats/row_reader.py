@@ -89,7 +89,7 @@ class FileRows(RowSource):
 
     @classmethod
     def for_tensor(cls, path: Path, tensor: TensorInfo) -> FileRows:
-        """The rows along the first axis of a tensor."""
+        """Return the rows along the first axis of a tensor."""
         rows = tensor.shape[0]
         return cls(path, tensor.offset, rows, tensor.nbytes // rows)
 

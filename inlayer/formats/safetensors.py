@@ -48,7 +48,7 @@ FLOAT_DTYPES = {dtype.name: dtype for dtype in SAFETENSORS_DTYPES.values()}
 
 
 def as_float_dtype(dtype: object) -> np.dtype[Any]:
-    """The numpy dtype for a name, a numpy dtype or a torch dtype."""
+    """Return the numpy dtype for a name, a numpy dtype or a torch dtype."""
     name = str(dtype).removeprefix("torch.")
     if name not in FLOAT_DTYPES and dtype is not None and not isinstance(dtype, str):  # numpy's None is float64
         try:
@@ -61,7 +61,7 @@ def as_float_dtype(dtype: object) -> np.dtype[Any]:
 
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
-    """The tensors of a local safetensors file, by name."""
+    """Return the tensors of a local safetensors file, by name."""
     with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
         size = path.stat().st_size
         length = header_length(stream.read(LENGTH_BYTES), size, shown(path))
@@ -69,7 +69,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
 
 
 def header_length(start: bytes, file_size: int, where: str) -> int:
-    """The length of the header, from the first bytes of a file of `file_size` bytes."""
+    """Return the length of the header, from the first bytes of a file of `file_size` bytes."""
     if len(start) < LENGTH_BYTES or file_size < LENGTH_BYTES:
         raise _unreadable(where, f"it has only {file_size} bytes", cut=True)
     (length,) = struct.unpack("<Q", start[:LENGTH_BYTES])
@@ -83,7 +83,7 @@ def header_length(start: bytes, file_size: int, where: str) -> int:
 
 
 def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[str, TensorInfo]:
-    """The tensors of a header, each checked against the size of the file and against the others."""
+    """Return the tensors of a header, each checked against the size of the file and against the others."""
     entries = _load(data, where)
     start = LENGTH_BYTES + len(data)
     metadata = entries.pop("__metadata__", {})

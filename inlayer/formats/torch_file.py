@@ -30,7 +30,7 @@ Offsets = dict[str, int]  # where the values of each storage start in the file, 
 
 
 def read_file(path: Path) -> tuple[dict[str, View], Offsets]:
-    """The tensors of a file, and the offsets of their storages."""
+    """Return the tensors of a file, and the offsets of their storages."""
     where = shown(path)
     with file_errors(path, kind=CheckpointError), BoundedFile(path) as stream:
         start = stream.read(len(LFS_POINTER))
@@ -93,7 +93,7 @@ def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, 
 
 
 def locate(stream: BoundedFile, record: zipfile.ZipInfo, size: int, where: str) -> tuple[int, int]:
-    """The offset and length of a record's bytes, checked to be stored uncompressed inside the file."""
+    """Return the offset and length of a record's bytes, checked to be stored uncompressed inside the file."""
     name = printable(record.filename[:80])
     if record.compress_type != zipfile.ZIP_STORED or record.flag_bits & ENCRYPTED:
         raise unreadable(where, f"its record {name} is compressed or encrypted; PyTorch stores values uncompressed")

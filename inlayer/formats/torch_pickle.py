@@ -88,7 +88,7 @@ class View:
 
 
 def find_views(value: object, where: str) -> dict[str, View]:
-    """The tensors of a state dict by name, even if a trainer has put it under "state_dict" or "model"."""
+    """Return the tensors of a state dict by name, even if a trainer has put it under "state_dict" or "model"."""
     parts = [value, value.get("state_dict"), value.get("model")] if isinstance(value, dict) else []
     for part in parts:
         if isinstance(part, dict):
@@ -99,7 +99,7 @@ def find_views(value: object, where: str) -> dict[str, View]:
 
 
 def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
-    """The value of a pickle (dicts, lists, plain values, and a View per tensor), and its storages."""
+    """Return the value of a pickle (dicts, lists, plain values, and a View per tensor), and its storages."""
     machine = PickleMachine(where)
     try:
         for opcode, argument, _ in pickletools.genops(stream):

@@ -93,7 +93,7 @@ class MatchedRows(NamedTuple):
     only_b: list[int]
 
     def moved_first(self) -> Ids:
-        """The indices of shared tokens whose rows differ, smallest cosine first."""
+        """Return the indices of shared tokens whose rows differ, smallest cosine first."""
         differs = ~(np.isnan(self.cosines) | self.equal)
         order = np.argsort(np.where(differs, self.cosines, np.inf), kind="stable")
         return order[: int(differs.sum())]
@@ -167,7 +167,7 @@ def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
 
 
 def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
-    """The id of every token, by its bytes; the first one if several tokens have the same."""
+    """Return the id of every token, by its bytes; the first one if several tokens have the same."""
     ids_by_token: dict[bytes, int] = {}
     if vocabulary.tokenizer is None:
         raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
@@ -215,7 +215,7 @@ def _row_facts(
 
 
 def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
-    """The orthogonal matrix (Db, Da) that brings unit rows of b closest to those of a."""
+    """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to those of a."""
     product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
     for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
         with np.errstate(all="ignore"):

@@ -35,7 +35,7 @@ def compare_page(
     summary: str,
     progress: Progress | None = None,
 ) -> str:
-    """The whole document; `summary` is a sentence about the comparison."""
+    """Return the whole document; `summary` is a sentence about the comparison."""
     points_a = projections[0].points
     points_b = align_points(points_a, projections[1].points, shared)
     order = shared.moved_first()

@@ -73,7 +73,7 @@ def encode_words(vocabulary: Vocabulary) -> str | None:
 
 
 def kept_shares(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
-    """The share of kept neighbors of every row; NaN for rows that were not measured."""
+    """Return the share of kept neighbors of every row; NaN for rows that were not measured."""
     shares = np.full(rows, np.nan, np.float32)
     shares[distortion.ids] = distortion.kept
     return shares

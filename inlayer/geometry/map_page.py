@@ -55,7 +55,7 @@ def map_page(
     distortion: Distortion,
     progress: Progress | None = None,
 ) -> str:
-    """The whole document, with the true neighbors of every row of a table that is not too large."""
+    """Return the whole document, with the true neighbors of every row of a table that is not too large."""
     rows = table.num_embeddings
     data: dict[str, Any] = {"texts": [vocabulary.text(token_id) for token_id in range(rows)], "k": NEIGHBORS}
     data["words"] = encode_words(vocabulary)
@@ -66,7 +66,7 @@ def map_page(
 
 
 def map_document(title: str, projection: TableProjection, distortion: Distortion, data: dict[str, Any]) -> str:
-    """The page of one map; `data` has the texts of all rows, and optionally their neighbors."""
+    """Return the page of one map; `data` has the texts of all rows, and optionally their neighbors."""
     rows = len(projection.points)
     data = data | {
         "points": encode(projection.points),
@@ -219,7 +219,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
 def all_neighbors(
     table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """The nearest rows of every row; -1 for a zero or non-finite row."""
+    """Return the nearest rows of every row; -1 for a zero or non-finite row."""
     rows = table.num_embeddings
     ids, cosines = np.full((rows, NEIGHBORS), -1, np.int64), np.zeros((rows, NEIGHBORS), np.float32)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))

@@ -101,7 +101,7 @@ def nearest(
 
 
 def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, float]]:
-    """The k rows nearest to a row of the table, as (id, cosine); none if the row is zero or not finite."""
+    """Return the k rows nearest to a row of the table, as (id, cosine); none if the row is zero or not finite."""
     query_1D = table.rows([row]).astype(np.float64)
     norm = np.linalg.norm(query_1D)
     if norm == 0 or not np.isfinite(norm):
@@ -136,7 +136,7 @@ class TopRows:
             self.merge()
 
     def merge(self) -> tuple[Ids, Vectors]:
-        """The ids and scores (Q, k) of the best rows, in order."""
+        """Return the ids and scores (Q, k) of the best rows, in order."""
         queries, k = self._ids.shape
         current = np.repeat(np.arange(queries), k), self._ids.reshape(-1), self._scores.reshape(-1)
         rows, ids, scores = (np.concatenate(parts) for parts in zip(current, *self._pending, strict=True))

@@ -51,7 +51,7 @@ class Filter(NamedTuple):
     special: bool = False
 
     def mask(self, vocabulary: Vocabulary) -> npt.NDArray[np.bool_]:
-        """The rows that may be returned."""
+        """Return the rows that may be returned."""
         allowed = np.ones(vocabulary.rows, np.bool_)
         if vocabulary.tokenizer is not None and not self.special:
             allowed &= ~vocabulary.special
@@ -80,7 +80,7 @@ class Analogy(NamedTuple):
 
 
 def searched_table(model: Model, table: str) -> StoredTable:
-    """The table to search: "input", or "head" for the rows of the head."""
+    """Return the table to search: "input", or "head" for the rows of the head."""
     if table not in {"input", "head"}:
         raise InputError(f'table is {quoted(table)}; it must be "input" or "head"')
     if table == "input" or (model.head_name is None and model.is_tied):
@@ -91,7 +91,7 @@ def searched_table(model: Model, table: str) -> StoredTable:
 
 
 def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[npt.NDArray[np.float32], list[int]]:
-    """The vector of a query, and the ids it was made from: the mean of the rows of a text's tokens."""
+    """Return the vector of a query, and the ids it was made from: the mean of the rows of a text's tokens."""
     if isinstance(query, str):
         ids = vocabulary.ids_of(query)
     elif isinstance(query, (int, np.integer)) and not isinstance(query, bool):
@@ -120,7 +120,7 @@ def find_neighbors(
     only: Filter = NO_FILTER,
     progress: Progress | None = None,
 ) -> list[Neighbor]:
-    """The k tokens nearest to a query, nearest first."""
+    """Return the k tokens nearest to a query, nearest first."""
     vector, ids = query_vector(query, table, vocabulary)
     return _search(table, vocabulary, vector[None], k, only, [ids], progress)[0]
 
@@ -146,7 +146,7 @@ def _search(
     excluded: Sequence[Sequence[int]],
     progress: Progress | None,
 ) -> list[list[Neighbor]]:
-    """The k neighbors of each query, without the ids excluded for it."""
+    """Return the k neighbors of each query, without the ids excluded for it."""
     check_size(k, "k")
     max_excluded = max(map(len, excluded))
     ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=only.mask(vocabulary), progress=progress)

@@ -151,7 +151,7 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
 
 
 def cache_folder() -> Path:
-    """The folder of the user's maps."""
+    """Return the folder of the user's maps."""
     import platformdirs
 
     return platformdirs.user_cache_path("inlayer") / "maps"
@@ -167,7 +167,7 @@ def fingerprint(table: StoredTable) -> str:
 
 
 def _statistics(table: StoredTable) -> tuple[Floats, Mask, float]:
-    """The mean of the valid rows, which rows are valid, and the total variance times their number."""
+    """Return the mean of the valid rows, which rows are valid, and the total variance times their number."""
     sum_D, squares = np.zeros(table.embedding_dim), 0.0
     valid_V = np.zeros(table.num_embeddings, np.bool_)
     for start, rows in _blocks(table):
@@ -182,7 +182,7 @@ def _statistics(table: StoredTable) -> tuple[Floats, Mask, float]:
 
 
 def _subspace(table: StoredTable, mean_D: Floats, valid_V: Mask, count: int, progress: Progress | None) -> Floats:
-    """The leading axes by subspace iteration."""
+    """Return the leading axes by subspace iteration."""
     start = np.random.default_rng(0).standard_normal((table.embedding_dim, count + SPARE))
     basis_DS = np.linalg.qr(start)[0]
     leading = np.zeros((table.embedding_dim, count))

@@ -68,5 +68,5 @@ def tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.
 
 
 def missing_tsne() -> MissingExtraError:
-    """The error if openTSNE is not installed."""
+    """Return the error if openTSNE is not installed."""
     return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs no extra package")

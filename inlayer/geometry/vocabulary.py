@@ -46,7 +46,7 @@ class Vocabulary:
         return [None if token is None else text_of_bytes(token) for token in tokens]
 
     def text(self, token_id: int) -> str:
-        """The text of one row, or "#id" if it has no token."""
+        """Return the text of one row, or "#id" if it has no token."""
         return token_label(self.tokenizer, token_id)
 
     @cached_property
@@ -99,7 +99,7 @@ class Vocabulary:
         )
 
     def ids_of(self, text: str) -> list[int]:
-        """The ids of a word or text, as it occurs in running text."""
+        """Return the ids of a word or text, as it occurs in running text."""
         return self._as_in_text(text)[1]
 
     def as_in_text(self, text: str) -> str:

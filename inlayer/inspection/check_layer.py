@@ -271,7 +271,7 @@ def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding
 
 
 def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor that the config requires."""
+    """Return the shape of every tensor that the config requires."""
     row_width = spec.row_width or spec.n_embd
     sum_width = row_width if spec.project == "sum" else spec.n_embd
     learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.project is not None

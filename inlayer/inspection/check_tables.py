@@ -113,7 +113,7 @@ def _check(
 
 
 def _original(model: Model, info: TableInfo) -> str | None:
-    """The tensor that a copy for multi-token prediction may repeat: the head or the token table."""
+    """Return the tensor that a copy for multi-token prediction may repeat: the head or the token table."""
     if info.role not in ("mtp", "token") or info.shape != model.table_info.shape:
         return None
     return model.head_name if "head" in info.name and model.head_name is not None else model.table_info.name

@@ -97,7 +97,7 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
 
 
 def special_token_roles(config: Mapping[str, Any]) -> dict[int, list[str]]:
-    """The special ids in a config, each with its roles: {2: ["eos", "pad"]}."""
+    """Return the special ids in a config, each with its roles: {2: ["eos", "pad"]}."""
     roles: dict[int, list[str]] = {}
     for key, value in config.items():
         role = re.fullmatch(r"(\w{1,40})_token_ids?", key)

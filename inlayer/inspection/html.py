@@ -31,7 +31,7 @@ def inspect_facts(report: Report) -> dict[str, Any]:
 
 
 def inspect_page(report: Report | None = None, model: Model | None = None) -> str:
-    """The whole document, with the data of a report and the map of its model, or without for a served page."""
+    """Return the whole document, with the data of a report and the map of its model, or without for a served page."""
     data = None
     if report is not None and model is not None:
         _, map_data = embedded_map(model.table, lambda: model.vocabulary, remote=model.store.remote)
@@ -41,7 +41,7 @@ def inspect_page(report: Report | None = None, model: Model | None = None) -> st
 
 @cache
 def inspect_policy() -> str:
-    """The content security policy of the served page."""
+    """Return the content security policy of the served page."""
     return _page().policy("connect-src 'self'", "frame-ancestors 'none'")
 
 

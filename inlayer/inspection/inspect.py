@@ -241,7 +241,7 @@ def _not_checked(model: Model, rows: ScannedRows, facts: ReportFacts, was_stoppe
 
 
 def _check_size(table: StoredTable, quick: bool) -> int:
-    """The number of rows, if statistics of each fit into memory: a file may claim any number."""
+    """Return the number of rows, if statistics of each fit into memory: a file may claim any number."""
     rows, width = table.num_embeddings, table.embedding_dim
     if width > MAX_CHANNELS or (rows > MAX_ROWS and not quick):
         raise CheckpointError(
@@ -252,7 +252,7 @@ def _check_size(table: StoredTable, quick: bool) -> int:
 
 
 def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
-    """The tokenizer, or a finding about it: a damaged tokenizer does not prevent inspecting the rows."""
+    """Return the tokenizer, or a finding about it: a damaged tokenizer does not prevent inspecting the rows."""
     try:
         tokenizer = model.tokenizer
     except InlayerError as error:

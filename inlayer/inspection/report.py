@@ -65,7 +65,7 @@ class OtherTableFacts(TensorFacts):
 
 
 def describe_tensor(info: TensorInfo, total: int | None, scale: float | None) -> dict[str, Any]:
-    """The arguments of `TensorFacts`, for a tensor of a model with `total` parameters."""
+    """Return the arguments of `TensorFacts`, for a tensor of a model with `total` parameters."""
     rows, width = info.shape
     name, file, share = shorten(info.name, 200), shorten(info.file, 200), rows * width / total if total else None
     location = {"tensor": name, "file": file, "offset": info.offset, "bytes": info.nbytes, "dtype": info.dtype}

@@ -118,7 +118,7 @@ def scan_rows(
 
 
 def mean_direction(table: StoredTable, ids: Ids) -> npt.NDArray[np.float32] | None:
-    """The mean direction (D,) of these rows as a unit vector; None if they have none, or cancel out."""
+    """Return the mean direction (D,) of these rows as a unit vector; None if they have none, or cancel out."""
     total = sum((units.sum(0) for units in _unit_vectors(table, ids)), np.zeros(table.embedding_dim))
     norm = np.sqrt(np.square(total).sum())
     return (total / norm).astype(np.float32) if norm > 0 else None
@@ -137,7 +137,7 @@ def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
 
 
 def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-    """The rows of `ids` in blocks, each with its slice of `ids`."""
+    """Yield the rows of `ids` in blocks, each with its slice of `ids`."""
     step = max(1, BLOCK_VALUES // table.embedding_dim)
     for start in range(0, len(ids), step):
         block = slice(start, min(start + step, len(ids)))
@@ -145,7 +145,7 @@ def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[A
 
 
 def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
-    """The rows of `ids` in blocks, normalized; zero and non-finite rows are excluded."""
+    """Yield the rows of `ids` in blocks, normalized; zero and non-finite rows are excluded."""
     for _, rows in _blocks(table, ids):
         with np.errstate(all="ignore"):  # some platforms warn when NaN is widened, too
             values = rows.astype(np.float64)

@@ -62,7 +62,7 @@ class TokenKinds:
     reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # whose rows were never trained
 
     def first(self, count: int) -> TokenKinds:
-        """The first few ids, if not all rows were read."""
+        """Return the first few ids, if not all rows were read."""
         return replace(self, ids=self.ids[:count], kinds=self.kinds[:count])
 
     def has_kind(self, *kinds: TokenKind) -> Flags:
@@ -84,13 +84,13 @@ class TokenKinds:
         return rare
 
     def text(self, token_id: int) -> str | None:
-        """The text of a token, shortened; None without a token."""
+        """Return the text of a token, shortened; None without a token."""
         token = token_bytes(self.tokenizer, token_id)
         text = None if token is None else text_of_bytes(token)
         return text if text is None or len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
     def examples(self, ids: Sequence[int], values: Sequence[float | None] = ()) -> tuple[Example, ...]:
-        """The first few of these ids, with their tokens and values."""
+        """Return the first few of these ids, with their tokens and values."""
         pairs = zip_longest(ids[:MAX_EXAMPLES], values[:MAX_EXAMPLES])
         return tuple(Example(id=token_id, text=self.text(token_id), value=value) for token_id, value in pairs)
 
@@ -149,7 +149,7 @@ def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:
 
 
 def _out_of_range(tokenizer: Tokenizer, rows: int, in_range: int) -> tuple[tuple[int, ...], int]:
-    """The token ids beyond the table, and how many there are; `in_range` tokens have a row."""
+    """Return the token ids beyond the table, and how many there are; `in_range` tokens have a row."""
     outside = {token_id for token_id in tokenizer.special_ids if token_id >= rows}
     expected = max(0, tokenizer.get_vocab_size() - in_range)
     if not expected and not outside:

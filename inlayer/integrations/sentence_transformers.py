@@ -71,7 +71,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         return partial(type(self), pool=self.pool, weights=self.encoder.weighting), (self.source,)
 
     def get_embedding_dimension(self) -> int:
-        """The number of values of a vector."""
+        """Return the number of values of a vector."""
         return self.encoder.width
 
     @property

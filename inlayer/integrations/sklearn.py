@@ -48,7 +48,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self
 
     def transform(self, X: Any) -> Any:
-        """The vectors of texts (n, D)."""
+        """Return the vectors of texts (n, D)."""
         return self._encode(_texts(X))
 
     def _encode(self, texts: list[str]) -> Any:

@@ -168,7 +168,7 @@ class AttachedHead(Head):
 
 
 def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
-    """The model's table and head; InputError if it has none."""
+    """Return the model's table and head; InputError if it has none."""
     kind = type(model).__name__
     lacking = [name for name in ACCESS if not callable(getattr(model, name, None))]
     if not isinstance(model, nn.Module) or lacking:

@@ -179,7 +179,7 @@ def escape_formula(cell: str) -> str:
 
 
 def task_cells(text: str) -> list[tuple[str, str]]:
-    """The task cells of a notebook: the word after %%task, and the code of the cell."""
+    """Return the task cells of a notebook: the word after %%task, and the code of the cell."""
     try:
         sources = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
         joined = [source if isinstance(source, str) else "".join(source) for source in sources]
@@ -206,7 +206,7 @@ def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) ->
 
 
 def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:
-    """The submissions of a learner that count, and the tasks that are missing."""
+    """Yield the submissions of a learner that count, and the tasks that are missing."""
     counted = [submission for submission in submissions if chosen is None or submission.task in (None, *chosen)]
     seen: Counter[str] = Counter()
     for submission in counted:
@@ -253,7 +253,7 @@ def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Sub
 def _from_entry(
     name: str, entry: os.DirEntry[str], file: str, task: Task | None, course: Course
 ) -> Iterator[Submission]:
-    """The submissions in one directory entry: a Python file, the cells of a notebook, or neither."""
+    """Yield the submissions in one directory entry: a Python file, the cells of a notebook, or neither."""
     submission = partial(Submission, learner=name, file=file)
     try:
         if task is not None:
@@ -277,7 +277,7 @@ def _from_entry(
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """The sorted entries of a folder, without ignored ones."""
+    """Return the sorted entries of a folder, without ignored ones."""
     with os.scandir(path) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
     return sorted(visible, key=lambda entry: entry.name)
@@ -288,7 +288,7 @@ def _task_named(name: str, course: Course) -> Task | None:
 
 
 def _owner(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
-    """The learner a top-level file belongs to: ann_gather.py is by ann, gather.py by the folder itself."""
+    """Return the learner a top-level file belongs to: ann_gather.py is by ann, gather.py by the folder itself."""
     if (task := _task_named(name, course)) is not None:
         return folder, task
     stem, _, ending = name.rpartition(".")

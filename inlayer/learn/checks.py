@@ -76,7 +76,7 @@ def check_shape(
 
 
 def draw_shapes(want: tuple[int, ...], actual: tuple[int, ...], letters: str) -> str:
-    """The expected and the actual shape in two rows under the names of the axes."""
+    """Return the expected and the actual shape in two rows under the names of the axes."""
     names, axes = letters.split(), list(zip_longest(want, actual, fillvalue="-"))
     width = max(len(str(cell)) for cell in (*want, *actual, *names, 0))
     marks = ["" if one == other else "^" for one, other in axes]
@@ -178,7 +178,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """The kind of a value: "a float32 tensor of shape (2, 5, 8)", "a list of 3 items", "None"."""
+    """Return the kind of a value: "a float32 tensor of shape (2, 5, 8)", "a list of 3 items", "None"."""
     if value is None:
         return "None"
     if isinstance(value, Tensor):
@@ -245,7 +245,7 @@ class RecordedCall:
     output: Any
 
     def lines(self, label: str) -> list[str]:
-        """The call, its inputs and its output, which gets a label, as lines of text."""
+        """Return the call, its inputs and its output, which gets a label, as lines of text."""
         unnamed = range(len(self.parameters), len(self.args))
         names = [*self.parameters[: len(self.args)], *(f"argument {number + 1}" for number in unnamed)]
         listed = ", ".join([*names, *(f"{key}={key}" for key in self.kwargs)])

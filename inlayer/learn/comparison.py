@@ -58,7 +58,7 @@ def compare(tensor: Tensor, step: int) -> Comparison:
 
 
 def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:
-    """The tensors of the walk with their step and name, in float64, which represents them exactly."""
+    """Yield the tensors of the walk with their step and name, in float64, which represents them exactly."""
     cells = trace.texts[0].tokens
     tensors: list[tuple[int, str, list[Any]]] = [
         (3, "the ids", [cell.id for cell in cells]),
@@ -83,7 +83,7 @@ def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:
 
 
 def _parts(tensor: Tensor) -> list[tuple[Tensor, str]]:
-    """The tensor and its slices along the first axis, each with the start of a sentence about it."""
+    """Return the tensor and its slices along the first axis, each with the start of a sentence about it."""
     whole = tensor.detach().to("cpu", torch.float64)
     alike = "It has the same numbers as"
     kind = "row" if whole.dim() == 2 else "batch entry"

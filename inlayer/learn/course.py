@@ -182,13 +182,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
-    """The error for an unknown name: suggests a close one, or ends in `fallback`."""
+    """Return the error for an unknown name: suggests a close one, or ends in `fallback`."""
     return InputError(f"there is no {kind} {quoted(name)}; {suggest(name, known) or fallback}")
 
 
 @cache
 def open_course() -> Course:
-    """The bundled course."""
+    """Return the bundled course."""
     lessons = [Lesson(id=name, number=number, folder=CONTENT / name) for number, name in enumerate(LESSONS, start=1)]
     return Course(lessons=tuple(lessons))
 

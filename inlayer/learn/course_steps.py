@@ -60,7 +60,7 @@ class CourseStep:
 
 
 def lesson_steps(lesson: Lesson) -> Iterator[CourseStep]:
-    """The steps of a lesson in order: the text, its tasks, its exercises, its quiz."""
+    """Yield the steps of a lesson in order: the text, its tasks, its exercises, its quiz."""
     yield CourseStep(kind="read", id=lesson.id, lesson=lesson)
     for task in lesson.tasks:
         yield CourseStep(kind="task", id=task.id, lesson=lesson)
@@ -112,7 +112,7 @@ class LessonStatus:
         return sum(record.due > 0 for _, record in self.questions)
 
     def to_dict(self) -> dict[str, Any]:
-        """The lesson and the progress as plain JSON values."""
+        """Return the lesson and the progress as plain JSON values."""
         return {
             **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
             "read": self.is_read,
@@ -167,7 +167,7 @@ class CourseOverview:
         return [item for item in self.course.questions.values() if self.state.record("question", item.id).due]
 
     def quiz(self, lesson: Lesson | None) -> list[Question]:
-        """The questions of a quiz in order: due ones, then the lesson's own, new ones first."""
+        """Return the questions of a quiz in order: due ones, then the lesson's own, new ones first."""
         due = self.due
         own = [question for question in (lesson.questions if lesson else ()) if question not in due]
         return due + sorted(own, key=lambda question: self.state.record("question", question.id).tries > 0)

@@ -79,7 +79,7 @@ class Verdict:
         return f"{counted} passed; {self.failure.name} failed{not_run}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The verdict as plain JSON values, with the shape of `walk_output` in place of its numbers."""
+        """Return the verdict as plain JSON values, with the shape of `walk_output` in place of its numbers."""
         output = self.walk_output
         return {
             "task": self.task,
@@ -95,7 +95,7 @@ class Verdict:
 
 
 def load_checks(task: Task) -> ModuleType:
-    """The task's check.py; CHECKS lists its checks in order."""
+    """Return the task's check.py; CHECKS lists its checks in order."""
     return import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check")
 
 
@@ -214,7 +214,7 @@ class GradingRun:
 
 
 def find_problems(task: Task) -> Iterator[str]:
-    """The problems of a task, one line each."""
+    """Yield the problems of a task, one line each."""
     for _ in range(SOLUTION_RUNS):
         verdict = grade(task, task.solution, examples=False)
         if verdict.failure is not None:

@@ -35,13 +35,13 @@ def _parts() -> dict[str, str]:
 
 
 def learn_page(nonce: str) -> str:
-    """The whole document; the nonce is the one in the response's policy."""
+    """Return the whole document; the nonce is the one in the response's policy."""
     parts = {"nonce": nonce, **_parts()}
     return fill_page(read_own("learn.html"), parts)
 
 
 def learn_policy(nonce: str) -> str:
-    """The content security policy of the page."""
+    """Return the content security policy of the page."""
     style, editor, script = (hash_of(_parts()[name]) for name in ("style", "editor", "script"))
     return (
         f"default-src 'none'; script-src '{editor}' '{script}'; style-src '{style}' 'nonce-{nonce}'; img-src data:; "

@@ -96,7 +96,7 @@ class ProgressState:
     records: dict[str, ProgressRecord] = field(default_factory=dict)
 
     def record(self, kind: str, name: str) -> ProgressRecord:
-        """The record of something, created if missing."""
+        """Return the record of something, created if missing."""
         return self.records.setdefault(f"{kind}/{name}", ProgressRecord())
 
 
@@ -114,7 +114,7 @@ def keep_old_file(path: Path, pattern: str) -> Path | None:
 
 
 def data_folder() -> Path:
-    """The folder of inlayer's user data."""
+    """Return the folder of inlayer's user data."""
     if override := os.environ.get("INLAYER_DATA"):
         return Path(override)
     from platformdirs import user_data_path
@@ -139,7 +139,7 @@ class ProgressFile:
         self._unsaved_state = ProgressState()
 
     def read(self) -> ProgressState:
-        """The stored state; an empty one if there is no file."""
+        """Return the stored state; an empty one if there is no file."""
         try:
             return self._load()
         except DamagedProgressError:

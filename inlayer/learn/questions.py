@@ -76,7 +76,7 @@ class TheoryQuestion:
     grading: ClassVar[str] = "graded"
 
     def to_dict(self) -> dict[str, Any]:
-        """The question as plain JSON values, without its answer."""
+        """Return the question as plain JSON values, without its answer."""
         own = {name: getattr(self, name) for name in ("id", "lesson", "title", "seed", "kind", "text")}
         return {**own, "graded": self.grading == "graded", "options": {}, "unit": "", "is_shape": False}
 
@@ -190,7 +190,7 @@ def shuffled(question: C, seed: str) -> C:
 
 
 def parse_letter(answer: str, options: int) -> int:
-    """The index of the option that a letter names."""
+    """Return the index of the option that a letter names."""
     letter = answer.strip().strip("().").lower()
     letters = [chr(ord("a") + index) for index in range(options)]
     if letter not in letters:
@@ -284,7 +284,7 @@ def normalize(answer: str) -> str:
 
 
 def _unit_factor(answer: str, suffix: str, unit: str) -> int:
-    """The factor of a unit after a number; InputError for a unit the question does not use."""
+    """Return the factor of a unit after a number; InputError for a unit the question does not use."""
     if suffix in SIZES and unit == "bytes":
         return SIZES[suffix]
     known = {"", unit.lower(), unit.lower().removesuffix("s")} | ({"b"} if unit == "bytes" else set())

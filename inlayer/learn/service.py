@@ -50,7 +50,7 @@ class CourseService:
         self.read_only = read_only
 
     def state(self) -> ProgressState:
-        """The learner's progress; empty if the service is read-only."""
+        """Return the learner's progress; empty if the service is read-only."""
         return ProgressState() if self.read_only else self.progress.read()
 
     @contextmanager
@@ -68,7 +68,7 @@ class CourseService:
     # ---- the course
 
     def overview(self) -> CourseOverview:
-        """The lessons with their progress, and what is next."""
+        """Return the lessons with their progress, and what is next."""
         return CourseOverview(self.course, self.state())
 
     def mark_read(self, lesson: Lesson) -> None:
@@ -98,7 +98,7 @@ class CourseService:
     # ---- tasks
 
     def choose_task(self, name: str | None, state: ProgressState) -> Task:
-        """The named task; otherwise the one in progress, or the next one that is open."""
+        """Return the named task; otherwise the one in progress, or the next one that is open."""
         if name is not None:
             return self.course.task(name)
         remaining = [task for task in self.course.tasks.values() if not state.record("task", task.id).done]
@@ -109,7 +109,7 @@ class CourseService:
         raise InputError("you have passed every task; name one to open it again")
 
     def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
-        """The named task, or the one in progress; never a guess, because hints and solutions are recorded."""
+        """Return the named task, or the one in progress; never a guess, because hints and solutions are recorded."""
         if name is not None:
             return self.course.task(name)
         state = self.state()
@@ -121,7 +121,7 @@ class CourseService:
         return current
 
     def next_open_task(self, after: Task) -> Task | None:
-        """The next task that you have not passed, continuing from the start after the last one."""
+        """Return the next task that you have not passed, continuing from the start after the last one."""
         state, tasks = self.state(), list(self.course.tasks.values())
         others = tasks[tasks.index(after) + 1 :] + tasks[: tasks.index(after)]
         return next((task for task in others if not state.record("task", task.id).done), None)
@@ -135,7 +135,7 @@ class CourseService:
         return file
 
     def find_work(self, name: str | None, task: str | None = None) -> TaskFile:
-        """The task and file to check; `name` is a task, or a file named after one unless `task` names it."""
+        """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it."""
         with self.edit() as state:
             if name is None or (task is None and name in self.course.tasks):
                 chosen = self.choose_task(task if name is None else name, state)
@@ -193,7 +193,7 @@ class CourseService:
     # ---- the learner's files
 
     def load_file(self, task: Task) -> tuple[Path, SourceFile | None]:
-        """The path of the learner's file for a task, and its content if it exists."""
+        """Return the path of the learner's file for a task, and its content if it exists."""
         return task_files.load_file(task, self.state())
 
     def save_file(self, task: Task, source: str, loaded: str | None) -> str:
@@ -223,7 +223,7 @@ class CourseService:
     # ---- exercises
 
     def find_exercises(self, name: str | None) -> list[Exercise]:
-        """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
+        """Return the named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
         remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
         if name is None:
@@ -285,7 +285,7 @@ class CourseService:
         return result
 
     def quiz_questions(self, lesson: str | None) -> list[Question]:
-        """The questions of a lesson's quiz, or of the next quiz, in order."""
+        """Return the questions of a lesson's quiz, or of the next quiz, in order."""
         overview = self.overview()
         questions = overview.quiz(self.course.lesson(lesson) if lesson is not None else overview.next_quiz)
         if not questions:

@@ -149,7 +149,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     def gradient(
         self, *args: Any, of: int | str, weight: Tensor, item: int | None = None, **kwargs: Any
     ) -> Tensor | None:
-        """The gradient of sum(result * weight) with respect to one argument; None if there is none.
+        """Return the gradient of sum(result * weight) with respect to one argument; None if there is none.
 
         `of` is the argument's position or name; `item` selects a part of a result that is a tuple.
         """
@@ -253,13 +253,13 @@ class RemoteObject(CallTarget):
         return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value
 
     def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[str, Tensor | None]:
-        """The gradients of sum(result * weight) with respect to the parameters."""
+        """Return the gradients of sum(result * weight) with respect to the parameters."""
         result = self.session._call(self.handle, "", args, kwargs, weight=weight)
         value_of(result)
         return result.gradients
 
     def tensors(self, which: Literal["parameters", "buffers", "state_dict"]) -> dict[str, Tensor]:
-        """The named tensors of an nn.Module; the check fails if the object is not one."""
+        """Return the named tensors of an nn.Module; the check fails if the object is not one."""
         value = self.session._request(do="tensors", target=self.handle, which=which).get("value")
         if not isinstance(value, dict):
             raise CheckFailed("missing", f"the object must be an nn.Module; it has no {which}")
@@ -267,7 +267,7 @@ class RemoteObject(CallTarget):
 
 
 def value_of(result: CallResult) -> Any:
-    """The value of a call; the check fails if it raised."""
+    """Return the value of a call; the check fails if it raised."""
     if result.raised is not None:
         raise CheckFailed("raises", f"your code raised {result.raised}")
     return result.value

@@ -55,7 +55,7 @@ class TaskFile:
 
 
 def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
-    """The folder of the learner's files, recorded in the progress."""
+    """Return the folder of the learner's files, recorded in the progress."""
     if folder is not None:
         path = check_path(folder, "--folder").expanduser().absolute()
         if path_kind(path) not in {"folder", "missing"}:
@@ -113,7 +113,7 @@ def read_file(path: Path) -> SourceFile:
 
 
 def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None]:
-    """The path of the learner's file for a task, and its content if it exists."""
+    """Return the path of the learner's file for a task, and its content if it exists."""
     folder = Path(state.folder) if state.folder else Path.cwd() / DEFAULT_FOLDER
     path = (folder / f"{task.id}.py").resolve()
     return path, read_file(path) if path_kind(path) != "missing" else None

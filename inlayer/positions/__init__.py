@@ -92,7 +92,7 @@ def build_positions(
     head_dim: int | None,
     learned: dict[str, Any],
 ) -> Positions | None:
-    """The position module for rows of `width`; `learned`: further arguments of LearnedPositions."""
+    """Return the position module for rows of `width`; `learned`: further arguments of LearnedPositions."""
     if positions is None:
         positions = "none" if block_size is None else "learned"
     if isinstance(positions, str) and positions not in SCHEMES:

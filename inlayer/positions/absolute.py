@@ -129,7 +129,7 @@ class SinusoidalPositions(nn.Module):
         return self
 
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
-        """The encoding of every position: position_ids.shape + (D,), float32."""
+        """Return the encoding of every position: position_ids.shape + (D,), float32."""
         position_ids = check_ids(position_ids, "position_ids").long()  # uint8 would index as a mask
         if has_no_values(position_ids):
             return self._encode(position_ids)
@@ -141,5 +141,5 @@ class SinusoidalPositions(nn.Module):
         return self.table[position_ids] if high < self.block_size else self._encode(position_ids)
 
     def extra_repr(self) -> str:
-        """The settings, for print(model)."""
+        """Return the settings, for print(model)."""
         return f"n_embd={self.n_embd}, block_size={self.block_size}, theta={self.theta}, layout={self.layout}"

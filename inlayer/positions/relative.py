@@ -59,7 +59,7 @@ def alibi_bias(slopes: Float[Tensor, " H"], position_ids: Int[Tensor, "B T"]) ->
 def alibi_of(
     spec: AlibiSpec, position_ids: Int[Tensor, "B T"], dtype: torch.dtype
 ) -> tuple[Float[Tensor, " H"], Float[Tensor, "B H 1 T"]]:
-    """The slopes of a model, and the bias of each key, in the dtypes of the original model.
+    """Return the slopes of a model, and the bias of each key, in the dtypes of the original model.
 
     Args:
         spec: `Embeddings.relative` of the model.
@@ -78,7 +78,7 @@ def alibi_of(
 
 
 def relative_rows(spec: BucketSpec, distances: Tensor) -> Int[Tensor, "..."]:
-    """The row of a model's learned table for each distance, key position - query position.
+    """Return the row of a model's learned table for each distance, key position - query position.
 
     Example:
         >>> relative_rows(BucketSpec(kind="t5", buckets=32, max_distance=128), torch.tensor([-1, 0, 1])).tolist()
@@ -97,7 +97,7 @@ def relative_rows(spec: BucketSpec, distances: Tensor) -> Int[Tensor, "..."]:
 def t5_buckets(
     distances: Tensor, *, bidirectional: bool = True, buckets: int = 32, max_distance: int = 128
 ) -> Int[Tensor, "..."]:
-    """The row of T5's bias table for each distance, key position - query position.
+    """Return the row of T5's bias table for each distance, key position - query position.
 
     Example:
         >>> t5_buckets(torch.tensor([0, 1, 7, 8, 30, 500, -1, -500])).tolist()

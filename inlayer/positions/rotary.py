@@ -92,7 +92,7 @@ class RotaryPositions(nn.Module):
         return self
 
     def rotated_dim(self, angles: Angles) -> int:
-        """The number of channels of a head that are rotated; the others are unchanged."""
+        """Return the number of channels of a head that are rotated; the others are unchanged."""
         return int((angles.head_dim or self.head_dim) * angles.partial_rotary_factor)
 
     def type_of_layer(self, layer: int) -> tuple[bool, str | None]:
@@ -164,12 +164,12 @@ class RotaryPositions(nn.Module):
         return apply_rotary(q, k, cos, sin, pairing=self.pairing, layout=self.layout, head_axis=head_axis)
 
     def extra_repr(self) -> str:
-        """The settings, for print(model)."""
+        """Return the settings, for print(model)."""
         return f"head_dim={self.head_dim}, angles={self.angles}, pairing={self.pairing}, layout={self.layout}"
 
 
 def axis_of_pairs(sections: tuple[int, ...], pairs: int, interleaved: bool) -> list[int]:
-    """The position axis that each channel pair follows.
+    """Return the position axis that each channel pair follows.
 
     Example:
         >>> axis_of_pairs((2, 1, 1), 4, interleaved=False), axis_of_pairs((2, 1, 1), 4, interleaved=True)
@@ -232,7 +232,7 @@ def _check_names(pairing: str, layout: str) -> None:
 
 
 def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
-    """The cos or sin table with each angle once, for any layout."""
+    """Return the cos or sin table with each angle once, for any layout."""
     if layout in ("single", "complex"):
         return table
     return table[..., : table.shape[-1] // 2] if layout == "half" else table[..., 0::2]

@@ -218,7 +218,7 @@ def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
 
 
 def inline_text(nodes: tuple[MarkdownNode, ...], style: str = "") -> Text:
-    """The inline content of a paragraph as one styled text."""
+    """Return the inline content of a paragraph as one styled text."""
     styles = {"strong": "bold", "em": "italic", "code_inline": "bold cyan", "link": "underline"}
     result = Text(style=style)
     for node in nodes:
@@ -255,7 +255,7 @@ def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
 
 
 def _list_item(node: MarkdownNode) -> RenderableType:
-    """The content of a list item: lines of text, then nested blocks."""
+    """Return the content of a list item: lines of text, then nested blocks."""
     blocks = {"paragraph", "bullet_list", "ordered_list", "fence", "blockquote", "callout", "table"}
     line = tuple(child for child in node.children if child.kind not in blocks)
     nested = [_renderable(child) for child in node.children if child.kind in blocks]

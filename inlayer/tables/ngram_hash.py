@@ -81,7 +81,7 @@ class NgramSpec:
 def ngram_ids(
     spec: NgramSpec, ids: object, history: object = None, *, mask: object = None, token_map: IdArray | None = None
 ) -> IdArray:
-    """The rows (B, T, heads) that each of the ids (B, T) reads.
+    """Return the rows (B, T, heads) that each of the ids (B, T) reads.
 
     Args:
         spec: The memory.
@@ -153,7 +153,7 @@ def _looked_back(
 
 
 def primes_from(start: int, count: int) -> tuple[int, ...]:
-    """The first `count` primes that are not below `start`.
+    """Return the first `count` primes that are not below `start`.
 
     >>> primes_from(10, 4)
     (11, 13, 17, 19)
@@ -207,11 +207,11 @@ class NgramMemory:
         return None if self._compress is None else self._compress()
 
     def ids(self, ids: object, history: object = None, mask: object = None) -> IdArray:
-        """The rows (B, T, heads) that each id reads, as `ngram_ids`."""
+        """Return the rows (B, T, heads) that each id reads, as `ngram_ids`."""
         return ngram_ids(self.spec, ids, history, mask=mask, token_map=self.token_map)
 
     def locate(self, row: int) -> tuple[TensorInfo, int]:
-        """The tensor that contains a row, and the row's first byte in its file."""
+        """Return the tensor that contains a row, and the row's first byte in its file."""
         first = 0
         for tensor in self.tensors:
             if 0 <= row - first < tensor.shape[0]:

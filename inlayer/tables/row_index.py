@@ -40,7 +40,7 @@ class RowIndex:
         self._hashes, self._read = hashes[self._order], read
 
     def find(self, rows: RowBytes) -> Ids:
-        """The first id of each row (n, B); -1 for a row that is not in the table."""
+        """Return the first id of each row (n, B); -1 for a row that is not in the table."""
         hashes, ids = hash_rows(rows), np.full(len(rows), -1, np.int64)
         position = np.searchsorted(self._hashes, hashes)
         remaining = np.arange(len(rows))

@@ -126,7 +126,7 @@ class StoredTable:
         return self.num_embeddings, self.embedding_dim
 
     def astype(self, dtype: object) -> StoredTable:
-        """The same table with rows converted to a different dtype when they are looked up; nothing is read."""
+        """Return the same table with rows converted to a different dtype when they are looked up; nothing is read."""
         return StoredTable(
             self.source, self.embedding_dim, self.stored_dtype,
             decode=self.decode, padding_idx=self.padding_idx, name=self.name, dtype=as_float_dtype(dtype),
@@ -142,7 +142,7 @@ class StoredTable:
         return self._convert(self.read_stored(index.reshape(-1))).reshape(*index.shape, self.embedding_dim)
 
     def read_stored(self, ids: npt.NDArray[np.int64]) -> Array:
-        """The rows of checked ids (N,) in the stored dtype."""
+        """Return the rows of checked ids (N,) in the stored dtype."""
         # Decode each row once.
         ids, inverse = (ids, None) if self.decode is None else np.unique(ids, return_inverse=True)
         raw = np.empty((len(ids), self.source.row_bytes), np.uint8)
@@ -150,7 +150,7 @@ class StoredTable:
         return self._decode(raw) if inverse is None else self._decode(raw)[inverse]
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Array]]:
-        """The whole table in blocks of `rows` rows, each with the id of its first row."""
+        """Yield the whole table in blocks of `rows` rows, each with the id of its first row."""
         for start in range(0, self.num_embeddings, rows):
             yield start, self._convert(self.read_stored(np.arange(start, min(start + rows, self.num_embeddings))))
 

@@ -163,7 +163,7 @@ class MappedTable(StoredEmbedding):
 
 
 def choose_tensor(path: Path, name: str | None, tensors: Mapping[str, TensorInfo]) -> TensorInfo:
-    """The tensor called `name`, or the only one with two axes."""
+    """Return the tensor called `name`, or the only one with two axes."""
     tables = [key for key, tensor in tensors.items() if len(tensor.shape) == 2]
     if name is None:
         if len(tables) == 1:

@@ -307,7 +307,7 @@ class Tokenizer(ABC):
 
 
 def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
-    """The bytes of a token; None if the id has none."""
+    """Return the bytes of a token; None if the id has none."""
     try:
         return None if tokenizer is None else tokenizer.token_bytes(token_id)
     except InlayerError:  # a table row beyond the vocabulary, or in a gap of its ids
@@ -330,7 +330,7 @@ def token_label(tokenizer: Tokenizer | None, token_id: int) -> str:
 
 
 def text_of_bytes(data: bytes) -> str:
-    r"""The text of a token's bytes; those that are not whole characters are written as escapes.
+    r"""Return the text of a token's bytes; those that are not whole characters are written as escapes.
 
     >>> text_of_bytes(b" \xe2\x80")
     ' \\xe2\\x80'

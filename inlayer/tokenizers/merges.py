@@ -54,7 +54,7 @@ class MergeTable:
         queue: list[tuple[int, int, int]] = []
 
         def pair_at(position: int) -> tuple[int, int] | None:
-            """The rank and id of the merge of the token at a position with the one after it."""
+            """Return the rank and id of the merge of the token at a position with the one after it."""
             left, right = ids[position], ids[following[position]] if following[position] < end else None
             return None if left is None or right is None else self.merge(left, right)
 

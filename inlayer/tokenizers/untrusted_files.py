@@ -195,7 +195,7 @@ def check_pattern(step: dict[str, Any], part: str, where: str, before: int) -> i
 
 
 def step_growth(step: dict[str, Any]) -> tuple[float, int]:
-    """The largest factor by which a step can lengthen a text, and the characters it adds on top."""
+    """Return the largest factor by which a step can lengthen a text, and the characters it adds on top."""
     kind = step["type"]
     if kind == "Replace":
         pattern, content = step["pattern"].get("String"), len(step["content"])

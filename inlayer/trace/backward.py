@@ -76,7 +76,7 @@ class LossInputs(NamedTuple):
         return self.head.project(hidden, weight_VD, self.bias)
 
     def loss(self, hidden_BTD: Tensor, weight_VD: Tensor) -> Tensor:
-        """The cross-entropy of the next tokens."""
+        """Return the cross-entropy of the next tokens."""
         assert self.targets is not None
         return functional.cross_entropy(self.logits(hidden_BTD.flatten(0, 1)[self.index_N], weight_VD), self.targets)
 

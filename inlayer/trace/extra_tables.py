@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def per_layer_facts(result: Forward) -> PerLayerFacts | None:
-    """The second table and what the shown tokens read; None for a model without one, or a walk without ids."""
+    """Return the second table and what the shown tokens read; None for a model without one, or a walk without ids."""
     extra = result.pipeline.layer.per_layer_embedding
     if extra is None or extra.table is None or result.ids_BT is None:
         return None
@@ -58,7 +58,7 @@ def value_facts(result: Forward) -> ValueFacts | None:
 
 
 def _stored(table: Table | StoredEmbedding, ids: Tensor) -> tuple[str, int | None, list[list[int]] | None]:
-    """The name of a stored table, the size of a row, and the first byte of each row in its file."""
+    """Return the name of a stored table, the size of a row, and the first byte of each row in its file."""
     if not isinstance(table, StoredEmbedding):
         return "", None, None
     source, offsets = table.table.source, None
@@ -68,7 +68,7 @@ def _stored(table: Table | StoredEmbedding, ids: Tensor) -> tuple[str, int | Non
 
 
 def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
-    """The second table, and one line per token: the byte of its row, and the norm of each block's vector."""
+    """Yield the second table, and one line per token: the byte of its row, and the norm of each block's vector."""
     times = layout.glyphs.times
     yield Text()
     yield from layout.note(f"per-layer table: {facts.tensor or 'in memory'}", style="bold")
@@ -89,7 +89,7 @@ def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
 
 
 def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
-    """The table of value embeddings, and one line per token: the byte of its row, and its first channels."""
+    """Yield the table of value embeddings, and one line per token: the byte of its row, and its first channels."""
     yield Text()
     yield from layout.note(f"value embeddings: {facts.tensor or 'in memory'}", style="bold")
     read = "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"

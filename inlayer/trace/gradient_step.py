@@ -137,7 +137,7 @@ def gradient_step(
 
 
 def _gradient(inputs: LossInputs) -> Tensor:
-    """The gradient of the whole table (V, D): through the lookup, and through a tied head."""
+    """Return the gradient of the whole table (V, D): through the lookup, and through a tied head."""
     head, padding, head_VD = inputs.head, inputs.layer.padding_idx, inputs.pipeline.head_rows()
     with torch.enable_grad():
         rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
@@ -207,7 +207,7 @@ def _moved(
 def _neighborhood(
     pipeline: Pipeline, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32], projection: TableProjection
 ) -> npt.NDArray[np.float64]:
-    """The mean position on the map of the rows nearest to each vector, without the row it comes from."""
+    """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
     near_ids, _ = nearest(pipeline.stored_table, rows, NEIGHBORS + 1)
     means = np.full((len(ids), 2), np.nan)
     for index, (own, near) in enumerate(zip(ids.tolist(), near_ids, strict=True)):

@@ -87,7 +87,7 @@ def export(
 
 
 def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -> dict[str, Any]:
-    """The scenes of as many walks as fit into the file, by the key of the walk."""
+    """Return the scenes of as many walks as fit into the file, by the key of the walk."""
     scenes: dict[str, Any] = {}
     size = 0
     for key, trace in walks.items():

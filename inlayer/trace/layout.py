@@ -125,7 +125,7 @@ class Layout:
     # ---- texts and tokens
 
     def tokens(self, text: TextTrace) -> list[TokenTrace]:
-        """The tokens to show of a text, including at most one padding token."""
+        """Return the tokens to show of a text, including at most one padding token."""
         return text.tokens[: min(self.max_tokens, self.real_tokens(text) + MAX_PADDING)]
 
     def real_tokens(self, text: TextTrace) -> int:
@@ -133,7 +133,7 @@ class Layout:
         return max(0, text.n_tokens - self.trace.first_token)
 
     def each_text(self, lines: Callable[[TextTrace], Iterable[Text]]) -> Iterator[Text]:
-        """The lines of each text, below a heading if there are several, and the number of texts omitted."""
+        """Yield the lines of each text, below a heading if there are several, and the number of texts omitted."""
         for index, text in enumerate(self.texts, start=1):
             if self.is_batch:
                 line = Text(f"{' ' * INDENT}text {index} of {self.trace.shape[0]}", style="bold")
@@ -145,7 +145,7 @@ class Layout:
     def each_token(
         self, lines: Callable[[int, TokenTrace], Iterable[Text]], limit: int | None = None
     ) -> Iterator[Text]:
-        """The lines of each token of each text, and the number of tokens omitted."""
+        """Yield the lines of each token of each text, and the number of tokens omitted."""
 
         def text_lines(text: TextTrace) -> Iterator[Text]:
             shown = self.tokens(text)[:limit]
@@ -174,7 +174,7 @@ class Layout:
         return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 
     def head(self, index: int | None, token: TokenTrace | None = None) -> Text:
-        """The start of a token's line: its index in the text and its label."""
+        """Return the start of a token's line: its index in the text and its label."""
         number = "" if index is None else str(self.trace.first_token + index)
         line = Text(" " * INDENT).append(number.rjust(self.index_width), style="dim")
         line.append("  ")

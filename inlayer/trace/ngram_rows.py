@@ -24,7 +24,7 @@ Reads = list[list[list[NgramRead]]]
 
 
 def ngram_facts(result: Forward) -> list[NgramFacts]:
-    """The facts of every n-gram memory of a walk that started from a text."""
+    """Return the facts of every n-gram memory of a walk that started from a text."""
     if result.ids_BT is None:
         return []
     return [_facts(result, memory) for memory in result.pipeline.layer.memories]
@@ -60,7 +60,7 @@ def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
 
 
 def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> str:
-    """The tokens that an n-gram hashes, oldest first."""
+    """Return the tokens that an n-gram hashes, oldest first."""
     tokens, start = result.tokens[b], index
     if index >= len(tokens):
         return "<pad>"

@@ -34,7 +34,7 @@ MAX_BIAS_BYTES = 16 << 20
 
 
 def relative_facts(result: Forward) -> RelativeFacts | None:
-    """The relative positions of the window; None for a model without them."""
+    """Return the relative positions of the window; None for a model without them."""
     spec = result.pipeline.layer.relative
     if isinstance(spec, AlibiSpec):
         return _alibi(result, spec)
@@ -71,7 +71,7 @@ def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
 
 
 def _find_table(result: Forward, spec: BucketSpec) -> TensorInfo | None:
-    """The learned table, checked against the config; None if the files have none."""
+    """Return the learned table, checked against the config; None if the files have none."""
     model = result.pipeline.model
     name = None if model is None else next(filter(RELATIVE.fullmatch, model.store.names()), None)
     if model is None or name is None:

@@ -117,7 +117,7 @@ def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
 
 
 def _position_ids(trace: Trace) -> str:
-    """The position ids: a range, or the layer's own rule if they depend on the padding."""
+    """Return the position ids: a range, or the layer's own rule if they depend on the padding."""
     rows = [[token.position for token in text.tokens] for text in trace.texts]
     start = rows[0][0] if rows and rows[0] else 0
     if any(row != list(range(start, start + len(row))) for row in rows):

@@ -78,7 +78,7 @@ def _lines(layout: Layout, only_step: int | None, setup: list[str]) -> Iterator[
 
 
 def _model(layout: Layout) -> Iterator[Text]:
-    """The model, and the changes that were made."""
+    """Yield the model, and the changes that were made."""
     trace = layout.trace
     name = f"{trace.source} ({trace.note})" if trace.note else trace.source
     yield from layout.note(name, style="bold", indent=0)
@@ -305,7 +305,7 @@ def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channel
 
 
 def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
-    """The rotary frequencies, and the angle, cosine and sine for the first tokens of the longest text."""
+    """Yield the rotary frequencies, and the angle, cosine and sine for the first tokens of the longest text."""
     glyphs = layout.glyphs
     kind = "" if rotary.layer_type is None else f"{rotary.layer_type}: "
     scaling = "unscaled" if rotary.scaling is None else f"scaled by {rotary.scaling}"
@@ -332,7 +332,7 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
 
 
 def _stages(layout: Layout) -> Iterator[Text]:
-    """The stages of the layer, and the first token after each of them."""
+    """Yield the stages of the layer, and the first token after each of them."""
     trace = layout.trace
     for stage in trace.stages:
         yield from layout.note(f"{stage.name}: {stage.note}", max_lines=2)
@@ -348,7 +348,7 @@ def _stages(layout: Layout) -> Iterator[Text]:
 
 
 def _masks(layout: Layout) -> Iterator[Text]:
-    """The mask of each text, one digit per token."""
+    """Yield the mask of each text, one digit per token."""
     name = len(f"text {len(layout.trace.texts)}")
     for index, text in enumerate(layout.texts, start=1):
         line = padded(Text(f"{' ' * INDENT}text {index}", style="dim"), INDENT + name)
@@ -362,7 +362,7 @@ def _masks(layout: Layout) -> Iterator[Text]:
 
 
 def _gradients(layout: Layout, backward: Backward, channels: int) -> Iterator[Text]:
-    """The gradient of each row, and for some rows of a tied model the two gradients it is the sum of."""
+    """Yield the gradient of each row, and for some rows of a tied model the two gradients it is the sum of."""
     rows = backward.rows[: layout.max_tokens]
     firsts = [row.occurrences[0] for row in rows]
     labels = [layout.label(layout.trace.texts[text].tokens[token]) for text, token in firsts]

@@ -187,7 +187,7 @@ def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) 
 
 
 def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> tuple[Values, Tensor]:
-    """The values of every row, in the order of MEASURES (4, V), and both sums of rows."""
+    """Return the values of every row, in the order of MEASURES (4, V), and both sums of rows."""
     measured, sums_2D = [], torch.zeros(2, before_VD.shape[1], dtype=torch.float64)
     step = max(1, BLOCK_VALUES // before_VD.shape[1])
     for start in range(0, len(before_VD), step):

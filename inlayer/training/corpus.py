@@ -68,7 +68,7 @@ def cut(text: str, start: int, size: int) -> int:
 
 
 def _chunks(files: Iterable[Iterable[str]], if_empty: Exception) -> Iterator[Chunk]:
-    """The chunks of all files; raises `if_empty` if there are none."""
+    """Yield the chunks of all files; raises `if_empty` if there are none."""
     has_text = False
     for texts in files:
         rest, is_first = "", True
@@ -98,7 +98,7 @@ def _topics() -> list[str]:
 
 @lru_cache(maxsize=1)  # a few megabytes, which the tokenizer and the model are trained on
 def _docstrings(library: str) -> list[str]:
-    """The docstrings of each module of the standard library."""
+    """Return the docstrings of each module of the standard library."""
     root, texts = Path(library), []
     for parent, folders, names in os.walk(root):
         modules = sorted(name for name in names if name.endswith(".py"))

@@ -175,7 +175,7 @@ def check_savable(config: DecoderConfig) -> None:
 
 
 def to_tensors(config: DecoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The decoder's tensors under transformers' names, with the scales multiplied in."""
+    """Return the decoder's tensors under transformers' names, with the scales multiplied in."""
     dtype = state[TABLE].dtype
     ours = {name: tensor.detach().cpu() for name, tensor in state.items()}
     if config.input_scale != 1.0:
@@ -243,7 +243,7 @@ def stored_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
 
 
 def to_config(config: DecoderConfig) -> dict[str, Any]:
-    """The config.json for transformers."""
+    """Return the config.json for transformers."""
     family, name = FAMILIES[config.architecture]
     values = {
         "model_type": family,

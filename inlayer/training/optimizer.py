@@ -54,7 +54,7 @@ class CoupledAdamW(torch.optim.Optimizer):
 
 
 def zero_moments(weight: Tensor, *, shared: bool) -> dict[str, Tensor]:
-    """The state of a parameter before its first step, as AdamW names it."""
+    """Return the state of a parameter before its first step, as AdamW names it."""
     step = torch.zeros((), device=weight.device, dtype=torch.float32)
     second = torch.zeros_like(weight[:1] if shared else weight)
     return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": second}

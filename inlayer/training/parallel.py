@@ -57,7 +57,7 @@ class ProcessGroup:
         return self.rank == 0
 
     def gather(self, value: float) -> list[float]:
-        """The values of all processes, by rank."""
+        """Return the values of all processes, by rank."""
         if self.size == 1:
             return [float(value)]
         values = torch.zeros(self.size, dtype=torch.float64, device=self.device)
@@ -125,7 +125,7 @@ def _rank_and_size() -> tuple[int, int]:
 
 
 def _device() -> torch.device:
-    """The GPU of this process; the CPU if there is none."""
+    """Return the GPU of this process; the CPU if there is none."""
     if not torch.cuda.is_available():
         return CPU
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -186,7 +186,7 @@ def shard_rows(module: nn.Module, mesh: Any) -> None:
 
 
 def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
-    """The rows of a batch for this process: every n-th one, or all of them in "vocab" mode."""
+    """Return the rows of a batch for this process: every n-th one, or all of them in "vocab" mode."""
     if mode == "vocab" or group.size == 1:
         return batch
     if len(batch) < group.size:
@@ -225,7 +225,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The whole of a tensor that may be sharded; a collective call."""
+    """Return the whole of a tensor that may be sharded; a collective call."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
@@ -273,7 +273,7 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
 
 
 def _tensors(decoder: Decoder, optimizers: Iterable[Optimizer]) -> dict[str, Any]:
-    """The tensors in use, whole or sharded."""
+    """Return the tensors in use, whole or sharded."""
     if reshard := getattr(decoder, "reshard", None):
         reshard()  # drops the root weights that FSDP keeps gathered after a forward without a backward
     tensors: dict[str, Any] = {f"model.{name}": tensor for name, tensor in decoder.state_dict().items()}

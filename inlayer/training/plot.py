@@ -63,7 +63,7 @@ def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> 
 
 
 def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
-    """The figure with its four panels."""
+    """Return the figure with its four panels."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE)
@@ -179,6 +179,6 @@ def _plot(panel: Axes, curve: Curve, color: str, name: str) -> None:
 
 
 def _label(name: str, curve: Curve) -> str:
-    """The name of a curve, and its last finite value."""
+    """Return the name of a curve, and its last finite value."""
     last = next(value for value in reversed(curve.values) if math.isfinite(value))
     return f"{name} {f'{last:.3g}' if abs(last) < 100 or abs(last) >= 1e5 else f'{last:,.0f}'}".strip()

@@ -93,7 +93,7 @@ class TrainingReport:
 
     @classmethod
     def from_metrics(cls, metrics: Sequence[Mapping[str, Any]], **facts: Any) -> TrainingReport:
-        """The report of the run with these metrics; `facts`: the fields that metrics do not contain."""
+        """Return the report of the run with these metrics; `facts`: the fields that metrics do not contain."""
         last = metrics[-1] if metrics else {"step": 0, "tokens": 0, "seconds": 0.0}
         return cls(
             steps=int(last["step"]),
@@ -107,7 +107,7 @@ class TrainingReport:
 
 
 def to_json(report: TrainingReport) -> str:
-    """The report as ASCII JSON; NaN and infinity become null."""
+    """Return the report as ASCII JSON; NaN and infinity become null."""
     finite = json.loads(json.dumps(asdict(report), default=str), parse_constant=lambda _: None)
     return json.dumps(finite, indent=2) + "\n"
 
@@ -127,7 +127,7 @@ def _summarize(metrics: Sequence[Mapping[str, Any]], name: str, *, smoothed: boo
 
 
 def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
-    """The first lines of a report: a label and its text."""
+    """Yield the first lines of a report: a label and its text."""
     model, head = report.model, "tied head" if report.model["tie"] else "untied head"
     size = f"table of {model['vocab_size']:,} rows x {model['n_embd']:,}, {count(model['n_layer'], 'layer')}"
     yield "model", f"{model['architecture']}, {size}, {head}, {model['parameters']:,} parameters"
@@ -219,7 +219,7 @@ def show(report: TrainingReport, console: Console) -> None:
 
 
 def to_html(report: TrainingReport, png: bytes | None) -> str:
-    """The whole document; `png` is the plot of the run, if there is one."""
+    """Return the whole document; `png` is the plot of the run, if there is one."""
     style = f"\n{style_sheet()}\n{read_files('inlayer.training', 'page/report.css')}"
     return _template().render(
         report=report,

@@ -171,7 +171,7 @@ class Run:
         return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
 
     def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
-        """The decoder to train. A padding token that also ends texts is not padding: it has to be learned."""
+        """Return the decoder to train. A padding token that also ends texts is not padding: it has to be learned."""
         is_end = tokenizer.pad_id == tokenizer.special_tokens.get(END)
         return self.config.decoder_config(tokens.vocab_size, None if is_end else tokenizer.pad_id)
 
@@ -382,7 +382,7 @@ class Run:
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
-    """The config with absolute paths, so a run can be resumed from any folder."""
+    """Return the config with absolute paths, so a run can be resumed from any folder."""
     files = tuple(str(check_path(file, "a file").resolve()) for file in config.files)
     tokenizer = config.tokenizer
     tokenizer = tokenizer if tokenizer in {"bpe", "bytes"} else str(Path(tokenizer).resolve())

@@ -54,7 +54,7 @@ def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Ma
 
 
 def load_state(folder: Path) -> State | None:
-    """The newest state, verified; None if there is none."""
+    """Return the newest state, verified; None if there is none."""
     states = sorted(_states(folder).items(), reverse=True)
     if not states:
         return None

@@ -102,7 +102,7 @@ def _shown(value: object) -> str:
 
 
 def _how_to_resume(run: Run, group: ProcessGroup) -> str:
-    """The command that resumes a run; empty in all processes except the first."""
+    """Return the command that resumes a run; empty in all processes except the first."""
     if not group.is_main:
         return ""
     command = f"inlayer train --out {shlex.quote(str(run.folder))} --resume"

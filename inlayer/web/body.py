@@ -73,7 +73,7 @@ def check_body_headers(scope: Scope) -> None:
 
 
 def max_body(scope: Scope) -> int:
-    """The limit for the body of a request, in bytes."""
+    """Return the limit for the body of a request, in bytes."""
     return MAX_API_BODY if scope["path"] == "/v1/embeddings" else MAX_BODY
 
 

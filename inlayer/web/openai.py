@@ -111,7 +111,7 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
 
 
 def parse_input(encoder: Encoder, value: Any) -> Ragged:
-    """The ids of each input."""
+    """Return the ids of each input."""
     items: Any = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         raise InputError("input must be a nonempty text, list of texts, list of ids, or list of lists of ids")

@@ -88,7 +88,7 @@ class RemoteFile:
         return parts[start, stop]
 
     def read_all(self, limit: int) -> bytes:
-        """The whole file, unless it is larger than the limit."""
+        """Return the whole file, unless it is larger than the limit."""
         if self.size > limit:
             raise CheckpointError(f"{self} has {self.size:,} bytes; at most {limit:,} are read")
         return self.read(0, self.size)
@@ -103,7 +103,7 @@ class RemoteFile:
             self.cache.put(key, ranges)
 
     def _key(self) -> str:
-        """The key of its ranges in the cache; empty without an ETag, which would reveal a change."""
+        """Return the key of its ranges in the cache; empty without an ETag, which would reveal a change."""
         version = self.version if self.local is None else None
         return digest(self.url, version) if version is not None and (version.etag or self.hub) else ""
 
@@ -147,7 +147,7 @@ class RemoteFile:
                 self.cache.save(digest(self.url), self._version)
 
     def _send(self, spans: Sequence[Span]) -> list[Any]:
-        """The bytes of each span, or the exception that it caused."""
+        """Return the bytes of each span, or the exception that it caused."""
         filesystem = transfer.open_filesystem(self.url.partition("://")[0], os.getpid())
         urls, starts, stops = [self.url] * len(spans), *map(list, zip(*spans, strict=True))
         try:
@@ -233,7 +233,7 @@ class HubFolder(RemoteFolder):
         return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True, local=path)
 
     def _look_up(self, revision: str) -> list[Any]:
-        """The commit of a revision and its files: from the hub, or as they were the last time."""
+        """Return the commit of a revision and its files: from the hub, or as they were the last time."""
         from huggingface_hub import constants
 
         key, failed = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
@@ -268,7 +268,7 @@ class HubFolder(RemoteFolder):
         return [commit, [file for file in files if "/" not in file]]
 
     def _find_snapshot(self, revision: str) -> list[Any] | None:
-        """The commit that another library downloaded, if its weights can be found without a listing."""
+        """Return the commit that another library downloaded, if its weights can be found without a listing."""
         from huggingface_hub import snapshot_download
 
         try:
@@ -310,7 +310,7 @@ class UrlFolder(RemoteFolder):
 
 
 def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | None]:
-    """The folder that a hub id or URL names, and the one file in it if it names a file."""
+    """Return the folder that a hub id or URL names, and the one file in it if it names a file."""
     scheme, separator, rest = source.partition("://")
     if not separator or scheme == "hf":
         hub = HUB_SOURCE.fullmatch(source)

@@ -91,12 +91,12 @@ class RemoteIndex(Mapping[str, str]):
         return parse_index(self._file.read(0, self._file.size), str(self._file))
 
     def search(self, pattern: bytes) -> str | None:
-        """The first group of a pattern in the start or the end of the index."""
+        """Return the first group of a pattern in the start or the end of the index."""
         match = next(filter(None, (re.search(pattern, part) for part in self._ends)), None)
         return None if match is None else match[1].decode(errors="replace")
 
     def first_of(self, names: Sequence[str]) -> str | None:
-        """The first of these names in the index; reads all of it only if its start and end have none of them."""
+        """Return the first of these names in the index; reads all of it only if its start and end have none of them."""
         return next(filter(self._hint, names), None) or next((name for name in names if name in self.files), None)
 
     def _hint(self, name: str) -> str | None:
@@ -186,7 +186,7 @@ class RemoteStore(RemoteReader, FolderStore):
         return self._headers[file]
 
     def _weight_files(self) -> set[str]:
-        """The safetensors files of a folder without index, or an error that says what it has instead."""
+        """Return the safetensors files of a folder without index, or an error that says what it has instead."""
         if self._remote.has(SINGLE):
             return {SINGLE}
         files = self._remote.files or []
@@ -289,7 +289,7 @@ class RemoteRows(RowSource):
         return digest(self.file.url, self.file.size, self.file.version, self.offset, self.rows, self.row_bytes)
 
     def _find_table(self) -> FileRows | None:
-        """The downloaded table, if there is one of the right size."""
+        """Return the downloaded table, if there is one of the right size."""
         if self._table is None:
             path = self.file.cache.folder / self._key() / "table.rows"
             with suppress(OSError):
@@ -298,7 +298,7 @@ class RemoteRows(RowSource):
         return self._table
 
     def _download(self) -> FileRows:
-        """The whole table on disk, downloaded if necessary."""
+        """Return the whole table on disk, downloaded if necessary."""
         from huggingface_hub.utils import WeakFileLock
 
         table = self._find_table()

@@ -87,7 +87,7 @@ def is_unknown_host(error: BaseException | None) -> bool:
 
 
 def translate(error: Exception, what: str) -> Exception:
-    """The error to report in place of a library's own."""
+    """Return the error to report in place of a library's own."""
     if isinstance(error, (InlayerError, TransferError)):
         return error
     if isinstance(error, FileNotFoundError):
@@ -138,7 +138,7 @@ async def get_range(
 
 
 def file_size(response: Any, start: int, stop: int, label: str) -> int:
-    """The size of the whole file, from a response that has the requested range."""
+    """Return the size of the whole file, from a response that has the requested range."""
     headers, length = response.headers, response.headers.get("Content-Length", "None")
     match = CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
     if headers.get("Content-Encoding", "identity") != "identity":
@@ -160,7 +160,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
 
 
 def refused(status: int, headers: Mapping[str, str], what: str, *, hub: bool) -> Exception:
-    """The error for a status of 400 or more."""
+    """Return the error for a status of 400 or more."""
     if status in RETRIED:
         wait = headers.get("Retry-After", "")  # its other form, a date, is ignored
         return TransferError(f"the server responded with status {status}", float(wait[:6] if wait.isdecimal() else 0))
@@ -211,7 +211,7 @@ def open_filesystem(protocol: str, _pid: int) -> Any:
 
 
 def open_cache() -> DiskCache:
-    """The cache of this user, in huggingface_hub's folder for other libraries."""
+    """Return the cache of this user, in huggingface_hub's folder for other libraries."""
     from huggingface_hub import constants
 
     return DiskCache(Path(constants.HF_ASSETS_CACHE, "inlayer", "remote", "v3"))

@@ -72,7 +72,7 @@ def learn_() -> None:
 
 
 def open_service(*, must_save: bool = False, folder: str | None = None) -> CourseService:
-    """The service of the course; unless `must_save`, a command continues if progress cannot be saved."""
+    """Return the service of the course; unless `must_save`, a command continues if progress cannot be saved."""
 
     def notify(line: str) -> None:
         sys.stdout.flush()

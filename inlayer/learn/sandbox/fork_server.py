@@ -74,7 +74,7 @@ _lock = threading.Lock()
 
 
 def fork_server() -> ForkServer:
-    """The fork server of this process, started on first use."""
+    """Return the fork server of this process, started on first use."""
     global _fork_server  # noqa: PLW0603
     if not hasattr(os, "fork"):
         raise InputError("grading runs code in a sandbox that needs Linux or macOS; on Windows, use WSL")

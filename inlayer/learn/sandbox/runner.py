@@ -323,5 +323,5 @@ class Runner:
 
 
 def failure(rule: str, message: str) -> dict[str, Any]:
-    """The answer that ends the session: the check fails by this rule."""
+    """Return the answer that ends the session: the check fails by this rule."""
     return {"rule": rule, "message": message}
