@@ -133,7 +133,7 @@ function hiddenPart(x, h) {
 }
 
 // The position of one token's strip in a lane. Inside the table, it is at the height of its row.
-function stripPlace(parts, lane, index) {
+function stripRect(parts, lane, index) {
   if (!lane.inTable) return { x: lane.x, y: index * parts.line, w: lane.w, h: parts.line - (parts.line > 8 ? 3 : 1) };
   return { x: lane.x, y: rowHeightInTable(parts, parts.tokens[index].token.id) - 1.5, w: lane.w, h: 3 };
 }

@@ -87,15 +87,15 @@ function paintLane(context, parts, lane, [from, to]) {
   for (let index = from; index < Math.min(to, parts.tokens.length); index += 1) {
     const { token, b, t } = parts.tokens[index];
     if (t >= perText) continue;
-    const target = stripPlace(parts, lane, index);
-    const place = lane.from ? mixedPlace(stripPlace(parts, lane.from, index), target, lane.share) : target;
+    const target = stripRect(parts, lane, index);
+    const rect = lane.from ? mixedRect(stripRect(parts, lane.from, index), target, lane.share) : target;
     context.globalAlpha = lane.alpha * (isDimmed(token.id, b, t) ? 0.25 : 1);
-    context.drawImage(strips, 0, b * perText + t, strips.width, 1, place.x, place.y, place.w, place.h);
-    if (!lane.inTable && image.holes[b * perText + t] > 0) paintHole(context, place, image.holes[b * perText + t] === image.width);
+    context.drawImage(strips, 0, b * perText + t, strips.width, 1, rect.x, rect.y, rect.w, rect.h);
+    if (!lane.inTable && image.holes[b * perText + t] > 0) paintHole(context, rect, image.holes[b * perText + t] === image.width);
     if (isLit(token.id) || lane.inTable) {
       context.strokeStyle = tokenColor(token.id);
       context.lineWidth = 1.5;
-      context.strokeRect(place.x - 1, place.y - 1, place.w + 2, place.h + 2);
+      context.strokeRect(rect.x - 1, rect.y - 1, rect.w + 2, rect.h + 2);
     }
   }
   context.globalAlpha = 1;
@@ -104,7 +104,7 @@ function paintLane(context, parts, lane, [from, to]) {
   });
 }
 
-function mixedPlace(from, to, share) {
+function mixedRect(from, to, share) {
   const mix = (name) => from[name] + (to[name] - from[name]) * share;
   return { x: mix("x"), y: mix("y"), w: mix("w"), h: mix("h") };
 }
@@ -173,11 +173,11 @@ function paintCursor(context, parts) {
   const { cursor } = scene;
   const lane = parts.lanes.find((one) => !one.inTable);
   if (!cursor || !lane) return;
-  const place = stripPlace(parts, lane, cursor.index);
+  const rect = stripRect(parts, lane, cursor.index);
   const cell = lane.w / scene.data.width;
   context.strokeStyle = cssColor("--focus");
   context.lineWidth = 2;
-  context.strokeRect(place.x + cursor.channel * cell - 1, place.y - 1, Math.max(3, cell) + 2, place.h + 2);
+  context.strokeRect(rect.x + cursor.channel * cell - 1, rect.y - 1, Math.max(3, cell) + 2, rect.h + 2);
 }
 
 // ---- highlighting: one token, everywhere
@@ -255,12 +255,12 @@ function pointAt(hit) {
   scene.hovered = hit;
   if (hit === null) return;
   tip.textContent = hitWords(hit);
-  const [x, y] = hitPlace(hit);
+  const [x, y] = hitPoint(hit);
   styled(tip, { left: `${Math.max(0, Math.min(x + 12, byId("scene").clientWidth - 200))}px`, top: `${y + 16}px` });
   if (hit.channel !== undefined) showExact(hit);
 }
 
-function hitPlace(hit) {
+function hitPoint(hit) {
   const parts = scene.layout, top = byId("scene-scroll").scrollTop;
   if (hit.pair) {
     const { tokens } = scene.data.similarity, square = parts.matrices.find((one) => one.name === hit.name);
