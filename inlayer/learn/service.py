@@ -14,6 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,11 +44,21 @@ def random_seed() -> int:
 
 
 class CourseService:
-    """Operations of the course for one learner."""
+    """Operations of the course for one learner.
 
-    def __init__(self, progress: ProgressFile | None = None, *, course: Course | None = None, read_only: bool = False):
+    `folder` is a new folder for the learner's files; it is recorded in the progress once an operation has used it.
+    """
+
+    def __init__(
+        self,
+        progress: ProgressFile | None = None,
+        *,
+        course: Course | None = None,
+        read_only: bool = False,
+        folder: str | None = None,
+    ) -> None:
         self.course, self.progress = course or course_module.open_course(), progress or ProgressFile()
-        self.read_only = read_only
+        self.read_only, self.folder = read_only, folder
 
     def state(self) -> ProgressState:
         """Return the learner's progress; empty if the service is read-only."""
@@ -108,17 +119,21 @@ class CourseService:
             return task
         raise InputError("you have passed every task; name one to open it again")
 
-    def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
-        """Return the named task, or the one in progress; never a guess, because hints and solutions are recorded."""
+    def opened_task(self, name: str | None, state: ProgressState) -> Task:
+        """Return the named task, or the one in progress: the one started or checked last, even if it is passed."""
         if name is not None:
             return self.course.task(name)
-        state = self.state()
-        current = self.course.tasks.get(state.current)
-        if current is None:
+        if (current := self.course.tasks.get(state.current)) is None:
             raise InputError("no task is in progress; start one with inlayer learn next, or name it")
-        if state.record("task", current.id).done and not allow_passed:
-            raise InputError(f"you have passed {current.id}, and no other task is in progress; run inlayer learn next")
         return current
+
+    def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
+        """Return the named task, or the one in progress; never a guess, because hints and solutions are recorded."""
+        state = self.state()
+        chosen = self.opened_task(name, state)
+        if name is None and state.record("task", chosen.id).done and not allow_passed:
+            raise InputError(f"you have passed {chosen.id}, and no other task is in progress; run inlayer learn next")
+        return chosen
 
     def next_open_task(self, after: Task) -> Task | None:
         """Return the next task that you have not passed, continuing from the start after the last one."""
@@ -130,16 +145,28 @@ class CourseService:
         """Make a task the current one and create its file if it does not exist."""
         with self.edit() as state:
             task = self.choose_task(name, state)
-            file = task_files.create_file(task, choose_folder(state))
+            file = task_files.create_file(task, choose_folder(state, self.folder))
             state.current = task.id
         return file
 
-    def find_work(self, name: str | None, task: str | None = None) -> TaskFile:
-        """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it."""
+    def remember_folder(self) -> None:
+        """Create the new folder for the learner's files and record it, if there is one."""
+        if self.folder is not None:
+            with self.edit() as state:
+                task_files.make_folder(choose_folder(state, self.folder))
+
+    def find_work(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
+        """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it.
+
+        Without a name, it is the task started or checked last. With `create`, it is the next open task if that one is
+        passed, and a task that was not opened yet is opened.
+        """
         with self.edit() as state:
             if name is None or (task is None and name in self.course.tasks):
-                chosen = self.choose_task(task if name is None else name, state)
-                file = task_files.create_file(chosen, choose_folder(state))
+                wanted = task if name is None else name
+                chosen = self.choose_task(wanted, state) if create else self.opened_task(wanted, state)
+                folder = choose_folder(state, self.folder)
+                file = task_files.create_file(chosen, folder) if create else task_files.find_file(chosen, folder)
                 if file.is_new:
                     state.current = chosen.id
                 return file
@@ -150,7 +177,10 @@ class CourseService:
                 raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
             chosen = self.course.task(path.stem if task is None else task)
             if kind == "missing" and task is None and path.parent == Path():
-                path = choose_folder(state) / f"{chosen.id}.py"  # `check gather.py` works anywhere
+                # `check gather.py` works anywhere; `watch gather.py` waits for a file that does not exist yet.
+                path = choose_folder(replace(state), self.folder) / f"{chosen.id}.py"
+                if not create or path_kind(path) == "file":
+                    return task_files.find_file(chosen, choose_folder(state, self.folder))
             return TaskFile(task=chosen, path=path)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
@@ -202,14 +232,14 @@ class CourseService:
             path, current = task_files.load_file(task, state)
             if current is None or current.text != source:
                 require_unchanged(path, current, loaded)
-                choose_folder(state)
+                choose_folder(state, self.folder)
                 task_files.write_file(path, source)
             return task_files.read_file(path).digest
 
     def reset_file(self, task: Task, *, loaded: str | bool | None = False) -> Path | None:
         """Restore a task's starter file; returns where the old file was kept. `loaded` is checked unless False."""
         with self.edit(must_save=True) as state:
-            choose_folder(state)
+            choose_folder(state, self.folder)
             path, current = task_files.load_file(task, state)
             if not isinstance(loaded, bool):
                 require_unchanged(path, current, loaded)

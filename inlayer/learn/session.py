@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,11 +86,11 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.limits = limits or GradingLimits()
         self.generator = torch.Generator().manual_seed(seed)
         self.calls: list[RecordedCall] = []  # calls of the current check
-        server = fork_server()
+        self.server = fork_server()
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
         self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()
         self.printed = ""  # the beginning of what the code printed, once the session is closed
-        self.channel, self.pid = server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
+        self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
@@ -192,8 +193,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             self._check_output()
             used = cpu_seconds(self.pid)
             if (used is not None and used >= self.limits.seconds) or time.monotonic() >= end:
-                limit = f"your code ran longer than {self.limits.seconds:g} seconds and was stopped"
-                raise CheckFailed("timeout", f"{limit}; is there an endless loop?")
+                raise self._too_slow()
 
         try:
             send(self.channel, encode(request), wait)
@@ -203,6 +203,8 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             raise self._tampered() from None
         except (EOFError, OSError):
             self._check_output()
+            if self._ended_by_cpu_limit():
+                raise self._too_slow() from None
             message = "the process of your code ended unexpectedly: it crashed or used too much memory"
             raise CheckFailed("ended", message) from None
         if not isinstance(answer, dict):
@@ -214,6 +216,19 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     def _check_output(self) -> None:
         if os.fstat(self._output.fileno()).st_size > self.limits.output:
             raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
+
+    def _too_slow(self) -> CheckFailed:
+        limit = f"your code ran longer than {self.limits.seconds:g} seconds and was stopped"
+        return CheckFailed("timeout", f"{limit}; is there an endless loop?")
+
+    def _ended_by_cpu_limit(self) -> bool:
+        """Whether the kernel ended the process at its CPU limit, before the grader saw that it is too slow."""
+        end = self.server.wait_for_end(self.pid)
+        if end is None:
+            return False
+        # The kernel counts the limit in ticks; what it reports is precise, and can be much less on a busy machine.
+        used_up = end.signal == signal.SIGKILL and end.cpu_seconds >= self.limits.seconds / 2
+        return end.signal == signal.SIGXCPU or used_up
 
     def _tampered(self) -> CheckFailed:
         return CheckFailed(

@@ -22,6 +22,7 @@ from inlayer.learn.progress_file import ProgressState
 
 DEFAULT_FOLDER = "inlayer-course"
 MAX_SOURCE_BYTES = 1 << 20
+UNWRITABLE = "cannot be written (choose another folder with --folder)"
 LINK_MESSAGE = "it is a symbolic link, which is not followed; submit the file itself"
 
 
@@ -73,6 +74,16 @@ def create_file(task: Task, folder: Path) -> TaskFile:
     elif kind != "file":
         raise not_a_file(path, kind)
     return TaskFile(task=task, path=path, is_new=kind == "missing")
+
+
+def find_file(task: Task, folder: Path) -> TaskFile:
+    """Return the learner's file for a task that was opened before; never creates it."""
+    path = folder / f"{task.id}.py"
+    if (kind := path_kind(path)) == "missing":
+        raise InputError(f"{shown(path)} does not exist; open the task with inlayer learn next {task.id}")
+    if kind != "file":
+        raise not_a_file(path, kind)
+    return TaskFile(task=task, path=path)
 
 
 def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
@@ -130,6 +141,12 @@ def write_file(path: Path, source: str) -> None:
         data = source.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(f"character {error.start} of the code is a lone surrogate, which cannot be saved") from None
-    with file_errors(path, "cannot be written (choose another folder with --folder)"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    with file_errors(path, UNWRITABLE):
         write_atomic(path, data)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder for the learner's files, unless it exists."""
+    with file_errors(folder, UNWRITABLE):
+        folder.mkdir(parents=True, exist_ok=True)

@@ -141,7 +141,7 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     write(watched, GATHER.solution)
     page.wait_for_selector(".stale-results .stale-note-text:visible")  # the results belong to the old code
     page.click("#check")
-    page.wait_for_selector("#results-title.good")
+    page.wait_for_selector("#results-title.good, #results .error")
     assert page.locator(".stale-note-text:visible").count() == 0
     assert page.inner_text("#results-title") == "Well done! 7 of 7 checks passed"
     assert "Why it works" in page.inner_text(".why")
@@ -184,6 +184,19 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     page.reload()
     page.wait_for_selector("#stage[aria-busy=false] h1")
     assert "done" in page.inner_text(f"#lessons-list a:has-text('{GATHER.title}')")
+
+
+def test_a_passed_task_shows_its_tensor(open_lesson, pipelines):
+    """The page draws it with the grid of the walk, so this fails if the two disagree."""
+    watched = open_lesson("task=gather")
+    write(watched, GATHER.solution)
+    watched.page.click("#check")
+    watched.page.wait_for_selector("#results-title.good, #results .error")
+    shown = watched.shown(".tensor")
+    assert {cell["field"] for cell in shown} == {"tensor"}
+    row = pipelines["default"].walk(["I love dogs"]).texts[0].tokens[1].row
+    own = [float(cell["value"]) for cell in shown if cell["t"] == "1"]
+    assert own == pytest.approx(row[: len(own)], abs=0)
 
 
 def test_the_editor_by_keyboard_and_a_file_changed_elsewhere(open_lesson, home):

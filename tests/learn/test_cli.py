@@ -7,22 +7,25 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 from inlayer.cli import main
 from inlayer.cli.learn import learn
+from inlayer.cli.learn.tasks import running_code
 from inlayer.learn.batch import BatchReport, BatchRow
 from inlayer.learn.course import Course, Lesson
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
-from inlayer.learn.terminal import REPLACEMENTS, EncodedOutput
+from inlayer.learn.terminal import REPLACEMENTS, CoursePrinter, EncodedOutput
 from tests.learn.small import SOLUTION, START, WRONG, make_course
 
 VERBS = [
@@ -173,6 +176,22 @@ def test_the_folder_is_remembered(run: Run, tmp_path: Path, monkeypatch: pytest.
     assert "is not a folder" in run("next", "add", "--folder", "file").err
 
 
+@pytest.mark.parametrize("verb", [["next", "add"], ["next"], ["watch", "add"], ["check", "add"], ["reset", "add"]])
+def test_only_a_folder_that_worked_is_remembered(run: Run, verb: list[str]) -> None:
+    run("next", "add", "--folder", "mine")
+    Path("file").write_text("x")
+    done = run(*verb, "--folder", "file/below")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert ProgressFile().read().folder == str(Path("mine").absolute())
+    assert "Your file: " in run("next", "add").out
+
+
+def test_a_folder_is_remembered_before_the_first_task(run: Run) -> None:
+    assert run("next", "--folder", "mine").out.startswith("1. The first lesson")
+    run("next")
+    assert Path("mine/add.py").read_text() == START
+
+
 def test_check_fails_then_passes(run: Run) -> None:
     run("next", "add")
     file = Path("inlayer-course/add.py")
@@ -202,17 +221,60 @@ def test_check_fails_then_passes(run: Run) -> None:
     assert run("check", "add", "--seed", "5").code == 0
 
 
-def test_first_check_creates_the_file(run: Run) -> None:
-    done = run("check", "add")
-    assert done.code == 1
-    assert "is new. Write your answer there" in done.out.replace("\n", " ")
-    assert "of 6 checks" not in done.out  # nothing was written, so this is not a try
-    assert Path("inlayer-course/add.py").read_text() == START
-    assert ProgressFile().read().records == {}
-    assert ProgressFile().read().current == "add"
-    assert "3 of 6 checks" in run("check").out
-    done = run("check", "add_again", "--json")
-    assert (done.code, json.loads(done.out)["new"], json.loads(done.out)["passed"]) == (1, True, False)
+@pytest.mark.parametrize("arguments", [["add"], ["add.py"], ["add", "--json"], ["add", "--folder", "other"]])
+def test_check_never_opens_a_task(run: Run, arguments: list[str]) -> None:
+    done = run("check", *arguments)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert done.err.endswith("add.py does not exist; open the task with inlayer learn next add\n")
+    assert list(Path().iterdir()) == []
+    state = ProgressFile().read()
+    assert (state.records, state.current, state.folder) == ({}, "", "")
+
+
+def test_check_without_a_name_grades_the_last_task_again(run: Run) -> None:
+    assert "no task is in progress" in run("check").err
+    run("next", "add")
+    Path("inlayer-course/add.py").write_text(SOLUTION)
+    for _ in range(2):  # also once it has passed
+        done = run("check")
+        assert (done.code, done.out.startswith("add: 6 of 6 checks passed\n")) == (0, True)
+    assert [path.name for path in Path("inlayer-course").iterdir()] == ["add.py"]
+    assert list(ProgressFile().read().records) == ["task/add"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("#!/bin/sh\necho 'Traceback:' >&2\necho 'ImportError: no torch' >&2\nexit 1\n", "ImportError: no torch"),
+        ("#!/bin/sh\nexit 3\n", "it ended with code 3"),
+        ("#!/no/such/program\n", "No such file or directory"),
+    ],
+)
+def test_a_grader_that_cannot_start_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    run("next", "add")
+    Path("python").write_text(script)
+    Path("python").chmod(0o700)
+    monkeypatch.setattr("inlayer.learn.sandbox.fork_server._fork_server", None)
+    monkeypatch.setattr("sys.executable", str(Path("python").absolute()))
+    done = run("check")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"inlayer: the grader's process did not start: {reason}\n"
+
+
+def test_a_terminal_shows_that_the_code_is_running(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=80, _environ={"TERM": "xterm"})
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    with running_code(CoursePrinter(terminal), enabled=True):
+        end = time.monotonic() + 60  # drawn by a thread
+        while "running your code..." not in shown.getvalue():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    monkeypatch.undo()
+    run("next", "add")
+    assert "running your code" not in run("check").out  # not a terminal
 
 
 def test_check_as_json_and_by_file(run: Run) -> None:

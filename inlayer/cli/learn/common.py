@@ -14,7 +14,6 @@ from typer.core import TyperGroup
 from inlayer.cli.app import app, console, examples
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.service import MAX_SEED, CourseService
-from inlayer.learn.task_files import choose_folder
 from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
@@ -78,11 +77,7 @@ def open_service(*, must_save: bool = False, folder: str | None = None) -> Cours
         sys.stdout.flush()
         sys.stderr.write(f"inlayer: {line}\n")
 
-    service = CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save))
-    if folder is not None:
-        with service.edit() as state:
-            choose_folder(state, folder)
-    return service
+    return CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save), folder=folder)
 
 
 def open_printer() -> CoursePrinter:

@@ -98,6 +98,7 @@ def next_(
     if task is not None or (step is not None and step.kind == "task"):
         show_task_file(out, service.start_task(task if step is None else step.id))
         return
+    service.remember_folder()
     if step is not None and step.kind == "read":
         read(step.id)
         return

@@ -6,6 +6,7 @@ Exit code of check: 0 if every check passed, 1 if one failed, 2 for bad input.
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 TASK = Annotated[str | None, typer.Argument(metavar="TASK", help="Task. \\[default: the task in progress]")]
 
 
-EXIT_CODES = "Exit code: 0 passed, 1 failed or not written yet, 2 bad input."
+EXIT_CODES = "Exit code: 0 passed, 1 failed, 2 bad input."
 
 
 @command("check", "", "gather", "my/gather.py", "try2.py --task gather --json", note=EXIT_CODES)
@@ -38,23 +39,21 @@ def check(
     """Grade your file: the checks run in order until one fails."""
     service = open_service(folder=folder)
     file = service.find_work(what, task)
-    if file.is_new:  # nothing written yet, so this is not a try
-        if as_json:
-            data = {"task": file.task.id, "file": shown(file.path), "passed": False, "new": True}
-            print_json(data | {"summary": "not checked"})
-        else:
-            out = open_printer()
-            show_task_file(out, file)
-            message = f"{shown(file.path)} is new. Write your answer there, then check again."
-            out.line(message, style="bold", wrap=False)
-        raise typer.Exit(1)
-    with stoppable(service):
+    out = open_printer()
+    with stoppable(service), running_code(out, enabled=not as_json):
         verdict = service.check(file.task, read_file(file.path).text, seed=seed)
     if as_json:
         print_json({"file": shown(file.path), **verdict.to_dict()})
     else:
-        show_verdict(open_printer(), service, file, verdict)
+        show_verdict(out, service, file, verdict)
     raise typer.Exit(0 if verdict.passed else 1)
+
+
+def running_code(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
+    """On a terminal, show that the code is running until it has ended."""
+    return (
+        out.console.status("running your code...", spinner="line") if enabled and sys.stdout.isatty() else nullcontext()
+    )
 
 
 def show_verdict(

@@ -42,7 +42,7 @@ Exit code: 0 if the last check passed, 1 if not."""
 def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     """Grade your file whenever you save it, until it passes."""
     service, out = open_service(folder=folder), open_printer()
-    file = service.find_work(what)
+    file = service.find_work(what, create=True)
     with service.edit() as state:
         state.current = file.task.id
     watcher = FileWatcher(out, service, file)

@@ -51,7 +51,7 @@ function tensorView({ shape, dtype, is_integer: isInteger, rows, labels, more, n
   const scale = isInteger ? { most: 0, decimals: 0, beyond: false } : scaleOf(...rows);
   const table = matrix({
     label: "Your tensor",
-    rows: rows.map((values, t) => ({ head: labels[t], values, place: (d) => ({ field: "tensor", t, d }) })),
+    rows: rows.map((values, t) => ({ head: labels[t], values, cell: (d) => ({ field: "tensor", t, d }) })),
     count: rows[0]?.length ?? 0, scale, more,
   });
   if (isInteger) for (const cell of table.querySelectorAll("[data-value]")) cell.textContent = signed(cell.dataset.value);

@@ -4,6 +4,7 @@ session -> [fork server] -> runner
 - it is started fresh and shares no memory with the grader, so a runner has no data of the grader
 - importing torch takes seconds, a fork milliseconds, which makes `watch` and batch grading fast
 - it runs no learner code itself and exits when the grader closes its end of the socket
+- it is the parent of the runners, so it knows how each of them ended
 Tested in tests/learn/test_misbehaving.py.
 """
 
@@ -14,19 +15,39 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from inlayer.errors import InputError
+from inlayer.errors import InlayerError, InputError
+from inlayer.files import printable
 from inlayer.learn.sandbox.limits import GradingLimits
 
 READY = b"ready"
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+PID = struct.Struct("<Q")
+PROCESS_END = struct.Struct("<qd")  # signal (0: it exited, -1: it has not ended), CPU seconds
+END_WAIT = 2.0  # seconds until a process that closed its channel has ended
+MAX_REASON = 200  # characters
+
+
+class GraderError(InlayerError, RuntimeError):
+    """The grader itself cannot run code."""
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How a runner ended: the signal that killed it (0 if it exited), and the CPU time it used."""
+
+    signal: int
+    cpu_seconds: float
 
 
 class ForkServer:
@@ -39,29 +60,63 @@ class ForkServer:
         # Only harmless variables: the environment may contain secrets.
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-c", start, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for the grader
-            )
         self.socket, self.lock, self.owner = ours, threading.Lock(), os.getpid()
-        if ours.recv(len(READY)) != READY:
-            raise RuntimeError("the grader's fork server did not start; see its output above")
+        with theirs, tempfile.TemporaryFile() as errors:
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-I", "-c", start, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    pass_fds=[theirs.fileno()],
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C is for the grader
+                )
+                theirs.close()  # else a server that fails to start is waited for forever
+                ready = ours.recv(len(READY)) == READY
+            except OSError as error:
+                ours.close()
+                raise GraderError(f"the grader's process did not start: {error.strerror or error}") from None
+            if not ready:
+                self.close()
+                errors.seek(0)
+                raise GraderError(f"the grader's process did not start: {self._reason(errors.read())}")
+
+    def _reason(self, errors: bytes) -> str:
+        """The last line that a failed server printed, or else how it ended."""
+        lines = errors.decode("utf-8", "replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return printable(last)[:MAX_REASON] or f"it ended with code {self.process.returncode}"
 
     def fork(self, output: int, *, scratch: Path, limits: GradingLimits) -> tuple[socket.socket, int]:
         """Fork a runner that prints to the file descriptor `output` and leads its own process group."""
         ours, theirs = socket.socketpair()
-        request = json.dumps({"scratch": str(scratch), "limits": asdict(limits)}).encode()
-        with theirs, self.lock:
-            socket.send_fds(self.socket, [request], [theirs.fileno(), output])
-            pid = int.from_bytes(self.socket.recv(8), "little")
-        if not pid:
-            raise RuntimeError("the grader's fork server exited unexpectedly")
-        return ours, pid
+        with theirs:
+            answer = self._ask({"scratch": str(scratch), "limits": asdict(limits)}, [theirs.fileno(), output], PID.size)
+        if not answer:
+            ours.close()
+            raise GraderError("the grader's process ended unexpectedly; try again")
+        return ours, int(PID.unpack(answer)[0])
+
+    def wait_for_end(self, pid: int) -> ProcessEnd | None:
+        """Return how a runner ended; None if it does not end soon, or the server is gone."""
+        end = time.monotonic() + END_WAIT
+        while answer := self._ask({"ended": pid}, [], PROCESS_END.size):
+            number, seconds = PROCESS_END.unpack(answer)
+            if number >= 0:
+                return ProcessEnd(number, seconds)
+            if time.monotonic() >= end:
+                return None
+            time.sleep(0.01)
+        return None
+
+    def _ask(self, request: dict[str, Any], handles: list[int], size: int) -> bytes:
+        """Send a request and return the answer; empty if the server is gone."""
+        with self.lock, suppress(OSError):
+            socket.send_fds(self.socket, [json.dumps(request).encode()], handles)
+            answer = self.socket.recv(size)
+            return answer if len(answer) == size else b""
+        return b""
 
     def close(self) -> None:
         self.socket.close()
@@ -105,13 +160,24 @@ def main() -> NoReturn:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.sendall(READY)
     alive: set[int] = set()
+    ended: dict[int, ProcessEnd] = {}
     while True:
-        request, handles, _, _ = socket.recv_fds(control, 65_536, 2)
-        alive = {pid for pid in alive if os.waitpid(pid, os.WNOHANG) == (0, 0)}
-        if not request:  # the grader is gone
+        message, handles, _, _ = socket.recv_fds(control, 65_536, 2)
+        for pid in list(alive):
+            reaped, status, usage = os.wait4(pid, os.WNOHANG)
+            if reaped:
+                alive.remove(pid)
+                number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+                ended[pid] = ProcessEnd(number, usage.ru_utime + usage.ru_stime)
+        if not message:  # the grader is gone
             for pid in alive:
                 kill_group(pid)
             os._exit(0)
+        request = json.loads(message)
+        if "ended" in request:
+            end = ended.get(request["ended"], ProcessEnd(-1, 0.0))
+            control.sendall(PROCESS_END.pack(end.signal, end.cpu_seconds))
+            continue
         pid = os.fork()
         if pid == 0:
             os.setpgid(0, 0)
@@ -120,11 +186,11 @@ def main() -> NoReturn:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.close(output)
-            received = json.loads(request)
-            run(socket.socket(fileno=channel), received["scratch"], GradingLimits(**received["limits"]))
+            run(socket.socket(fileno=channel), request["scratch"], GradingLimits(**request["limits"]))
         with suppress(OSError):  # the child did it first, or is gone
             os.setpgid(pid, pid)
         for handle in handles:
             os.close(handle)
         alive.add(pid)
-        control.sendall(pid.to_bytes(8, "little"))
+        ended.pop(pid, None)  # of an earlier process with this number
+        control.sendall(PID.pack(pid))

@@ -31,8 +31,9 @@ def set_limits(limits: GradingLimits) -> None:
     """Limit the CPU time, memory and files of this process."""
     import resource
 
-    cpu_limit = 1 + math.ceil(limits.seconds)  # ends an endless loop even if the grader is gone
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit))
+    # Ends an endless loop even if the grader is gone: SIGXCPU, which says why, then SIGKILL, which cannot be caught.
+    cpu_limit = 1 + math.ceil(limits.seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 2))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_bytes, limits.file_bytes))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits.open_files, limits.open_files))
