@@ -147,6 +147,8 @@ def embed(
         from inlayer.encoding.resumable_job import EmbedJob
 
         rows = _write(EmbedJob(*arguments))
+    if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # a folder, mistyped?
+        sys.stderr.write(f"{quoted(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
     facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "files": files, "skipped": skipped}
     if as_json:
@@ -286,10 +288,9 @@ def search(
     results = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
     if not results:
         raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
-    if not stored and None in (model, pool):
+    if not stored and model is None:
         sys.stderr.write(
-            f"note: {shown(vectors)} does not record its model; searched with --model {shown(model or 'default')} "
-            f"--pool {pool or 'mean'}\n"
+            f"note: {shown(vectors)} does not record its model; searched with --model default --pool {pool or 'mean'}\n"
         )
     if as_json:
         print_json({"query": query, "rows": results})
@@ -298,7 +299,7 @@ def search(
     columns = 3 if any(row[2] for row in rows) else 2
     print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
     if opened.source == "default":
-        print_note('"default" is for demonstration. For useful results, use --model wordllama.')
+        print_note('"default" is for demonstration. For useful results, embed the texts again with --model wordllama.')
 
 
 def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | None, weights: str | None) -> Model:

@@ -109,8 +109,9 @@ def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], 
             from inlayer.render.numbers import duration
 
             rows, width = model.table_info.shape
+            time_left = f"{remaining:.0f} s" if remaining < 60 else duration(remaining)
             hints = "--quick reads a sample; Ctrl-C stops and shows what was found so far"
-            sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {duration(remaining)}; {hints}\n")
+            sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {time_left}; {hints}\n")
 
     with progress_bar("reading rows") if with_bar else nullcontext() as bar:
 

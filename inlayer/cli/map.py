@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 SAMPLED_ROWS = 1000  # whose neighbors are compared, if the page does not need those of all rows
 MAX_NAMED = 8  # rows that are not drawn
+NAMES = {"pca": "PCA", "tsne": "t-SNE"}
+INTERRUPTED = 130
 MAP_EXAMPLES = examples(
     "inlayer map",
     "inlayer map --html map.html --png map.png",
     "inlayer map path/to/model --parquet map.parquet --json",
+    "Exit code: 130 if it was stopped with Ctrl-C, also if the map so far was written.",
 )
 
 
@@ -48,19 +51,21 @@ def map_(
     as_json: Json = False,
 ) -> None:
     """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map computed so far."""
-    from inlayer.checkpoint import load
+    try:
+        from inlayer.checkpoint import load
 
-    model = load(source)
-    from inlayer.geometry import map_page
-    from inlayer.geometry.distortion import measure_distortion
+        model = load(source)
+        from inlayer.geometry import map_page
+        from inlayer.geometry.distortion import measure_distortion
 
-    with progress_bar(f"computing {method}") as progress:
-        try:
+        with progress_bar(f"computing {NAMES.get(method, 'the map')}") as progress:
             projection = model.project(method, progress=progress)
-        except KeyboardInterrupt:
-            sys.stderr.write("interrupted before the map was computed; nothing was written\n")
-            raise typer.Exit(130) from None
-    sample = 10**9 if model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS and html else SAMPLED_ROWS
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped before there was a map\n")
+        raise typer.Exit(INTERRUPTED) from None
+    measures_all = projection.complete and html is not None
+    measures_all &= model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
+    sample = 10**9 if measures_all else SAMPLED_ROWS
     with progress_bar("measuring distortion") as progress:
         distortion = measure_distortion(model.table, projection.points, sample=sample, progress=progress)
     title = f"Token map of {model.source}"
@@ -75,16 +80,18 @@ def map_(
     written = [name for name in (html, png, parquet) if name is not None]
     if not as_json:
         _print_map(projection, distortion, written)
-        return
-    print_json(
-        {
-            "source": model.source, "method": projection.method, "complete": projection.complete,
-            "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
-            "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness,
-            "holes": _undrawn_rows(projection), "files": written,
-            "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
-        }
-    )  # fmt: skip
+    else:
+        print_json(
+            {
+                "source": model.source, "method": projection.method, "complete": projection.complete,
+                "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
+                "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness,
+                "holes": _undrawn_rows(projection), "files": written,
+                "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
+            }
+        )  # fmt: skip
+    if not projection.complete:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _print_map(projection: TableProjection, distortion: Distortion, written: list[str]) -> None:

@@ -42,6 +42,15 @@ ALIASES = {  # arguments of the library that differ from their options, and thos
     },
 }  # fmt: skip
 
+ADVICE = {  # what to do in Python, and with the options of a command
+    "walk": {
+        "choose one, or pass inputs_embeds":
+        "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
+    },
+    "neighbors": {"look up token ids or vectors": "look up a token with --id"},
+    "analogy": {", or look up token ids or vectors": ""},
+}  # fmt: skip
+
 
 def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
@@ -69,6 +78,8 @@ def _name_options(message: str, name: str, command: Any, arguments: list[str]) -
     A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
     is replaced only if its option was used, and at the start, where it is the subject.
     """
+    for words, replacement in ADVICE.get(name, {}).items():
+        message = message.replace(words, replacement)
     used = {argument.partition("=")[0] for argument in arguments}
     for words, replacement in ALIASES.get(name, {}).items():
         if not used.isdisjoint(replacement.split()):

@@ -73,7 +73,8 @@ def serve(
         except BrokenPipeError:  # with an errno, Typer would exit with code 1
             raise BrokenPipeError from None
         if not as_json:
-            sys.stderr.write(f"serving {', '.join(address.models)}; course at /learn; press Ctrl-C to stop\n")
+            sys.stderr.write(f"serving {', '.join(address.models)}; press Ctrl-C to stop\n")
+            sys.stderr.write(f"course: {address.course_url}\n")
         if not address.is_loopback:
             sys.stderr.write(
                 f"{host} is not a loopback address: traffic is not encrypted and can be read on the network\n"

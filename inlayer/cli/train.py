@@ -90,10 +90,13 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         sys.stdout.write(to_json(report))
         return
     terminal, folder = console(), shlex.quote(config.out)
-    show(report, terminal)
-    terminal.print(f"\n{folder}/ contains the model, report.html and metrics.jsonl. Try it:", soft_wrap=True)
+    shown = set(progress.warnings)
+    show(replace(report, warnings=tuple(text for text in report.warnings if text not in shown)), terminal)
+    has_plot = importlib.util.find_spec("matplotlib") is not None
+    contents = "the model, report.html, training.png and" if has_plot else "the model, report.html and"
+    terminal.print(f"\n{folder}/ contains {contents} metrics.jsonl. Try it:", soft_wrap=True)
     terminal.print(f'inlayer walk "I love dogs" --model {folder}', soft_wrap=True)
-    if importlib.util.find_spec("matplotlib") is None:
+    if not has_plot:
         sys.stderr.write("the plot was skipped because it needs matplotlib: pip install 'inlayer[train]'\n")
 
 

@@ -28,6 +28,7 @@ class Reporter(TrainingProgress):
     def __init__(self, bar: rich_progress.Progress) -> None:
         self.bar, self.task = bar, rich_progress.TaskID(0)
         self.total, self.next_line = 0, 0.0
+        self.warnings: list[str] = []  # those shown
 
     def stage(self, name: str, total: int | None = None) -> None:
         self.total = total or 0
@@ -41,6 +42,7 @@ class Reporter(TrainingProgress):
         self.bar.update(self.task, completed=amount)
 
     def warning(self, text: str) -> None:
+        self.warnings.append(text)
         self.bar.console.print(Text.assemble(("warning: ", "yellow"), text), soft_wrap=True)
 
     def step(self, metrics: Metrics) -> None:
@@ -55,7 +57,7 @@ class Reporter(TrainingProgress):
 
 
 @contextmanager
-def reporting() -> Iterator[TrainingProgress]:
+def reporting() -> Iterator[Reporter]:
     """Progress output that suits stderr."""
     columns = (*rich_progress.Progress.get_default_columns(), rich_progress.MofNCompleteColumn())
     settings: dict[str, Any] = {"transient": True, "refresh_per_second": 4, "disable": not sys.stderr.isatty()}

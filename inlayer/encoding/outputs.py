@@ -11,6 +11,7 @@ Tested in tests/encoding/test_commands.py.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ __all__ = ["FORMATS", "check_output", "join_parts", "open_vectors", "write_part"
 Array = npt.NDArray[Any]
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"
+CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # numpy and Python about truncated files
 METADATA = "inlayer"  # key of the settings in a file's metadata
 JOINED_BYTES = 2**24  # copied at once
 
@@ -219,7 +221,8 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
     except CheckpointError:
         raise
     except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
-        raise InputError(f"{shown(path)} is not an array of vectors (n, D): {str(error)[:160]}") from None
+        cause = "; was the download cut short?" if CUT_SHORT.search(str(error)) else ""
+        raise InputError(f"{shown(path)} is not an array of vectors (n, D): {str(error)[:160]}{cause}") from None
     return StoredTable(source, width, mapped.dtype), {}, lambda _: {}
 
 

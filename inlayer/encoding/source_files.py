@@ -19,8 +19,10 @@ __all__ = ["find_sources", "kind_of"]
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
-# What looks like a folder, a pattern or a file name is not taken for a text.
-PATH_LIKE = re.compile(r"\S*/|\S*[*?\[]\S*[/.]\S*|\S*[/.]\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}")
+# What looks like a path, a pattern or a file name is not taken for a text.
+PATH_LIKE = re.compile(
+    r"(?:\.{0,2}|~)/.*|\S*/\S*|\S*[*?\[]\S*\.\S*|\S*\.\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}", re.DOTALL
+)
 
 
 def kind_of(path: Path) -> str:

@@ -190,7 +190,8 @@ class Reader:
                 others.append(record)
                 numbers.append(number + index)
             except (InlayerError, ValueError, RecursionError) as error:
-                problem = str(error) if isinstance(error, InlayerError) else f"not valid JSON ({error})"
+                reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+                problem = str(error) if isinstance(error, InlayerError) else f"not valid JSON ({reason})"
                 self.on_bad_row(f"{name}, line {number + index}", problem)
         return TextRows(texts, others if self.keep else None, f"{name}, line", numbers)
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError
-from inlayer.files import quoted, shown
+from inlayer.files import not_a_file, quoted, shown
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
@@ -175,5 +175,7 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
                     yield number, line.strip()
     except UnicodeDecodeError:
         raise InputError(f"{shown(path)} is not valid UTF-8") from None
+    except FileNotFoundError:
+        raise not_a_file(path, "missing") from None
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None

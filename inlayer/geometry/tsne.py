@@ -21,7 +21,10 @@ PERPLEXITY = 30.0
 
 
 def tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.NDArray[Any], bool]:
-    """Points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points so far, at any moment."""
+    """Points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points so far.
+
+    Before the first step there are none, and Ctrl-C raises KeyboardInterrupt.
+    """
     try:
         from openTSNE import TSNE
     except ImportError as error:
@@ -62,6 +65,8 @@ def tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.
         worker.join()
     except KeyboardInterrupt:
         interrupted = True
+    if interrupted and not calls:
+        raise KeyboardInterrupt
     if failures:
         raise failures[0]
     return latest, not interrupted

@@ -44,7 +44,8 @@ def _bytes(trace: Trace) -> tuple[str, str]:
 
 
 def _pre_tokens(trace: Trace) -> tuple[str, str]:
-    note = f"{count(sum(text.n_pre_tokens for text in trace.texts), 'pre-token')}; no token crosses their boundaries"
+    number = sum(text.n_pre_tokens for text in trace.texts)
+    note = f"{count(number, 'pre-token')}; no token crosses {'its' if number == 1 else 'their'} boundaries"
     if all(text.pre_tokens is None for text in trace.texts):
         note = f"{trace.tokenizer} does not split this text into pre-tokens, or does not report them"
     return note, _for_each(trace, "tokenizer.pre_tokens(text)")

@@ -178,7 +178,7 @@ def rows_step(layout: Layout) -> Iterator[Text]:
     """Step 5: the gathered rows, and whether a one-hot matrix product gives the same."""
     gather = layout.trace.gather
     yield from _token_table(layout, lambda token: token.row, gather.shape[2])
-    if layout.trace.input == "text":
+    if layout.trace.input == "text" and any(text.n_tokens for text in layout.trace.texts):
         line = Text(f"{' ' * INDENT}one_hot @ table is ", style="dim")
         line.append("equal" if gather.equal else "not equal", style="bold green" if gather.equal else "bold yellow")
         rows = count(gather.compared_rows, "row")

@@ -6,7 +6,8 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> lo
 - a corpus of any size is streamed. The folder is written atomically (files.py)
 - text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments the middle one is
   used for validation: spread over the whole corpus, and the same for the same text. Segments start small and grow to
-  MAX_SEGMENT characters, so a small corpus has validation text too
+  MAX_SEGMENT characters, so a small corpus has validation text too. If there are too few segments for that, the start
+  of the middle one is held out, as many characters as the fraction of the whole
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends on seed and step only, so a resumed run needs no data state
 - see also: the text (corpus.py), inputs and targets of a window (trainer.py)
@@ -20,7 +21,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +91,20 @@ def write_tokens(
         raise InputError(f"the tokenizer's largest id is {vocab_size - 1:,}; a table has at most {MAX_VOCAB:,} rows")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
     encoded, counts, digests = 0, dict.fromkeys(SIDES, 0), {side: hashlib.sha256() for side in SIDES}
-    segments = enumerate(_segments(chunks))
+    segments = _segments(chunks)
     with new_folder(folder) as new:
+        first = list(islice(segments, ENCODED_AT_ONCE))
+        middle = every // 2
+        if 1 < len(first) <= middle and len(first) < ENCODED_AT_ONCE:  # all segments, none held out
+            first, middle = _split_middle(first, validation)
+        numbered = enumerate(chain(first, segments))
         with (new / "train.bin").open("wb") as train, (new / "validation.bin").open("wb") as held_out:
-            while batch := list(islice(segments, ENCODED_AT_ONCE)):
+            while batch := list(islice(numbered, ENCODED_AT_ONCE)):
                 texts = [segment.text for _, segment in batch]
                 rows = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
                 _check_range(rows.flat, vocab_size)
                 for (index, segment), row in zip(batch, rows, strict=True):
-                    is_held_out = every > 0 and index % every == every // 2
+                    is_held_out = every > 0 and index % every == middle
                     side, file = ("validation", held_out) if is_held_out else ("train", train)
                     if segment.starts_file and index > 0 and separator is not None:
                         row = np.insert(row, 0, separator)  # noqa: PLW2901
@@ -181,6 +187,20 @@ def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             end = cut(chunk.text, start, min(MAX_SEGMENT, FIRST_SEGMENT + SEGMENT_GROWTH * index))
             yield Chunk(chunk.text[start:end], starts_file)
             start, index, starts_file = end, index + 1, False
+
+
+def _split_middle(segments: list[Chunk], validation: float) -> tuple[list[Chunk], int]:
+    """Cut the part to hold out off the middle segment of a small text; returns the segments, and the part's index."""
+    middle, size = len(segments) // 2, round(validation * sum(len(segment.text) for segment in segments))
+    text, starts_file = segments[middle]
+    if not 0 < size < len(text):
+        return segments, -1
+    return [
+        *segments[:middle],
+        Chunk(text[:size], starts_file),
+        Chunk(text[size:], False),
+        *segments[middle + 1 :],
+    ], middle
 
 
 def _check_range(ids: IdArray, vocab_size: int) -> None:

@@ -281,10 +281,12 @@ class Run:
             sizes = f"{tokens.vocab_size:,} ids instead of {wanted:,}"
             self.alerts.raised["vocabulary"] = f"the vocabulary has {sizes}, because the text is too small for more"
         if config.validation and held_out < width:
-            number = f"only {count(held_out, 'token')}" if held_out else "no tokens"
+            # The largest part that may be held out is half of the text.
+            more = "hold out more of it (--validation), " if tokens.train.size + held_out >= 2 * width else ""
             self.alerts.raised["validation"] = (
-                f"no validation loss: the held-out text has {number}, but a sequence has {width:,}; use more text, "
-                "hold out more of it (--validation), or shorten the sequences (--block-size)"
+                f"no validation loss: the held-out text ({config.validation:.2g} of all) has "
+                f"{count(held_out, 'token')}, but a sequence has {width:,}; use more text, "
+                f"{more}or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)

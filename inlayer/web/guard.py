@@ -156,7 +156,8 @@ def error_page(status: int, message: str, headers: Mapping[str, str] | None = No
     page = Page(ERROR_PAGE, style_sheet() + ERROR_STYLE, "")
     text = printable(" ".join(message.split()))
     title = "The token is missing or wrong" if status == 401 else "This page cannot be shown"
-    document = page.document(title, message=escape(f"{text}. {ADVICE}" if status == 401 else f"{text}."))
+    sentence = ADVICE if status == 401 else f"{text[:1].upper()}{text[1:]}."
+    document = page.document(title, message=escape(sentence))
     policy = page.policy("frame-ancestors 'none'")
     return HTMLResponse(document, status, {**(headers or {}), "content-security-policy": policy})
 

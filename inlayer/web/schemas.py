@@ -64,8 +64,12 @@ class WalkRequest(RequestModel):
     def check_size(self) -> WalkRequest:
         """Limit the work and the size of the response."""
         texts, tokens, dims = len(self.texts), self.tokens, self.dims
+        if (characters := sum(map(len, self.texts))) > MAX_CHARACTERS:
+            raise ValueError(
+                f"the texts have {characters:,} characters; the limit is {MAX_CHARACTERS:,}; `inlayer walk --file` "
+                "takes longer texts"
+            )
         for name, value, limit in (
-            ("characters in all texts", sum(map(len, self.texts)), MAX_CHARACTERS),
             (f"texts x tokens ({texts} x {tokens})", texts * tokens, MAX_POSITIONS),
             (f"texts x tokens x dims ({texts} x {tokens} x {dims})", texts * tokens * dims, MAX_VALUES),
         ):

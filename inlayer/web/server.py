@@ -74,13 +74,21 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The address of the page, including the token. A server that listens everywhere is reached on loopback."""
+        """The address of the page, including the token."""
+        return self._url_of("/") + (f"#{self.fragment}" if self.fragment else "")
+
+    @property
+    def course_url(self) -> str:
+        """The address of the course, including the token."""
+        return self._url_of("/learn")
+
+    def _url_of(self, path: str) -> str:
+        """A server that listens everywhere is reached on loopback."""
         address, host = _address(self.host), self.host
         if address is not None and address.is_unspecified:
             host = "127.0.0.1" if address.version == 4 else "::1"
         host = f"[{host}]" if ":" in host else host
-        fragment = f"#{self.fragment}" if self.fragment else ""
-        return f"http://{host}:{self.port}/?token={self.token}{fragment}"
+        return f"http://{host}:{self.port}{path}?token={self.token}"
 
 
 def print_address(address: Address) -> None:

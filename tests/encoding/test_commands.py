@@ -148,7 +148,9 @@ def test_rows_of_several_files_keep_the_name_of_their_file(run, tmp_path):
     }  # fmt: skip
     lines = run("search", "the king", "--in", "v.parquet", "-k", "1")[1].splitlines()
     assert [line.rstrip() for line in lines[:2]] == ["cosine  row  text", " 1.000    2  the king  (b.txt)"]
-    assert lines[2:] == ['"default" is for demonstration. For useful results, use --model wordllama.']
+    assert lines[2:] == [
+        '"default" is for demonstration. For useful results, embed the texts again with --model wordllama.'
+    ]
     assert run("embed", "a.txt", "--out", "one.parquet")[0] == 0
     assert pq.read_schema("one.parquet").names == ["text", "embedding"]
 
@@ -559,15 +561,39 @@ def test_ray_needs_parquet_files_and_an_output(run, tmp_path, given, problem):
 # ---- search
 
 
-@pytest.mark.parametrize("name", ["nosuchdir/", "folder/*.log", "report.docx", "*.log"])
+@pytest.mark.parametrize("name", ["nosuchdir/", "folder/*.log", "report.docx", "*.log", "/data/a b", "../x y", "a/b"])
 def test_a_missing_path_is_not_a_text(run, name):
     message = f"inlayer: {name}: not found; to embed it as text, pass it on standard input (-)\n".replace("r/:", "r:")
     assert run("embed", name, "--out", "v.npy") == (2, "", message)
 
 
-@pytest.mark.parametrize("text", ["and/or", "U.S.", "3.14", "what?", "Why not?", "a.b", "[1]", "e.g. this", "wait..."])
+@pytest.mark.parametrize(
+    "text", ["this and/or that", "U.S.", "3.14", "what?", "Why not?", "a.b", "[1]", "e.g. this", "wait..."]
+)
 def test_a_text_with_signs_of_a_path_is_a_text(run, text):
     assert run("embed", text, "--out", "v.npy")[0] == 0
+
+
+def test_one_word_that_is_no_file_is_noted(run):
+    assert run("embed", "corpus", "--out", "v.npy")[2] == "'corpus' is not a file; it was embedded as text\n"
+    assert run("embed", "two words", "--out", "w.npy")[2] == ""
+    assert run("search", "corpus", "--in", "v.npy", "--model", "default")[2] == ""
+
+
+def test_a_truncated_array_is_explained(run, tmp_path):
+    assert run("embed", "two words", "--out", "v.npy")[0] == 0
+    data = Path("v.npy").read_bytes()
+    for size in (90, len(data) - 8):
+        Path("cut.npy").write_bytes(data[:size])
+        code, _, err = run("search", "x", "--in", "cut.npy")
+        assert code == 2
+        assert err.endswith("; was the download cut short?\n")
+
+
+def test_invalid_json_has_one_line_number(run, tmp_path):
+    Path("bad.jsonl").write_text('{"text": "a"}\n{x\n')
+    err = run("embed", "bad.jsonl", "--out", "v.npy")[2]
+    assert "bad.jsonl, line 2: not valid JSON (Expecting property name enclosed in double quotes at column 2)" in err
 
 
 def test_one_word_is_searched_as_in_running_text(run, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from safetensors.numpy import save_file
 
 import inlayer
+from inlayer.checkpoint.model import Model
 from inlayer.cli import main
+from inlayer.geometry.projection import TableProjection
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -154,7 +157,7 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
         (["compare", "no/such", "default", "--html", "missing/folder/a.html"], "cannot be written"),
         (["inspect", "no/such/model", "--html", "missing/folder/a.html"], "cannot be written"),
         (["evaluate"], "specify --similarity FILE or --analogies FILE"),
-        (["evaluate", "--similarity", "nothing.txt"], "cannot be read"),
+        (["evaluate", "--similarity", "nothing.txt"], "nothing.txt: not found"),
     ],
 )
 def test_bad_input_is_one_line(run: Run, arguments: list[str], message: str) -> None:
@@ -162,3 +165,39 @@ def test_bad_input_is_one_line(run: Run, arguments: list[str], message: str) -> 
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_an_interrupted_map_is_written_with_a_sample_and_exits_with_130(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = np.random.default_rng(0).standard_normal((6144, 2), np.float32)
+    points[6142] = np.nan  # a row of zeros
+    partial = TableProjection("tsne", points, complete=False)
+    monkeypatch.setattr(Model, "project", lambda *_, **__: partial)
+    page = tmp_path / "map.html"
+    code, out, err = run("map", "--method", "tsne", "--html", str(page))
+    assert (code, err) == (130, "")
+    assert "(measured on 1,000 of the rows)" in " ".join(out.split())
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_an_interrupt_before_there_is_a_map(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Model, "project", stop)
+    page = tmp_path / "map.html"
+    assert run("map", "--html", str(page)) == (130, "", "stopped before there was a map\n")
+    assert not page.exists()
+
+
+def test_advice_for_a_model_without_a_tokenizer_names_options(run: Run, tmp_path: Path) -> None:
+    folder = Path(inlayer.__file__).parent / "samples" / "default"
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(folder / name, tmp_path / name)
+    assert "--tokenizer FOLDER" in run("walk", "Hi", "--model", str(tmp_path))[2]
+    assert run("neighbors", "king", "--model", str(tmp_path))[2].endswith("look up a token with --id\n")
+
+
+def test_a_missing_list_of_pairs(run: Run) -> None:
+    assert run("evaluate", "--similarity", "nope.txt")[2] == "inlayer: nope.txt: not found\n"

@@ -384,3 +384,8 @@ def test_one_notation_of_bytes(data: bytes) -> None:
     glyphs = glyphs_for("utf-8", color=False)
     assert glyphs.fold_bytes(data.hex(), 40) == glyphs.fold(text_of_bytes(data), 40)
     assert glyphs.fold_bytes(b" \xe2\x80".hex(), 7) == "␣\\xe2…"
+
+
+def test_empty_text_and_one_pre_token() -> None:
+    assert "one_hot" not in rendered(sample("default").walk([""]), 80)
+    assert "1 pre-token; no token crosses its boundaries" in rendered(sample("default").walk(["a"]), 80)

@@ -150,12 +150,12 @@ def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> No
 
 @pytest.mark.slow
 def test_small_text_and_more_steps(tmp_path: Path, launch: Launcher) -> None:
-    """The README is too small for the default vocabulary and for validation; the run gets more steps later."""
+    """The README is too small for the default vocabulary, but not for validation; the run gets more steps later."""
     out, text = tmp_path / "out", Path(__file__).parents[2] / "README.md"
     code, err = launch("train", text, "--out", out, "--preset", "toy", "--n-embd", 32, "--steps", 2)
     assert code == 0, err
     assert "warning: the vocabulary has " in err
-    assert "warning: no validation loss" in err
+    assert "no validation loss" not in err
     code, err = launch("train", "--out", out, "--resume", "--steps", 4)
     assert code == 0, err
     assert "step 4 of 4" in err

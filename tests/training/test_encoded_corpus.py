@@ -101,7 +101,7 @@ def test_ids_match_encoding_in_memory(
     train, validating = encode_in_memory(FILES, tokenizer, every, separator)
     assert ours.train.tolist() == train
     assert ours.validation.tolist() == validating
-    assert bool(validating) == (0 < every < 100)
+    assert bool(validating) == (0 < every < 100)  # 1e-320 of the text is less than a character
     assert ours.vocab_size == {"bytes": 256, "learned": 300, "wide": 70_001}[name]
     assert ours.train.dtype == (np.uint32 if ours.vocab_size == 70_001 else np.uint16)
     again = open_tokens(tmp_path / "tokens")
@@ -184,6 +184,11 @@ def test_validation_text_is_spread_over_the_corpus(tmp_path: Path) -> None:
 def test_small_text_has_validation_ids(tmp_path: Path) -> None:
     ours = write_tokens(tmp_path / "tokens", [Chunk(TEXT[:25_000], True)], BYTES, separator=None)
     assert ours.validation.size > 1_000
+    short = TEXT[:11_000]
+    ours = write_tokens(tmp_path / "short", [Chunk(short, True)], BYTES, separator=None)
+    held_out = BYTES.decode(ours.validation.tolist())
+    assert len(held_out) == round(0.05 * len(short))
+    assert short.replace(held_out, "", 1) == BYTES.decode(ours.train.tolist())
     ours = write_tokens(tmp_path / "other", [Chunk("x", True)], BYTES, separator=None)
     assert (ours.train.tolist(), ours.validation.tolist()) == ([120], [])
 

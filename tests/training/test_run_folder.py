@@ -322,13 +322,13 @@ class Recorder(TrainingProgress):
 
 def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -> None:
     text, recorder = write_text(tmp_path / "short.txt", 40), Recorder()
-    config = make_config(text, tmp_path / "out", tokenizer="bpe", steps=2)
+    config = make_config(text, tmp_path / "out", tokenizer="bpe", steps=2, validation=0.005)
     report = inlayer.train(config, progress=recorder)
     assert report is not None
     assert report.model["vocab_size"] == load_decoder(tmp_path / "out").config.vocab_size < 1000
     vocabulary, validation = report.warnings
     assert vocabulary.startswith(f"the vocabulary has {report.model['vocab_size']:,} ids instead of 4,096")
-    assert validation.startswith("no validation loss: the held-out text has no tokens, but a sequence has ")
+    assert validation.startswith("no validation loss: the held-out text (0.005 of all) has ")
     assert recorder.warnings == list(report.warnings)
     assert report.validation_loss is None
     with pytest.raises(InputError, match=r"the text yields only \d+ merges, .*for vocab_size 4096 use more text"):

@@ -112,7 +112,10 @@ def test_limits_are_inclusive(client: Client, body: Any) -> None:
 def test_texts_and_bodies_are_limited(client: Client) -> None:
     half = "x" * (MAX_CHARACTERS // 2)
     assert client.send("/api/walk", {"texts": [half, half]}).status == 200
-    assert "16,385 is more than the limit of 16,384" in client.send("/api/walk", {"texts": [half, half + "x"]}).error
+    assert (
+        "the texts have 16,385 characters; the limit is 16,384; `inlayer walk --file`"
+        in client.send("/api/walk", {"texts": [half, half + "x"]}).error
+    )
     body = json.dumps(HI).encode()
     assert client.send("/api/walk", body.ljust(MAX_BODY)).status == 200
     response = client.send("/api/walk", body.ljust(MAX_BODY + 1))

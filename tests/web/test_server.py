@@ -38,13 +38,17 @@ def test_prints_one_line_with_the_address_of_the_page() -> None:
         assert found, line
         assert found[3] == "text=I%20love%20dogs%20%26%20cats&text=na%C3%AFve%20%F0%9F%99%82"
         page = Client(int(found[1])).send(f"/?token={found[2]}", token=False)
+        course = Client(int(found[1])).send(f"/learn?token={found[2]}", token=False)
         program.send_signal(signal.SIGINT)
         program.send_signal(signal.SIGINT)  # an impatient user
         out, err = program.communicate(timeout=TIMEOUT)
     assert page.status == 200
     assert page.body.lower().startswith(b"<!doctype html>")
     assert out == ""
-    assert err == "serving default; course at /learn; press Ctrl-C to stop\n"
+    assert course.status == 200
+    serving, course_line = err.splitlines()
+    assert serving == "serving default; press Ctrl-C to stop"
+    assert course_line == f"course: http://127.0.0.1:{found[1]}/learn?token={found[2]}"
     assert program.returncode == 130
 
 

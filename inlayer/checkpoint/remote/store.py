@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint.gguf import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.remote.transfer import Span, digest, open_cache
+from inlayer.checkpoint.remote.transfer import Span, UnreachableError, digest, open_cache
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.config_reader import read_config
@@ -141,7 +141,13 @@ class RemoteStore(RemoteReader, FolderStore):
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
         self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
         self._headers, self._index = {}, {}
-        config = self._local_path("config.json")
+        try:
+            config = self._local_path("config.json")
+        except UnreachableError as error:  # name what was given, not the first file that is read
+            if file is None:
+                raise
+            message = str(error).replace(str(folder.open("config.json")), self.where)
+            raise UnreachableError(message) from error.__cause__
         self.config = read_config(config) if config.is_file() else None
         if file is None and folder.has(INDEX):
             self._index = RemoteIndex(folder.open(INDEX))

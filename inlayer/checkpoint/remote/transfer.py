@@ -94,9 +94,22 @@ def translate(error: Exception, what: str) -> Exception:
         return MissingFileError(f"{what} does not exist")
     if isinstance(error, PermissionError):
         return CheckpointError(f"{what} cannot be read: {one_line(error)}; check your credentials")
-    translated = TransferError(one_line(error))
+    translated = TransferError(_not_connected(error) or one_line(error))
     translated.__cause__ = error
     return translated
+
+
+def _not_connected(error: Exception) -> str:
+    """What to report if a server does not listen; aiohttp's own message also has the settings of the connection."""
+    cause = getattr(error, "os_error", None)
+    is_proxy = type(error).__name__ != "ClientConnectorError"  # or a name that does not resolve, or TLS
+    if (
+        cause is None
+        or is_proxy
+        or not (isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause))
+    ):
+        return ""
+    return f"cannot connect to {getattr(error, 'host', '')}:{getattr(error, 'port', '')}"
 
 
 def one_line(error: object) -> str:
