@@ -148,9 +148,8 @@ def test_rows_of_several_files_keep_the_name_of_their_file(run, tmp_path):
     }  # fmt: skip
     lines = run("search", "the king", "--in", "v.parquet", "-k", "1")[1].splitlines()
     assert [line.rstrip() for line in lines[:2]] == ["cosine  row  text", " 1.000    2  the king  (b.txt)"]
-    assert lines[2:] == [
-        '"default" is for demonstration. For useful results, embed the texts again with --model wordllama.'
-    ]
+    advice = '"default" is for demonstration. For useful results, embed the texts again with --model wordllama.'
+    assert " ".join(lines[2:]).split() == advice.split()
     assert run("embed", "a.txt", "--out", "one.parquet")[0] == 0
     assert pq.read_schema("one.parquet").names == ["text", "embedding"]
 
