@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import inlayer
-from inlayer.errors import InputError
+from inlayer.errors import InputError, MissingFileError
 from inlayer.geometry.evaluation import score_analogies, score_similarity, spearman
 
 PAIRS = "king queen 9\nseven eight 8.5\nLondon Paris 8\nking seven 1\nqueen London 2\nparliament banana 0.5\n"
@@ -82,7 +82,7 @@ def test_unreadable_lists(tmp_path: Path, model: inlayer.Model) -> None:
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
     with pytest.raises(InputError, match="not valid UTF-8"):
         score_similarity(model.table, model.vocabulary, [tmp_path / "bytes.txt"])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(MissingFileError, match=r"missing\.txt: not found"):
         score_similarity(model.table, model.vocabulary, [tmp_path / "missing.txt"])
     (tmp_path / "three.txt").write_text("a b c\n")
     with pytest.raises(InputError, match="line 1: expected four words, found 3"):
