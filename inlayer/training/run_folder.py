@@ -3,8 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss
 - the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run` has
   what resuming needs: config, tokenizer, tokens, the last two states
-- files are written atomically, in the order they are needed. After a kill, `train` continues from what is there, and
-  losses are bit-identical to those of an uninterrupted run
+- files are written atomically. After a kill, `train` continues, with losses bit-identical to an uninterrupted run
 - a state has the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, because of its text for example, leaves nothing behind
@@ -284,9 +283,8 @@ class Run:
             # The largest part that may be held out is half of the text.
             more = "hold out more of it (--validation), " if tokens.train.size + held_out >= 2 * width else ""
             self.alerts.raised["validation"] = (
-                f"no validation loss: the held-out text ({config.validation:.2g} of all) has "
-                f"{count(held_out, 'token')}, but a sequence has {width:,}; use more text, "
-                f"{more}or shorten the sequences (--block-size)"
+                f"no validation loss: the held-out text ({config.validation:.2g} of all) has {count(held_out, 'token')}, "
+                f"but a sequence has {width:,}; use more text, {more}or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
