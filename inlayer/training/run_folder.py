@@ -283,7 +283,7 @@ class Run:
             # The largest part that may be held out is half of the text.
             more = "hold out more of it (--validation), " if tokens.train.size + held_out >= 2 * width else ""
             self.alerts.raised["validation"] = (
-                f"no validation loss: the held-out text ({config.validation:.2g} of all) has {count(held_out, 'token')}, "
+                f"no validation loss: the held-out text ({config.validation:g} of all) has {count(held_out, 'token')}, "
                 f"but a sequence has {width:,}; use more text, {more}or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
