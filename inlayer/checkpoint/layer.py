@@ -91,9 +91,10 @@ def build_head(model: Model) -> Head | None:
         else:
             head.use_stored(stored)
     bias, shapes = model.find_part("head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is BART's
-    if head.bias is not None or (bias is not None and bias.shape in shapes):
-        shape = bias.shape if bias is not None and bias.shape in shapes else shapes[0]
-        head.bias = nn.Parameter(_read_part(model, "head.bias", torch.empty(shape, device="meta")).flatten())
+    shape = bias.shape if bias is not None and bias.shape in shapes else None
+    if head.bias is not None or shape is not None:
+        like = torch.empty(shape or shapes[0], device="meta")
+        head.bias = nn.Parameter(_read_part(model, "head.bias", like).flatten())
     return head.requires_grad_(model.trainable).train(model.trainable)
 
 

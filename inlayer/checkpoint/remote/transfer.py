@@ -102,12 +102,8 @@ def translate(error: Exception, what: str) -> Exception:
 def _not_connected(error: Exception) -> str:
     """What to report if a server does not listen; aiohttp's own message also has the settings of the connection."""
     cause = getattr(error, "os_error", None)
-    is_proxy = type(error).__name__ != "ClientConnectorError"  # or a name that does not resolve, or TLS
-    if (
-        cause is None
-        or is_proxy
-        or not (isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause))
-    ):
+    refused = isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause)
+    if type(error).__name__ != "ClientConnectorError" or not refused:  # a proxy, a name that does not resolve, TLS
         return ""
     return f"cannot connect to {getattr(error, 'host', '')}:{getattr(error, 'port', '')}"
 
