@@ -85,8 +85,9 @@ def map_(
             {
                 "source": model.source, "method": projection.method, "complete": projection.complete,
                 "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
-                "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness,
-                "holes": _undrawn_rows(projection), "files": written,
+                "measured_rows": len(distortion.ids), "kept": float(distortion.kept.mean()),
+                "trustworthiness": distortion.trustworthiness, "holes": _undrawn_rows(projection),
+                "files": written,
                 "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
             }
         )  # fmt: skip

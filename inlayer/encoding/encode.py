@@ -10,6 +10,7 @@ Tested against a plain float64 computation in tests/encoding/test_encode.py.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -255,7 +256,7 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
         check_size(batch_size, "batch_size")
     source = iter(_each(texts))
     while block := list(islice(source, batch_size or BATCH)):
-        if batch_size is not None:
+        if batch_size is not None or _characters(block) <= BATCH_CHARACTERS:
             yield block
             continue
         start = size = 0
@@ -265,6 +266,13 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
                 yield block[start:index]
                 start, size = index, len(text)
         yield block[start:]
+
+
+def _characters(texts: list[Any]) -> float:
+    try:
+        return sum(map(len, texts))
+    except TypeError:  # not a text; the tokenizer names it
+        return math.inf
 
 
 def _each(texts: Any) -> Any:

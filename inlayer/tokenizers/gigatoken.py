@@ -179,7 +179,8 @@ def texts_with_unstable_characters(texts: list[str]) -> npt.NDArray[np.int64]:
     indices: list[int] = []
     block: list[int] = []
     size = 0
-    for index in [index for index, text in enumerate(texts) if not text.isascii()]:  # most texts are ASCII
+    is_ascii = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))  # most texts are
+    for index in np.flatnonzero(~is_ascii).tolist():
         block.append(index)
         size += len(texts[index])
         if size >= BLOCK_CHARACTERS:

@@ -136,9 +136,9 @@ class RemoteFile:
             for failure in sorted(failures, key=lambda failure: isinstance(failure, TransferError)):
                 raise failure  # an error that no retry can fix, if there is one
 
-        first, last = min(spans)[0], max(stop for _, stop in spans) - 1
+        part = f"bytes {min(spans)[0]:,}..{max(stop for _, stop in spans) - 1:,} of " if before else ""
         try:
-            transfer.retry(attempt, f"cannot read bytes {first:,}..{last:,} of {self}", attempts)
+            transfer.retry(attempt, f"cannot read {part}{self}", attempts)
         except MissingFileError:
             self._version = MISSING
             raise
