@@ -76,6 +76,8 @@ def _row(trace: Trace) -> tuple[str, str]:
     rows, width = table.shape
     where = "in memory" if table.file is None else f"in {table.file}"
     note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}"
+    if trace.padding.is_padding_idx:
+        note += f"; row {trace.padding.id} is for padding"
     return note, "E[ids[0, 0]]" if trace.shape[1] else "E[ids[0]]"
 
 

@@ -36,7 +36,7 @@ from inlayer.trace.html import content_security_policy, page
 from inlayer.trace.scene import SceneFacts, TableScene
 from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course
-from inlayer.web.guard import INTERNAL_ERROR, Guard, error_response
+from inlayer.web.guard import INTERNAL_ERROR, Guard, error_page, error_response, expects_page
 from inlayer.web.jobs import Jobs, add_route
 from inlayer.web.openai import add_embeddings
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
@@ -222,6 +222,8 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
         assert isinstance(error, HTTPException)
         message = error.detail
         if error.status_code == 404 and message == "Not Found":
+            if expects_page(request.scope):
+                return error_page(404, f"{quoted(request.url.path)} does not exist; go back, or open /")
             message = f"{quoted(request.url.path)} does not exist; /api/openapi.json lists all routes"
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "a different method")

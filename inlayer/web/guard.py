@@ -83,8 +83,7 @@ class Guard:
             check_body_headers(scope)
             await self.app(scope, limited(receive, max_body(scope)), send_guarded)
         except HTTPException as error:  # raised by these checks; the application handles its own
-            is_page = scope["method"] == "GET" and scope["path"] in PAGES
-            if is_page and _accepts_html(scope):
+            if expects_page(scope):
                 response: Response = error_page(error.status_code, error.detail, error.headers)
             else:
                 response = error_response(error.status_code, error.detail, error.headers, scope["path"])
@@ -147,8 +146,10 @@ class Guard:
         return {**scope, "query_string": rest.encode("ascii")}
 
 
-def _accepts_html(scope: Scope) -> bool:
-    return "text/html" in Headers(scope=scope).get("accept", "")
+def expects_page(scope: Scope) -> bool:
+    """Whether someone opened an address in a browser, and not a program that calls the API."""
+    is_api = scope["path"].startswith(("/api/", API))
+    return scope["method"] == "GET" and not is_api and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def error_page(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

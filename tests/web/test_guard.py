@@ -12,6 +12,7 @@ from inlayer.trace.html import content_security_policy
 from inlayer.web.guard import HEADERS
 from tests.web.client import TIMEOUT, TOKEN, Client, running
 
+BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9"}
 PATHS = [
     "/",
     "/learn",
@@ -264,14 +265,20 @@ def test_invalid_http_gets_one_error_and_a_closed_connection(client: Client, dat
     assert client.send("/api/models").status == 200  # the next request is served
 
 
+def test_a_browser_gets_a_page_for_an_unknown_address(client: Client) -> None:
+    response = client.send("/lern<b>", headers=BROWSER)
+    assert (response.status, response.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"&#x27;/lern&lt;b&gt;&#x27; does not exist; go back, or open /." in response.body
+    assert "does not exist" in client.send("/api/lern", headers=BROWSER).error  # JSON
+
+
 def test_a_browser_gets_a_page_that_explains_a_wrong_token(client: Client) -> None:
-    browser = {"Accept": "text/html,application/xhtml+xml;q=0.9"}
-    for path in ("/?token=wrong", "/", "/learn?token=wrong", "/inspect"):
-        response = client.send(path, headers=browser, token=False)
+    for path in ("/?token=wrong", "/", "/learn?token=wrong", "/inspect", "/lern"):
+        response = client.send(path, headers=BROWSER, token=False)
         assert response.status == 401
         assert response.headers["content-type"].startswith("text/html")
         assert b"the token is" not in response.body  # the heading says it
         assert b"terminal where it was started" in response.body
         assert "default-src 'none'" in response.headers["content-security-policy"]
-    for path, headers in (("/api/models", browser), ("/?token=wrong", {"Accept": "*/*"})):  # the API stays JSON
+    for path, headers in (("/api/models", BROWSER), ("/?token=wrong", {"Accept": "*/*"})):  # the API stays JSON
         assert "the token is" in client.send(path, headers=headers, token=False).error
