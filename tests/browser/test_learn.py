@@ -264,6 +264,15 @@ HOSTILE = """## Hostile <script>window.hacked = 1</script>
 """
 
 
+def test_the_tabs_lead_to_the_other_pages(open_lesson):
+    watched = open_lesson()
+    watched.page.click("nav.tabs >> text=Inspect")
+    watched.page.wait_for_selector("#facts dd")
+    watched.page.go_back()
+    watched.page.click("nav.tabs >> text=Initialization")
+    watched.page.wait_for_selector("#once")
+
+
 def test_course_texts_never_become_scripts(open_lesson, monkeypatch):
     monkeypatch.setattr(Lesson, "text", property(lambda _: HOSTILE))
     watched = open_lesson("lesson=forward")

@@ -160,3 +160,15 @@ def test_long_texts_are_truncated(open_page):
     for step in (5, 6, 7):
         watched.step(step)
     assert len([cell for cell in watched.shown() if cell["field"] == "hidden"]) == 256 * 8
+
+
+def test_the_text_box_fits_its_text_after_the_window_changes(open_page):
+    watched = open_page("text=" + "the+dog+and+" * 12 + "&step=1")
+    page = watched.page
+    heights = []
+    for width in (1440, 390, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(100)
+        heights.append(page.eval_on_selector("#texts textarea", "(one) => [one.clientHeight, one.scrollHeight]"))
+    assert all(shown >= needed for shown, needed in heights)
+    assert heights[0] == heights[2] < heights[1]

@@ -180,6 +180,8 @@ function listen() {
   });
   window.addEventListener("pagehide", () => leaveTask({ keepalive: true }));
   byId("walk").href = `/${location.search}`;
+  for (const view of ["compare", "initialization"]) byId(view).href = `/${location.search}#view=${view}`;
+  byId("inspect").href = `/inspect${location.search}`;
 }
 
 async function start() {

@@ -218,6 +218,7 @@ function listen() {
     else if (tokenId !== undefined) openToken(Number(tokenId), token);
   });
   listenForHighlights(document.querySelector(".floor"));
+  window.addEventListener("resize", () => byId("texts").querySelectorAll("textarea").forEach(fitHeight));
   window.addEventListener("popstate", () => {
     if (models.length === 0) return; // the location is read once the models are known
     isTyped = false;

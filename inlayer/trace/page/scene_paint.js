@@ -164,7 +164,7 @@ function paintLabels(context, parts, [from, to]) {
     context.globalAlpha = isDimmed(token.id, b, t) ? 0.35 : 1;
     context.fillStyle = tokenColor(token.id);
     context.fillRect(0, y - Math.min(parts.line, 16) / 2 + 1, 4, Math.min(parts.line, 16) - 2);
-    paintText(context, cut(nameOf(token), parts.left > 100 ? 11 : 6), 10, y, { bold: isLit(token.id) });
+    paintText(context, cut(nameOf(token), parts.left > 100 ? 11 : 6), 10, Math.max(y, 7), { bold: isLit(token.id) });
   }
   context.globalAlpha = 1;
 }
