@@ -2,7 +2,7 @@
 
 Markdown text -> [parse] -> MarkdownNode tree -> elements (page), rich renderables (terminal), cells (notebook)
 - parsed once per text by markdown-it (CommonMark and tables); raw HTML stays text
-- a quote that starts with `**Common misconception: ...**` is a callout: a panel, an <aside>, a quote in a notebook
+- a quote that starts with `**Common misconception: ...**` is a callout: text between rules, an <aside>, a quote
 - the page gets nested lists, ["p", {}, ["text"]], and creates each element itself, so no text can become a script
 - see also: what a link or picture of the course refers to (learn/links.py), passed in as functions
 Tested with hostile texts in tests/learn/test_links.py.
@@ -25,6 +25,7 @@ from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
+from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -171,6 +172,8 @@ def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: L
             print_fence(console, node)
             if commands:
                 console.print()
+        elif node.kind == "callout":
+            print_callout(console, node)
         else:
             console.print(_renderable(node))
         widest = max(map(len, commands), default=0)
@@ -181,6 +184,14 @@ def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: L
                 line.truncate(max(console.width, widest + 2), overflow="ellipsis")
             console.print(line, soft_wrap=True)
         console.print()
+
+
+def print_callout(console: Console, node: MarkdownNode) -> None:
+    """Print a callout between two rules, not in a panel, where its code would be wrapped."""
+    console.print(Rule(style="yellow"))
+    console.print(Text(f"Common misconception: {' '.join(node.text.split())}\n", style="bold"))
+    print_markdown(console, node.children, lambda _: None)  # the commands of its links come after it
+    console.print(Rule(style="yellow"))
 
 
 def _with_commands(
@@ -234,10 +245,6 @@ def inline_text(nodes: tuple[MarkdownNode, ...], style: str = "") -> Text:
 def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
     if node.kind == "image" or [child.kind for child in node.children] == ["image"]:
         return Panel(Text(" ".join(node.plain.split())), title="picture", title_align="left", border_style="dim")
-    if node.kind == "callout":
-        title = Text(f"Common misconception: {' '.join(node.text.split())}", style="bold")
-        inside = [line for child in node.children for line in (Text(), _renderable(child))]
-        return Panel(Group(title, *inside), border_style="yellow")
     if node.kind == "fence":
         return Padding(fence_text(node, colored=True), (0, 0, 0, 2), expand=False)
     if node.kind == "blockquote":
