@@ -15,7 +15,7 @@ import itertools
 import multiprocessing
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any
 
 import numpy as np
@@ -99,9 +99,12 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
     try:
         with library_errors("gigatoken"):
             fast = partial(encode_fast, make(gigatoken))
+            import_module("awkward")  # gigatoken would import it in Rust, where Ctrl-C becomes another error
             ours = fast(texts)
-    except TokenizerError:  # this kind of tokenizer is not supported
-        return None
+    except TokenizerError as error:
+        if "PyErr { type: <class 'KeyboardInterrupt'>" in str(error.__cause__):  # Ctrl-C while Rust called Python
+            raise KeyboardInterrupt from None
+        return None  # this kind of tokenizer is not supported
     return fast if ours == exact(texts) else None
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 import tokenizers
@@ -205,3 +206,30 @@ def test_shares_have_all_texts_in_order_and_about_equal_sizes(monkeypatch):
     assert equal_shares([]) == [[]]
     monkeypatch.setattr(gigatoken, "SHARE_CHARACTERS", 100)
     assert equal_shares(texts) == [texts]
+
+
+def test_ctrl_c_while_the_fast_path_opens_ends_the_program(small_json, monkeypatch, tmp_path):
+    """gigatoken alone ignores it during one import, and panics during another call of Python code."""
+    pytest.importorskip("gigatoken")
+
+    def interrupt(name, *_):
+        if name == "awkward":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "awkward", raising=False)
+        patch.setattr(sys, "meta_path", [SimpleNamespace(find_spec=interrupt), *sys.meta_path])
+        with pytest.raises(KeyboardInterrupt):
+            HuggingFaceTokenizer(small_json).encode_batch(["one text"] * 99)
+    (tmp_path / "tokenizer.json").write_bytes(small_json)
+    code = """
+import numpy
+from inlayer.tokenizers import open_tokenizer
+def interrupt(*_):
+    raise KeyboardInterrupt
+numpy.lib.NumpyVersion.__init__ = interrupt
+open_tokenizer("tokenizer.json").encode_batch(["one text"] * 99)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.endswith("\nKeyboardInterrupt\n")
