@@ -296,23 +296,23 @@ class Reader:
 
     def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:
         others, where = table.drop_columns([column]) if self.keep else None, f"{name}, row"
+        numbers = range(number, number + len(table))
         with suppress(UnicodeDecodeError):
             values = table[column].to_pylist()
             if None not in values:
-                return TextRows(values, others, where, range(number, number + len(values)))
-        texts, valid = [], []
+                return TextRows(values, others, where, numbers)
+        texts, valid = [""] * len(table), []
         for index, value in enumerate(table[column]):
             try:
                 text = value.as_py()
                 if text is None:
                     raise TextError("the text is null")
-                texts.append(text)
+                texts[index] = text
                 valid.append(index)
             except (TextError, UnicodeDecodeError) as error:  # noqa: PERF203
                 problem = str(error) if isinstance(error, TextError) else "not valid UTF-8"
                 self.on_bad_row(f"{where} {number + index}", problem)
-        numbers = [number + index for index in valid]
-        return TextRows(texts, None if others is None else others.take(valid), where, numbers)
+        return TextRows(texts, others, where, numbers).take(valid)
 
 
 @contextmanager

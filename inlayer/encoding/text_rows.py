@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 __all__ = ["TextRows"]
 
 
@@ -33,7 +35,8 @@ class TextRows(NamedTuple):
         """Rows by their indices."""
         others = self.others
         if others is not None:
-            others = [others[index] for index in kept] if isinstance(others, list) else others.take(kept)
+            rows = np.array(kept, np.int64)  # for Arrow, an empty list has no type
+            others = [others[index] for index in kept] if isinstance(others, list) else others.take(rows)
         numbers = None if self.numbers is None else [self.numbers[index] for index in kept]
         return TextRows([self.texts[index] for index in kept], others, self.location_prefix, numbers)
 

@@ -24,7 +24,6 @@ from tokenizers.models import WordLevel
 from tokenizers.normalizers import Replace
 
 import inlayer
-from inlayer.cli import main
 from inlayer.encoding import lines, outputs, resumable_job, sources
 
 TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
@@ -34,21 +33,6 @@ TIMEOUT = 300
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
     return inlayer.load("default").encode(TEXTS)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run a command in this process, in `tmp_path`; returns exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["inlayer", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out = capsys.readouterr()
-        return int(stopped.value.code or 0), out.out, out.err
-
-    return call
 
 
 def write_inputs(folder: Path) -> dict[str, Path]:
@@ -732,17 +716,6 @@ def test_bad_value_in_another_column_is_named(run, tmp_path):
     bad = pa.array([b"\xe9"]).view(pa.string())
     pq.write_table(pa.table({"text": ["fine"], "note": bad}), tmp_path / "a.parquet")
     assert "column 'note' is not valid UTF-8" in run("embed", "a.parquet", "--out", "v.jsonl")[2]
-
-
-@pytest.fixture
-def two_words(tmp_path: Path) -> Path:
-    """A model that knows the words "dog" and "fox" and cannot encode any other."""
-    folder = tmp_path / "m"
-    folder.mkdir()
-    save_file({"embeddings": np.array([[1, 2], [3, 4]], np.float32)}, folder / "model.safetensors")
-    (folder / "config.json").write_text('{"model_type": "model2vec"}')
-    Tokenizer(WordLevel({"dog": 0, "fox": 1}, unk_token="?")).save(str(folder / "tokenizer.json"))
-    return folder
 
 
 @pytest.mark.parametrize(
