@@ -2,7 +2,8 @@
 
 Store -> [table] -> Model
 - FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`, `scale`), for blocks of rows and channels
-- MXFP4 (gpt-oss): `weight_blocks`, 16 bytes for each 32 channels, with `weight_scales`
+- MXFP4: 16 bytes for each 32 channels in `weight_blocks` with `weight_scales` (gpt-oss), or in `weight_packed` with
+  `weight_scale` (compressed-tensors)
 - NVFP4: `weight_packed`, `weight_scale` and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
   and `weight_scale_2` (ModelOpt)
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
@@ -15,6 +16,7 @@ Tested in tests/checkpoint/test_find_quantized.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +111,13 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
                 "not supported"
             )
     if values.name.endswith("_blocks"):
-        return _mxfp4(store, name, values, find(f"{base}_scales"))
+        return _mxfp4(store, name, values, find(f"{base}_scales"), f"{base}_scales")
+    scales, second = find(f"{base}_scale"), find(f"{base}_global_scale")
+    if values.dtype == "U8" and second is None and scales is not None and scales.dtype in ("U8", "F8_E8M0"):
+        return _mxfp4(store, name, values, scales, scales.name)
     if values.dtype == "U8":
-        return _nvfp4(store, name, values, find(f"{base}_scale"), find(f"{base}_global_scale"), divides=True)
-    return _int4(store, name, values, find(f"{base}_scale"), find(f"{base}_shape"))
+        return _nvfp4(store, name, values, scales, second, divides=True)
+    return _int4(store, name, values, scales, find(f"{base}_shape"))
 
 
 def _table(
@@ -148,22 +153,51 @@ def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Qua
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
     """Rows and channels that share a scale: from the config, or as the shape of the scales suggests."""
-    if len(grid) == 2 and grid[0] == shape[0]:  # regardless of the block size of other tensors
-        return 1, shape[1] // grid[1] if grid[1] and shape[1] % grid[1] == 0 else FP8_BLOCK
-    settings: Any = (store.config or {}).get("quantization_config")
-    sizes = settings.get("weight_block_size") if isinstance(settings, dict) else None
-    if isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes):
-        return sizes[0], sizes[1]
-    return FP8_BLOCK, FP8_BLOCK
+    sizes = _settings(store).get("weight_block_size")
+    is_stated = isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes)
+    rows, channels = sizes if is_stated else (FP8_BLOCK, None)
+    if len(grid) == 2 and grid[0] == shape[0]:  # one scale per row, or some, although other tensors may have fewer
+        return 1, _channels_per_scale(shape[1], grid[1], [channels] if channels else []) or channels or FP8_BLOCK
+    return rows, channels or FP8_BLOCK
 
 
-def _mxfp4(store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None) -> QuantizedTable:
-    shaped = len(values.shape) == 3 and values.shape[2] == MX_BYTES and 0 not in values.shape and values.dtype == "U8"
-    check_tensor(store.where, values, shaped, "MXFP4 blocks are U8 (V, D / 32, 16)")
-    scale_info = _require(store, values, scales, f"{values.name.removesuffix('_blocks')}_scales")
-    fits = scale_info.shape == values.shape[:2] and scale_info.dtype == "U8"
-    check_tensor(store.where, scale_info, fits, f"expected U8 {values.shape[:2]}")
-    info = replace(values, name=name, dtype="MXFP4", shape=(values.shape[0], values.shape[1] * MX_BLOCK))
+def _settings(store: FolderStore) -> dict[str, Any]:
+    settings = (store.config or {}).get("quantization_config")
+    return settings if isinstance(settings, dict) else {}
+
+
+def _group_sizes(store: FolderStore) -> list[int]:
+    """The sizes of groups of channels that the config of compressed-tensors states; it may have several schemes."""
+    schemes = _settings(store).get("config_groups")
+    weights = (
+        [scheme.get("weights") for scheme in schemes.values() if isinstance(scheme, dict)]
+        if isinstance(schemes, dict)
+        else []
+    )
+    sizes = [one.get("group_size") for one in weights if isinstance(one, dict)]
+    return [size for size in sizes if type(size) is int and size > 0]
+
+
+def _channels_per_scale(width: int, groups: int, stated: Sequence[int]) -> int | None:
+    """Channels that share one of a row's scales; None if a row cannot have that many. The last group may be shorter."""
+    if groups == 1:
+        return width
+    sizes = stated or [size for size in (width // max(groups, 1), FP8_BLOCK) if size > 1 and size & (size - 1) == 0]
+    return next((size for size in sizes if -(-width // size) == groups), None)
+
+
+def _mxfp4(store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, end: str) -> QuantizedTable:
+    """A table in blocks of 16 bytes: gpt-oss has an axis for them, compressed-tensors does not."""
+    rows, *sizes = values.shape or (0,)
+    blocks, rest = divmod(math.prod(sizes), MX_BYTES)
+    shaped = (
+        values.dtype == "U8" and rows * blocks > 0 and rest == 0 and sizes in ([blocks, MX_BYTES], [blocks * MX_BYTES])
+    )
+    check_tensor(store.where, values, shaped, "MXFP4 blocks are U8 (V, D / 32, 16) or (V, D / 2)")
+    scale_info = _require(store, values, scales, end)
+    fits = scale_info.shape == (rows, blocks) and scale_info.dtype in ("U8", "F8_E8M0")
+    check_tensor(store.where, scale_info, fits, f"expected U8 {(rows, blocks)}")
+    info = replace(values, name=name, dtype="MXFP4", shape=(rows, blocks * MX_BLOCK))
     return _table("fp4", values, scale_info, info, block=MX_BLOCK)
 
 
@@ -196,11 +230,13 @@ def _int4(
         width = stated[1]
     scale_info = _require(store, values, scales, f"{name}_scale")
     fits = len(scale_info.shape) == 2 and scale_info.shape[0] == rows and scale_info.dtype in SAFETENSORS_DTYPES
-    groups = scale_info.shape[1] if fits else 0
-    fits = groups > 0 and width % groups == 0
-    check_tensor(store.where, scale_info, fits, f"expected {rows:,} rows of scales for {width:,} channels")
+    sizes = _group_sizes(store)
+    block = _channels_per_scale(width, scale_info.shape[1], sizes) if fits else None
+    grouped = f" in groups of {' or '.join(map(str, sizes))}" if sizes else ""
+    needs = f"expected {rows:,} rows of scales for {width:,} channels{grouped}"
+    check_tensor(store.where, scale_info, block is not None, needs)
     info = replace(values, name=name, dtype="INT4", shape=(rows, width))
-    return _table("int4", values, scale_info, info, block=width // groups)
+    return _table("int4", values, scale_info, info, block=block)
 
 
 def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:

@@ -165,6 +165,7 @@ def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
     """One memory of the config, checked against its tensors."""
     tensors = find_parts(model.store, spec.tensor)
     _check_rows(model.store.where, spec, tensors)
+    _check_hashing(model.store, spec, tensors[0].name.partition(spec.tensor)[0])
     compress = None if spec.compressed_size is None else partial(_compress, model, spec.compressed_size)
     table = _open_table(model.store, spec, tensors)
     return NgramMemory(spec, table if model.dtype is None else table.astype(model.dtype), tensors, compress)
@@ -192,6 +193,21 @@ def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) ->
             f"{where}: the n-gram memory {spec.tensor} has {sum(sizes):,} rows in {len(sizes):,} tensors; its config "
             f"requires {spec.rows:,} for {spec.heads:,} heads"
         )
+
+
+def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
+    """A qwen4_exp checkpoint may store what the config determines; other numbers would mean other rows."""
+    module, names = prefix + spec.tensor.rpartition(".")[0], set(store.names())
+    hashing = {
+        "layer_multipliers": spec.multipliers[-1], "ngram_heads_vocab_sizes": spec.moduli,
+        "ngram_heads_offsets": spec.offsets,
+    }  # fmt: skip
+    for name, expected in hashing.items():
+        if (stored := f"{module}.{name}") in names:
+            tensor = store.find(stored)
+            check_tensor(store.where, tensor, tensor.shape == (len(expected),), f"expected {len(expected)} integers")
+            equal = tuple(store.read_integers(stored).tolist()) == expected
+            check_tensor(store.where, tensor, equal, "its values are not those that its config determines")
 
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:

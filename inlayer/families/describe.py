@@ -22,13 +22,15 @@ from inlayer.families.family import Family
 from inlayer.families.generic import check_generic
 from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
 from inlayer.families.ngram_configs import read_ngrams
-from inlayer.families.rope import MAX_LAYERS, N_HEAD_FIELDS, read_rotary
+from inlayer.families.rope import N_HEAD_FIELDS, read_rotary
 from inlayer.families.spec import (
     FULL,
+    MAX_LAYERS,
     AlibiSpec,
     BucketSpec,
     HeadSpec,
     LayerSpec,
+    NormKind,
     PerLayerSpec,
     PositionIdRule,
     ValueSpec,
@@ -122,7 +124,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     if row_width == n_embd and not family.projects_equal_widths:
         row_width = None
     token_types = fields.count("type_vocab_size") if family.token_types else 0
-    scale, multiplier = _factors(family, fields, n_embd)
+    (scale, multiplier), norm = _factors(family, fields, n_embd), _norm(family, fields)
     rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
     _check_table_size(rows, width)
     return LayerSpec(
@@ -142,10 +144,10 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         round_multiplier=family.scaled == "all, rounded",
         multiplier=multiplier,
         token_types=token_types,
-        norm=family.norm or "layer",
+        norm=norm or "layer",
         norm_at=family.norm_at,
         positions_first=family.positions_first,
-        norm_eps=fields.number(*EPSILON, default=1e-5) if family.norm else None,
+        norm_eps=fields.number(*EPSILON, default=1e-5) if norm else None,
         mask_padding=family.mask_padding,
         streams=fields.size(family.streams) if family.streams else 1,
         dropout=_dropout(family, fields),
@@ -228,6 +230,13 @@ def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, 
     return (1.0, factor) if family.scaled.startswith("all") else (factor, 1.0)
 
 
+def _norm(family: Family, fields: ConfigReader) -> NormKind | None:
+    if not fields.flag("layernorm_embedding", default=True):  # TrOCR
+        return None
+    has_bias = family.norm == "layer without bias" and fields.flag("norm_bias", default=False)  # ModernBERT
+    return "layer" if has_bias else family.norm
+
+
 def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:
     if family.position_ids_by != "ids":
         return PositionIdRule(by=family.position_ids_by, start=family.position_start)
@@ -259,7 +268,7 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
         tied=tied and not decoder_table,
         vocab_size=vocab_size,
         n_embd=fields.optional_size("output_embedding_size"),
-        bias=family.head_bias,
+        bias=family.head_bias and fields.flag("decoder_bias", default=True),
         input_scale=input_scale,
         scale=factor if multiplies else scale,
         divisor=1.0 if multiplies else factor,

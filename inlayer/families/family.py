@@ -49,11 +49,13 @@ class Family:
     default_sections: tuple[int, ...] = (11, 11, 10)
     no_rope_interval: bool = False  # every n-th layer has no positions: no_rope_layers, no_rope_layer_interval
     layer_thetas: str | None = None  # the field with the base of every layer; 0 for a layer without positions
+    has_one_theta: bool = False  # any other value of that field is not used
     learned_frequencies: bool = False  # a learned factor on each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
     # if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
     full_every: int | None = None
     other_layers: str = SLIDING
+    last_is_full: bool = False  # whatever the config lists
     # around the sum
     # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds
     scaled: Literal["no", "rows", "exact rows", "all", "all, rounded"] = "no"

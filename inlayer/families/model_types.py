@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from inlayer.families.family import Family
-from inlayer.families.spec import FULL, SLIDING
+from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING
 
 
 def _sizes(vocab: int, width: int, heads: int, positions: int | None = None, **others: Any) -> dict[str, Any]:
@@ -75,7 +75,7 @@ _partial = Family(defaults={}, has_partial_rotary=True)
 _hybrid = replace(_partial, full_every=4, other_layers="linear_attention")
 _gemma4 = replace(_gemma, defaults=_gemma.defaults | {"global_head_dim": 512, "rope_parameters": {
     SLIDING: _base(1e4), FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}},
-    has_global_head_dim=True)
+    has_global_head_dim=True, full_every=6, last_is_full=True)
 _deepseek_v4 = _like(
     _plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4, compress_rope_theta=1.6e5,
     traits={"pairing": "interleaved", "layout": "single", "has_partial_rotary": True, "head_dim_fields": ("head_dim",),
@@ -124,7 +124,7 @@ FAMILIES: dict[str, Family] = {
     "bart": _like(_bart, 50265, 1024, 16, 1024),
     "beam": _like(_olmo, 151936, 5120, 48, 8192, head_dim=128, pad_token_id=None, final_logit_softcapping=30.0,
         rope_parameters={SLIDING: _base(1e4), FULL: None}),
-    "bert": _bert,
+    "bert": _bert, "xlm-roberta": _xlm_roberta, "camembert": _xlm_roberta, "roberta": _roberta,
     "bert-generation": _like(_bert, 50358, 1024, 16, 512, traits={"token_types": False}),
     "big_bird": _like(_bert, 50358, 768, 12, 4096, traits={"scaled": "all", "scale_flag": "rescale_embeddings"}),
     "bigbird_pegasus": _like(_bart, 96103, 1024, 16, 4096, pad_token_id=0, scale_embedding=True,
@@ -138,7 +138,6 @@ FAMILIES: dict[str, Family] = {
         traits={"dropout": "dropout", "pads": False, "ngrams": "blt", "pairing": "interleaved"}),
     "bloom": Family(defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED), positions="none", pads=False,
                     norm="layer", relative="alibi"),
-    "camembert": _xlm_roberta,
     "codegen": _like(_gptj, 50400, 4096, 16, 2048, rotary_dim=64),
     "cohere": _cohere,
     "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, traits=_SLIDING | {"full_every": 4}),
@@ -220,7 +219,8 @@ FAMILIES: dict[str, Family] = {
     "granite_swa": _like(_granite, 100352, 2560, 20, 8192, traits={"layer_thetas": "layer_rope_theta"}, **TIED),
     "granitemoe": _like(_granite, 32000, 4096, 32, 2048),
     "granitemoe_swa": _like(_granite, 32000, 4096, 32, 2048, traits={"layer_thetas": "layer_rope_theta"}),
-    "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, traits={"positions_flag": "position_embedding_type"}),
+    "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, traits={"positions_flag": "position_embedding_type",
+        "full_every": MAX_LAYERS + 1, "other_layers": "linear_attention"}),
     "granitemoeshared": _like(_granite, 32000, 4096, 32, 2048),
     "gte": _like(_rotary_bert, 250048, 768, 12, 8192, pad_token_id=1, type_vocab_size=1, rope_theta=160000.0),
     "helium": Family(defaults=_sizes(48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5),
@@ -264,7 +264,8 @@ FAMILIES: dict[str, Family] = {
         0.334), SLIDING: _base(1e4, 0.334)}),
     "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
         dim_model_base=256, **TIED, traits={"scaled": "rows", "factor": "scale_emb"}),
-    "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6),
+    "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6,
+        traits={"full_every": -2, "other_layers": "linear_attention"}),
     "minimax_m2": _like(_partial, 200064, 3072, 48, 196608, head_dim=128, rope_theta=5e6),
     "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
         traits={"rotary_dim_field": None}),
@@ -293,7 +294,7 @@ FAMILIES: dict[str, Family] = {
     "muse_spark_text": _like(_plain, 202048, 8192, 128, 1048576, head_dim=64, rope_theta=5e5, rms_norm_eps=1e-5,
         num_hidden_layers=62, final_logit_softcapping=20.0, output_multiplier=0.1767766952966369,
         traits={"norm": "rms in float32 without weight", "norm_at": "rows", "layer_thetas": "layer_rope_theta",
-        "no_rope_interval": True}),
+        "has_one_theta": True, "no_rope_interval": True}),
     "mvp": _like(_bart, 50267, 1024, 16, 1024),
     "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06,
         final_logit_softcapping=15.0, traits={"norm": "rms without weight"}),
@@ -350,7 +351,6 @@ FAMILIES: dict[str, Family] = {
     "rembert": _like(_bert, 250300, 1152, 18, 512, hidden_dropout_prob=0.0, input_embedding_size=256,
         output_embedding_size=1664, tie_word_embeddings=False,
         traits={"project": "sum", "projects_equal_widths": True}),
-    "roberta": _roberta,
     "roberta-prelayernorm": _like(_roberta, 50265, 768, 12, 512),
     "rwkv": _like(_none, 50277, 4096, 1),
     "seed_oss": Family(defaults=_sizes(155136, 4096, 80, 524288, head_dim=128, pad_token_id=1)),
@@ -372,7 +372,6 @@ FAMILIES: dict[str, Family] = {
     "whisper": _like(_bart, 51865, 384, 6, 448, pad_token_id=50256, dropout=0.0, traits={"position_offset": 0,
         "scaled": "no", "norm": None}),
     "xlm": _xlm,
-    "xlm-roberta": _xlm_roberta,
     "xlm-roberta-xl": _like(_roberta, 250880, 2560, 32, 514, type_vocab_size=1, traits={"norm": None}),
     "xlnet": _like(_none, 32000, 1024, 16, pad_token_id=5, dropout=0.1, **TIED,
         traits={"dropout": "dropout", "head_bias": True}),
@@ -381,7 +380,8 @@ FAMILIES: dict[str, Family] = {
     "yoso": _like(_bert, 50265, 768, 12, 4096, pad_token_id=1, type_vocab_size=1, traits={"position_start": 2}),
     "youtu": _like(_deepseek_v3, 128256, 2048, 16, 131072, initializer_range=0.01976423537605237, **TIED),
     "zamba": _like(_none, 32000, 3712, 16, pad_token_id=0, **TIED),
-    "zamba2": _like(_plain, 32000, 2560, 32, 4096, pad_token_id=0, traits={"positions_flag": "use_mem_rope"}, **TIED),
+    "zamba2": _like(_plain, 32000, 2560, 32, 4096, pad_token_id=0, traits={"positions_flag": "use_mem_rope"}, **TIED,
+        layers_block_type=[FULL if layer in (6, 12, 18, 24, 30, 36, 42, 47, 51) else "mamba" for layer in range(54)]),
 }
 # fmt: on
 

@@ -60,7 +60,9 @@ def _qwen4(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpe
         raise ConfigError("the config's ple_layer_ids contains 0; its layers are numbered from 1")
     largest, per_order, heads = _counts(fields, ("ngram_size", "heads_per_ngram"), len(layers))
     width = _width_per_head(fields.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
-    multiple, seed = fields.size("make_ngram_vocab_size_divisible_by"), fields.count("seed")
+    multiple, (_, seed) = fields.size("make_ngram_vocab_size_divisible_by"), fields.get("seed")
+    if type(seed) is not int:
+        raise ConfigError(f"the config's seed is {short(seed)}; expected an integer")
     stop = _first_index(fields, vocab_size)
     primes = _primes(fields, "ngram_vocab_size_base", heads * len(layers))
     bound = max(1, (2**63 - 1) // vocab_size // 2)

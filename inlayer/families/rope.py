@@ -18,11 +18,10 @@ from inlayer.errors import ConfigError
 from inlayer.families import spec
 from inlayer.families.config_reader import ConfigReader, short
 from inlayer.families.family import Family
-from inlayer.families.spec import FULL, SLIDING, Angles, RotarySpec, Scaling
+from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, Angles, RotarySpec, Scaling
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
-MAX_LAYERS = 4096  # the deepest published models have a few hundred
 NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # types of layers in hybrid models
 FULL_EVERY = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 
@@ -76,22 +75,23 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
 
 def _layer_types(family: Family, fields: ConfigReader) -> Any:
     """Return the type of every layer: the config's list, or what its model class fills in; None if neither is known."""
-    listed, types = fields.get("layer_types", "compress_ratios", "block_types")
+    listed, types = fields.get("layer_types", "layers_block_type", "compress_ratios", "block_types")
     if "compress" in family.thetas and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
-    if listed == "layer_types" and types is not None:
-        return types
+    if listed in ("layer_types", "layers_block_type") and types is not None:
+        return [*types[:-1], FULL] if family.last_is_full and types and isinstance(types, (list, tuple)) else types
     layers = range(_depth(fields))
-    name, indices = fields.get("attn_layer_indices", "cross_attention_layers")  # Bamba, Mllama
+    name, indices = fields.get("attn_layer_indices", "full_attn_idxs", "cross_attention_layers")  # Bamba, LFM2, Mllama
     if isinstance(indices, (list, tuple)) and len(indices) <= MAX_LAYERS:
-        return [FULL if (layer in indices) == (name == "attn_layer_indices") else NO_ROTARY[0] for layer in layers]
+        return [NO_ROTARY[0] if (layer in indices) == (name == "cross_attention_layers") else FULL for layer in layers]
     if listed == "block_types" and isinstance(types, (list, tuple)) and types:  # RecurrentGemma repeats them
         return [types[layer % len(types)] for layer in layers]
     if family.full_every is None:
         return None
     every = fields.optional_size(*FULL_EVERY) or abs(family.full_every)
     full = every - 1 if family.full_every > 0 else 0
-    return [FULL if layer % every == full else family.other_layers for layer in layers]
+    types = [FULL if layer % every == full else family.other_layers for layer in layers]
+    return [*types[:-1], FULL] if family.last_is_full and types else types
 
 
 def _depth(fields: ConfigReader) -> int:
@@ -103,7 +103,7 @@ def _depth(fields: ConfigReader) -> int:
 
 def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
     """Return the bases of layers that have one of their own, and a name for the layers of each."""
-    if family.layer_thetas is None or fields.get(family.layer_thetas)[1] is None:
+    if family.layer_thetas is None or family.has_one_theta or fields.get(family.layer_thetas)[1] is None:
         return {}
     return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas) if theta}
 

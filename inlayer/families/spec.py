@@ -17,6 +17,7 @@ from inlayer.tables.ngram_hash import NgramSpec
 
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
+MAX_LAYERS = 4096  # the deepest published models have a few hundred
 
 NormKind: TypeAlias = Literal[
     "layer", "layer without bias", "layer in float32", "rms", "rms without weight", "rms in float32",

@@ -68,6 +68,10 @@ CASES: dict[str, tuple[Tensors, Loop, str]] = {
         {"_blocks": random(V, D // 32, 16), "_scales": random(V, D // 32, low=110, high=140)},
         lambda t, r, c: FP4[nibble(t, "_blocks", r, c // 2, c)] * 2.0 ** (value(t, "_scales", r, c // 32) - 127),
         "MXFP4"),
+    "MXFP4 of compressed-tensors": (
+        {"_packed": random(V, D // 2), "_scale": random(V, D // 32, low=110, high=140)},
+        lambda t, r, c: FP4[nibble(t, "_packed", r, c // 2, c)] * 2.0 ** (value(t, "_scale", r, c // 32) - 127),
+        "MXFP4"),
     "NVFP4": (
         {"_packed": random(V, D // 2), "_scale": fp8(V, D // 16), "_global_scale": torch.tensor([512.0])},
         lambda t, r, c: FP4[nibble(t, "_packed", r, c // 2, c)] * value(t, "_scale", r, c // 16) / 512.0,
@@ -140,6 +144,37 @@ def test_other_block_sizes_and_inspect(tmp_path: Path) -> None:
     assert (report.rows.nan_rows, report.rows.zero_rows) == (0, 0)
 
 
+GROUPS_OF_96 = {"config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 96}}}}
+
+
+@pytest.mark.parametrize(("name", "end", "settings", "size"), [
+    ("INT4", "_scale", GROUPS_OF_96, 96),
+    ("INT4", "_scale", None, 128),
+    ("FP8 rows", "_scale", {"weight_block_size": [1, 96]}, 96),
+])  # fmt: skip
+def test_the_last_group_may_be_shorter(
+    name: str, end: str, settings: dict[str, object] | None, size: int, tmp_path: Path
+) -> None:
+    tensors = {part: tensor for part, tensor in CASES[name][0].items() if part != "_shape"}
+    tensors[end] = scales(V, -(-D // size))
+    rows = inlayer.load(write(tmp_path, tensors, quantization_config=settings)).table.rows(IDS)
+    if name == "INT4":
+        loop: Loop = lambda t, r, c: (nibble(t, "_packed", r, c // 2, c) - 8) * value(t, end, r, c // size)  # noqa: E731
+    else:
+        loop = lambda t, r, c: value(t, "", r, c) * value(t, end, r, c // size)  # noqa: E731
+    assert np.array_equal(rows, one_by_one(tensors, loop))
+
+
+def test_scales_must_have_the_stated_group_size(tmp_path: Path) -> None:
+    write(tmp_path, CASES["INT4"][0], quantization_config=GROUPS_OF_96)
+    with pytest.raises(InlayerError, match="rows of scales for 256 channels in groups of 96"):
+        _ = inlayer.load(tmp_path).table
+    tensors = change("FP8 rows", scale=scales(V, 2))
+    write(tmp_path, tensors, quantization_config={"weight_block_size": [128, 64]})
+    with pytest.raises(InlayerError, match="in blocks of 1 x 64 needs 300 x 4"):
+        _ = inlayer.load(tmp_path).table
+
+
 def change(name: str, **changed: Tensor | None) -> Tensors:
     tensors = CASES[name][0] | {f"_{end}" if end else "": tensor for end, tensor in changed.items()}
     return {end: tensor for end, tensor in tensors.items() if tensor is not None}
@@ -148,6 +183,7 @@ def change(name: str, **changed: Tensor | None) -> Tensors:
 MISSHAPEN: dict[str, tuple[Tensors, str]] = {
     "FP8 scales cut": (change("FP8 blocks", scale_inv=scales(2, 2)), r"_scale_inv' .* needs 3 x 2"),
     "FP8 scales of integers": (change("FP8 blocks", scale_inv=torch.ones(3, 2, dtype=torch.int64)), "floating point"),
+    "FP8 scale per value": (change("FP8 rows", scale=scales(V, D)), "in blocks of 1 x 128 needs 300 x 2"),
     "FP8 scale is NaN": (change("FP8 tensor", scale=torch.tensor([torch.nan])), "expected a finite number"),
     "FP8 scales with 3 axes": (change("FP8 blocks", scale_inv=scales(3, 2, 2)), "needs 3 x 2"),
     "MXFP4 without scales": (change("MXFP4", scales=None), r"_scales' is missing"),

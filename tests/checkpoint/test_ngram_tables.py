@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import DynamicCache
 
@@ -62,6 +62,22 @@ def test_qwen_in_shards_equals_transformers_token_by_token(qwen: tuple[Path, Any
             assert same_bits(mine, one)
             assert same_bits(mine, whole[:, at : at + 1])
     assert not same_bits(model.embeddings.ngram(ids, layer=0), model.embeddings.ngram(ids, layer=2))  # control
+
+
+@pytest.mark.parametrize("name", ["layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets"])
+def test_stored_hashing_that_differs_from_the_config_is_an_error(
+    qwen: tuple[Path, Any], name: str, tmp_path: Path
+) -> None:
+    shutil.copytree(qwen[0], tmp_path, dirs_exist_ok=True)
+    tensors = load_file(tmp_path / "model.safetensors")
+    stored = next(one for one in tensors if one.endswith(name))
+    for damage, message in (
+        (tensors[stored] + 2, "its values are not those that its config determines"),
+        (tensors[stored][:-1], "expected . integers"),
+    ):
+        save_file(tensors | {stored: damage}, tmp_path / "model.safetensors")
+        with pytest.raises(CheckpointError, match=rf"{name}' .* {message}"):
+            _ = inlayer.load(tmp_path).memories
 
 
 def test_rows_are_where_they_are_said_to_be(qwen: tuple[Path, Any]) -> None:

@@ -218,8 +218,8 @@ def difference(ours: Tensor, theirs: Tensor) -> str:
     return f"up to {(ours.double() - theirs.double()).abs().max():.3g}"
 
 
-def examine(job: Job) -> Outcome:
-    """Build, save, open and compare one model type."""
+def examine(job: Job, **settings: Any) -> Outcome:
+    """Build, save, open and compare one model type, with these settings in its config."""
     model_type, kind = job
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -228,7 +228,7 @@ def examine(job: Job) -> Outcome:
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            saved = save_tiny(model_type, kind, folder).eval()
+            saved = save_tiny(model_type, kind, folder, **settings).eval()
             references = [saved, open_reference(type(saved), folder, DTYPES[1])]
         except Exception as error:
             return Outcome(model_type, kind, "not built", _short(error))

@@ -49,10 +49,16 @@ def test_sparse_config_has_the_defaults_of_transformers(model_type: str) -> None
     assert (ours.vocab_size, ours.n_embd) == (200_000 + FAMILIES[model_type].input_only_rows, 96)
 
 
-@pytest.mark.parametrize("model_type", [name for name, family in FAMILIES.items() if family.full_every])
+LAYERS: dict[str, dict[str, object]] = {name: {} for name, family in FAMILIES.items() if family.full_every}
+LAYERS |= {"lfm2": {"full_attn_idxs": [2, 5]}, "granitemoehybrid": {"position_embedding_type": "rope"}}
+LAYERS |= {"gemma4_text": {"layer_types": ["sliding_attention"] * 7}}  # the last one is full all the same
+
+
+@pytest.mark.parametrize("model_type", LAYERS)
 def test_layer_types_that_a_config_does_not_list(model_type: str) -> None:
-    ours = describe({"model_type": model_type, "num_hidden_layers": 7}).rotary
-    theirs = describe(CONFIG_MAPPING[model_type](num_hidden_layers=7)).rotary
+    settings = LAYERS[model_type] | {"num_hidden_layers": 7}
+    ours = describe({"model_type": model_type} | settings).rotary
+    theirs = describe(CONFIG_MAPPING[model_type](**settings)).rotary
     assert ours is not None
     assert theirs is not None
     assert ours.layer_types is not None

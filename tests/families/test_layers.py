@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import CONFIG_MAPPING
+from transformers.models.muse_spark.modeling_muse_spark import MuseSparkTextRotaryEmbedding
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextRotaryEmbedding
 
@@ -99,6 +100,27 @@ def test_layers_with_their_own_base(model_type: str, thetas: list[float] | None)
         assert not same_bits(layer.rotary(positions, layer=1)[0], layer.rotary(positions, layer=2)[0])
 
 
+def test_only_hybrid_layers_of_zamba2_have_positions() -> None:
+    kinds = ["mamba", "hybrid", "linear_attention", "hybrid"]
+    sizes = {"num_hidden_layers": 4, "hidden_size": 64, "vocab_size": 99, "use_mem_rope": True}
+    layer = Embeddings.from_config({"model_type": "zamba2", "layers_block_type": kinds} | sizes, device="meta")
+    rotated = [layer.rotary(torch.arange(3), layer=number) is not None for number in range(4)]
+    assert rotated == [False, True, False, True]
+
+
+def test_bases_of_layers_that_only_switch_positions_on() -> None:
+    """Muse Spark's model has one base, whatever its config lists."""
+    config = tiny_config("muse_spark_text", rope_theta=5e5, layer_rope_theta=[1e4, 1e5, 0, 0])
+    theirs, positions = MuseSparkTextRotaryEmbedding(config), torch.arange(8)[None]
+    layer = Embeddings.from_config(config)
+    for number in (0, 1):
+        for ours, expected in zip(
+            layer.rotary(positions, layer=number), theirs(torch.zeros(1, 8, 4), positions), strict=True
+        ):
+            assert same_bits(ours, expected)
+    assert layer.rotary(positions, layer=2) is None
+
+
 @pytest.mark.parametrize("settings", [
     {"rope_type": "yarn", "factor": 2.5, "original_max_position_embeddings": 64, "truncate": False},
     {"rope_type": "proportional", "partial_rotary_factor": 0.75},
@@ -153,7 +175,7 @@ def test_layer_selects_its_type() -> None:
     assert torch.equal(by_number[0], by_type[0])
     with pytest.raises(InputError, match=r"layers 0\.\.3"):
         layer.rotary(torch.arange(3), layer=4)
-    for unlisted in ("gemma4_text", "flint", "cohere2"):  # without num_hidden_layers, no rule applies
+    for unlisted in ("mimo_v2_flash", "flint", "cohere2"):  # without num_hidden_layers, no rule applies
         mixed = Embeddings.from_config({"model_type": unlisted}, device="meta")
         with pytest.raises(InputError, match="no list of layer types"):
             mixed.rotary(torch.arange(3), layer=0)

@@ -13,6 +13,7 @@ from inlayer import Embeddings, describe
 from inlayer.errors import ConfigError
 from inlayer.positions import Angles
 from tests.families.references import CASES, Case, Reference, reference_config
+from tests.families.survey import examine
 
 NULLS = [
     ("gemma2", "final_logit_softcapping"),
@@ -175,3 +176,20 @@ def test_model_without_blocks_has_an_input_layer(model_type: str) -> None:
 def test_factors_of_heads(config: dict[str, Any], factors: tuple[float, float, float]) -> None:
     head = describe(config).head
     assert (head.input_scale, head.scale, head.divisor) == factors
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kind", "setting"),
+    [
+        ("modernbert", "masked", {"norm_bias": True}),
+        ("modernbert", "masked", {"decoder_bias": False}),
+        ("modernbert-decoder", "causal", {"norm_bias": True, "decoder_bias": False}),
+        ("trocr", "causal", {"layernorm_embedding": False}),
+        ("qwen4_exp_text", "causal", {"seed": 2**63 + 5}),
+    ],
+    ids=str,
+)
+def test_settings_that_change_layer_or_head(model_type: str, kind: str, setting: dict[str, Any]) -> None:
+    outcome = examine((model_type, kind), **setting)
+    assert (outcome.outcome, outcome.reason) == ("equal", "")
+    assert outcome.logits
