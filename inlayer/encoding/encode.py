@@ -23,6 +23,7 @@ import numpy.typing as npt
 from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
 from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, TokenizerError, type_name
 from inlayer.files import quoted
+from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import as_float_dtype
 from inlayer.ragged import IdArray, Ragged
 from inlayer.render.progress_bar import Progress
@@ -43,6 +44,7 @@ TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
 BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
 TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # a text causes them
 SAMPLE = 1024  # rows and tokens of a checksum
+BLOCK_BYTES = 2**24  # of rows that are read at once for their version
 
 
 class TokenVectors(NamedTuple):
@@ -107,7 +109,7 @@ class Encoder:
         if weighting is not None:
             weighting.check(model)
             scale = weighting.token_weights if scale is None else scale * weighting.token_weights
-        self.pooler = RowPooler(model.table, scale)
+        self.pooler, self._remote = RowPooler(model.table, scale), model.store.remote
         self.width = model.table.embedding_dim if weighting is None else weighting.width
         self._special_ids = self.tokenizer.special_ids
         rows = max([model.table.num_embeddings, *(token_id + 1 for token_id in self._special_ids)])
@@ -207,6 +209,18 @@ class Encoder:
                 data.append(self.tokenizer.token_bytes(token_id))
                 data.append(str(self.tokenizer.encode(data[-1].decode(errors="replace"))).encode())
         return zlib.crc32(b"\0".join(data))
+
+    def version(self) -> str:
+        """What changes with any row: a checksum of all of them, or the version of their remote file."""
+        crc, source = 0, self.pooler.table.source
+        if self._remote and not isinstance(source, FileRows):  # reading all rows would download the table
+            return str(getattr(getattr(source, "file", None), "version", None))
+        step = max(1, BLOCK_BYTES // source.row_bytes)
+        for start in range(0, source.rows, step):
+            ids = np.arange(start, min(start + step, source.rows))
+            source.read(ids, raw := np.empty((len(ids), source.row_bytes), np.uint8))
+            crc = zlib.crc32(raw.data, crc)
+        return str(crc)
 
     @contextmanager
     def naming_text(self, texts: list[str], first: int) -> Iterator[None]:

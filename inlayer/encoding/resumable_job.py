@@ -73,7 +73,8 @@ class EmbedJob:
         check_output(out, settings.dtype)
         self.encoder, self.settings, self.reader, self.out = encoder, settings, reader, out
         self.vector_settings = vector_settings
-        self._arguments = json.dumps(vector_settings | input_settings, sort_keys=True).encode()
+        arguments = vector_settings | input_settings | {"version": encoder.version()}
+        self._arguments = json.dumps(arguments, sort_keys=True).encode()
         self.folder = out.with_name(f".{out.name}.part")
         self.width = settings.dim or encoder.width
 
@@ -117,8 +118,8 @@ class EmbedJob:
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
             raise InputError(
-                f"{shown(self.folder)} has the parts of an interrupted run with different arguments; run it again with "
-                "the same arguments, or delete that folder"
+                f"{shown(self.folder)} has the parts of an interrupted run with different arguments, or with other "
+                "values of the model or the weighting; run it again with the same ones, or delete that folder"
             )
 
     def _finished(self) -> tuple[int, int]:

@@ -50,4 +50,10 @@ class TextRows(NamedTuple):
             return b""
         if isinstance(self.others, list):
             return repr(self.others).encode(errors="surrogatepass")
-        return b"".join(batch.serialize().to_pybytes() for batch in self.others.combine_chunks().to_batches())
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.others.schema) as stream:  # unlike a batch, with column names and categories
+            stream.write_table(self.others.combine_chunks())
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
