@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.input_table import InputTable
 from inlayer.per_layer import PerLayerEmbedding
 from inlayer.tables import StoredEmbedding, Table, check_id_range
@@ -129,6 +129,7 @@ class RowLookup(InputTable):
             (B, T, D) or (T, D), for `forward(inputs_embeds=...)`.
 
         Raises:
+            DtypeError: If the features are not tensors or the id is not an integer.
             InputError: If the numbers of placeholders and vectors differ; the message names the first unmatched one.
 
         Example:
@@ -137,6 +138,10 @@ class RowLookup(InputTable):
             [1.0, 1.0, 1.0, 1.0]
         """
         ids, width = check_ids(input_ids), self.token_embedding.embedding_dim
+        if not isinstance(features, (Tensor, list, tuple)):
+            raise DtypeError(f"features is {type_name(features)}; it must be a tensor or a list of tensors")
+        if not isinstance(placeholder_id, (int, np.integer)) or isinstance(placeholder_id, bool):
+            raise DtypeError(f"placeholder_id is {type_name(placeholder_id)}; it must be an integer")
         parts = [features] if isinstance(features, Tensor) else list(features)
         parts = [check_float(part, f"features[{n}]", width=width).reshape(-1, width) for n, part in enumerate(parts)]
         count, is_placeholder = sum(len(part) for part in parts), ids == placeholder_id

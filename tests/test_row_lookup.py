@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from torch import Tensor
@@ -102,3 +104,8 @@ def test_merge_names_what_does_not_match() -> None:
         one.merge(ids, [torch.randn(3, 6), torch.randn(1, 6)], 7)
     with pytest.raises(ShapeError, match=r"features\[1\] has shape \(1, 5\); its last axis must have width 6"):
         one.merge(ids, [torch.randn(3, 6), torch.randn(1, 5)], 7)
+    merge = inspect.unwrap(Embeddings.merge)  # without the type checks of the tests
+    with pytest.raises(DtypeError, match="features is None; it must be a tensor or a list of tensors"):
+        merge(one, ids, None, 7)
+    with pytest.raises(DtypeError, match="placeholder_id is a str; it must be an integer"):
+        merge(one, ids, torch.randn(3, 6), "x")

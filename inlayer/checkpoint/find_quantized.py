@@ -155,7 +155,7 @@ def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...
     """Rows and channels that share a scale: from the config, or as the shape of the scales suggests."""
     sizes = _settings(store).get("weight_block_size")
     is_stated = isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes)
-    rows, channels = sizes if is_stated else (FP8_BLOCK, None)
+    rows, channels = sizes if sizes and is_stated else (FP8_BLOCK, None)
     if len(grid) == 2 and grid[0] == shape[0]:  # one scale per row, or some, although other tensors may have fewer
         return 1, _channels_per_scale(shape[1], grid[1], [channels] if channels else []) or channels or FP8_BLOCK
     return rows, channels or FP8_BLOCK

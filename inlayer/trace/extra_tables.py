@@ -1,4 +1,4 @@
-"""Second tables in a walk: per-layer embeddings (Gemma) and value embeddings (NeoMME), with the bytes of their rows.
+"""Other tables in a walk: per-layer embeddings (Gemma), value embeddings (NeoMME) and the experts of each token.
 
 text -> ids -> [rows of the second table] -> vectors of each block
 - the vectors are those of `Embeddings.per_layer` and `.value`; the terminal shows norms of the former, the page shows
@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from rich.text import Text
 from torch import Tensor
 
+from inlayer.checkpoint.store import INTEGERS, Store
 from inlayer.formats.row_reader import FileRows
-from inlayer.tables import StoredEmbedding, Table
-from inlayer.trace.family_facts import PerLayerFacts, ValueFacts
+from inlayer.formats.tensor_info import TensorInfo
+from inlayer.render.numbers import count
+from inlayer.tables import RowSource, StoredEmbedding, Table
+from inlayer.trace.family_facts import PerLayerFacts, RoutingFacts, ValueFacts
 from inlayer.trace.layout import Layout
 
 if TYPE_CHECKING:
@@ -28,14 +32,15 @@ if TYPE_CHECKING:
 def per_layer_facts(result: Forward) -> PerLayerFacts | None:
     """Return the second table and what the shown tokens read; None for a model without one, or a walk without ids."""
     extra = result.pipeline.layer.per_layer_embedding
-    if extra is None or extra.table is None or result.ids_BT is None:
+    if extra is None or result.ids_BT is None:
         return None
-    ids = result.ids_BT[:, result.window.first_token :][:, : result.count]
+    ids = _shown_ids(result)
     with torch.no_grad():
         vectors = result.pipeline.layer.per_layer(ids).float()
     tensor, row_bytes, offsets = _stored(extra.table, ids)
+    rows = 0 if extra.table is None else extra.table.num_embeddings
     return PerLayerFacts(
-        tensor=tensor, rows=extra.table.num_embeddings, layers=extra.layers, width=extra.width, offsets=offsets,
+        tensor=tensor, rows=rows, layers=extra.layers, width=extra.width, offsets=offsets,
         row_bytes=row_bytes, norms=vectors.norm(dim=-1).tolist(),
         vectors=vectors[..., : result.window.dims].tolist(),
     )  # fmt: skip
@@ -46,7 +51,7 @@ def value_facts(result: Forward) -> ValueFacts | None:
     layer = result.pipeline.layer
     if layer.value_embedding is None or result.ids_BT is None:
         return None
-    ids = result.ids_BT[:, result.window.first_token :][:, : result.count]
+    ids = _shown_ids(result)
     tensor, row_bytes, offsets = _stored(layer.value_embedding, ids)
     with torch.no_grad():
         vectors = layer.value_embeddings(ids).float()
@@ -57,22 +62,57 @@ def value_facts(result: Forward) -> ValueFacts | None:
     )  # fmt: skip
 
 
-def _stored(table: Table | StoredEmbedding, ids: Tensor) -> tuple[str, int | None, list[list[int]] | None]:
+def routing_facts(result: Forward) -> list[RoutingFacts]:
+    """The experts of the shown tokens in every block that has a table of them; empty for a walk without ids."""
+    model = result.pipeline.model
+    return (
+        []
+        if model is None or result.ids_BT is None
+        else [_experts(model.store, tensor, _shown_ids(result)) for tensor in result.pipeline.routing_tables]
+    )
+
+
+def _experts(store: Store, tensor: TensorInfo, ids: Tensor) -> RoutingFacts:
+    source, (rows, experts) = store.open_rows(tensor), tensor.shape
+    raw = np.empty((ids.numel(), source.row_bytes), np.uint8)
+    source.read(ids.flatten().numpy(), raw)
+    values = raw.view(INTEGERS[tensor.dtype]).reshape(*ids.shape, experts).tolist()
+    return RoutingFacts(
+        tensor=tensor.name, rows=rows, row_bytes=source.row_bytes, offsets=_offsets(source, ids), experts=values
+    )
+
+
+def _shown_ids(result: Forward) -> Tensor:
+    assert result.ids_BT is not None
+    return result.ids_BT[:, result.window.first_token :][:, : result.count]
+
+
+def _stored(table: Table | StoredEmbedding | None, ids: Tensor) -> tuple[str, int | None, list[list[int]] | None]:
     """Return the name of a stored table, the size of a row, and the first byte of each row in its file."""
     if not isinstance(table, StoredEmbedding):
         return "", None, None
-    source, offsets = table.table.source, None
-    if isinstance(source, FileRows):
-        offsets = (source.offset + ids.clamp(0, source.rows - 1) * source.row_bytes).tolist()
-    return table.table.name, source.row_bytes, offsets
+    source = table.table.source
+    return table.table.name, source.row_bytes, _offsets(source, ids)
+
+
+def _offsets(source: RowSource, ids: Tensor) -> list[list[int]] | None:
+    if not isinstance(source, FileRows):
+        return None
+    offsets: list[list[int]] = (source.offset + ids.clamp(0, source.rows - 1) * source.row_bytes).tolist()
+    return offsets
 
 
 def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
     """Yield the second table, and one line per token: the byte of its row, and the norm of each block's vector."""
     times = layout.glyphs.times
     yield Text()
-    yield from layout.note(f"per-layer table: {facts.tensor or 'in memory'}", style="bold")
-    size = f"{facts.rows:,} {times} {facts.layers * facts.width:,}: {facts.layers} blocks of {facts.width} channels"
+    if facts.rows:
+        yield from layout.note(f"per-layer table: {facts.tensor or 'in memory'}", style="bold")
+        size = f"{facts.rows:,} {times} {facts.layers * facts.width:,}: "
+    else:
+        yield from layout.note("per-layer embeddings: projections of the token's own row", style="bold")
+        size = ""
+    size += f"{facts.layers} blocks of {facts.width} channels"
     read = "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
     yield from layout.note(f"{size}{read}; norms of the blocks' vectors")
 
@@ -101,6 +141,25 @@ def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
     yield from _each_token(
         layout, lambda line, text_index, index: layout.vector(line, facts.vectors[text_index][index], grid)
     )
+
+
+def routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
+    """Yield the routing tables, and one line per token: its experts in each block."""
+    first, *others = tables
+    yield Text()
+    more = f" and {count(len(others), 'more table')}" if others else ""
+    yield from layout.note(f"routing: {first.tensor}{more}", style="bold")
+    experts = count(len(first.experts[0][0]) if first.experts[0] else 0, "expert")
+    read = f"a token reads {first.row_bytes:,} bytes of each" if others else f"a token reads {first.row_bytes:,} bytes"
+    yield from layout.note(f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block")
+
+    def token_line(line: Text, text_index: int, index: int) -> Text:
+        groups = (" ".join(map(str, table.experts[text_index][index])) for table in tables)
+        line.append("  " + f" {layout.glyphs.bar} ".join(groups))
+        line.truncate(layout.columns, overflow="ellipsis")
+        return line
+
+    yield from _each_token(layout, token_line)
 
 
 def _each_token(layout: Layout, token_line: Callable[[Text, int, int], Text]) -> Iterator[Text]:

@@ -13,7 +13,14 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inlayer.trace.family_facts import NgramFacts, PerLayerFacts, RelativeFacts, TokenIndex, ValueFacts
+from inlayer.trace.family_facts import (
+    NgramFacts,
+    PerLayerFacts,
+    RelativeFacts,
+    RoutingFacts,
+    TokenIndex,
+    ValueFacts,
+)
 
 Vector = list[float]  # in JSON, non-finite values are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
@@ -252,6 +259,7 @@ class Trace:
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row. `streams` is how often the model repeats each hidden state.
         memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
+        routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
         format: Version of the JSON format. `input` and `change` repeat the arguments of the walk.
@@ -286,6 +294,7 @@ class Trace:
     memories: list[NgramFacts]
     per_layer: PerLayerFacts | None
     value: ValueFacts | None
+    routing: list[RoutingFacts]
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:
@@ -341,34 +350,6 @@ class TokenFacts:
     norm: float
     neighbors: list[NeighborFacts]  # nearest first
     note: str  # why `neighbors` is empty; otherwise empty
-
-
-@dataclass(frozen=True, kw_only=True)
-class InitializationStep:
-    """The table after one step of its initialization."""
-
-    title: str
-    note: str
-    code: str  # the line of PyTorch that performs it
-    mean: float
-    std: float
-    counts: list[int]  # histogram of all values between the edges
-    edges: Vector  # one more than counts
-    rows: list[Vector]  # the rows of `InitializationFacts.ids`, first `dims` channels
-
-
-@dataclass(frozen=True, kw_only=True)
-class InitializationFacts:
-    """How a table of the model's width is initialized: drawn, drawn again with the model's std, padding row zeroed."""
-
-    vocab_size: int  # rows of the table shown, which has fewer rows than a very large model's
-    width: int
-    padding_idx: int | None
-    seed: int
-    init_std: float
-    dims: int
-    ids: list[int]  # rows shown, the padding row among them
-    steps: list[InitializationStep]
 
 
 @dataclass(frozen=True, kw_only=True)

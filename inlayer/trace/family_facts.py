@@ -80,6 +80,17 @@ class ValueFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoutingFacts:
+    """A table with the experts of each token, for one block (DeepSeek-V4)."""
+
+    tensor: str
+    rows: int
+    row_bytes: int
+    offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
+    experts: list[list[list[int]]]  # per text and token
+
+
+@dataclass(frozen=True, kw_only=True)
 class RelativeFacts:
     """Relative positions: what attention adds to its scores, or the rows it uses, for the tokens of the window.
 

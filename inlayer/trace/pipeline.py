@@ -22,8 +22,10 @@ from torch import Tensor
 
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
+from inlayer.checkpoint.store import INTEGERS
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
+from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
@@ -180,6 +182,16 @@ class Pipeline:
     def picture(self) -> TableScene:
         """A picture of the table."""
         return table_scene(self)
+
+    @cached_property
+    def routing_tables(self) -> list[TensorInfo]:
+        """The tables with the experts of each token; one with fewer rows than tokens is left to `inspect`."""
+        if self.model is None:
+            return []
+        store, tokens = self.model.store, self.table.shape[0]
+        found = [store.find(name) for name in store.names() if table_role(name) == "routing"]
+        shaped = [tensor for tensor in found if tensor.dtype in INTEGERS and len(tensor.shape) == 2]
+        return [tensor for tensor in shaped if tensor.shape[0] >= tokens and tensor.shape[1] > 0]
 
     @cached_property
     def stored_table(self) -> StoredTable:

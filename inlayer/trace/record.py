@@ -21,7 +21,7 @@ from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.extra_tables import per_layer_facts, value_facts
+from inlayer.trace.extra_tables import per_layer_facts, routing_facts, value_facts
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward, Window
 from inlayer.trace.ngram_rows import ngram_facts
@@ -92,6 +92,7 @@ def run(
         memories=ngram_facts(result),
         per_layer=per_layer_facts(result),
         value=value_facts(result),
+        routing=routing_facts(result),
         backward=backward(result) if result.unique is not None and result.count else None,
     )
     return replace(trace, steps=describe_steps(trace))

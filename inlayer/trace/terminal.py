@@ -18,7 +18,7 @@ from rich.text import Text
 from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
-from inlayer.trace.extra_tables import per_layer_lines, value_lines
+from inlayer.trace.extra_tables import per_layer_lines, routing_lines, value_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
 from inlayer.trace.ngram_lines import memory_lines
@@ -172,6 +172,8 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         yield from per_layer_lines(layout, layout.trace.per_layer)
     if layout.trace.value is not None:
         yield from value_lines(layout, layout.trace.value)
+    if layout.trace.routing:
+        yield from routing_lines(layout, layout.trace.routing)
 
 
 def rows_step(layout: Layout) -> Iterator[Text]:

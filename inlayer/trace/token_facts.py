@@ -18,7 +18,8 @@ from inlayer.geometry.nearest import nearest_to_row
 from inlayer.shapes import check_seed
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
-from inlayer.trace.facts import InitializationFacts, InitializationStep, NeighborFacts, TokenFacts
+from inlayer.trace.facts import NeighborFacts, TokenFacts
+from inlayer.trace.initialization_facts import InitializationFacts, InitializationStep
 from inlayer.trace.record import stored_hex, values_of
 
 if TYPE_CHECKING:

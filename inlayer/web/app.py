@@ -30,9 +30,10 @@ from inlayer.inspection.html import inspect_facts, inspect_page, inspect_policy
 from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
-from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts
+from inlayer.trace.facts import ModelFacts, TokenFacts
 from inlayer.trace.gradient_step import GradientStepFacts
 from inlayer.trace.html import content_security_policy, page
+from inlayer.trace.initialization_facts import InitializationFacts
 from inlayer.trace.scene import SceneFacts, TableScene
 from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course

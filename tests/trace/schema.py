@@ -13,9 +13,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from inlayer.trace import facts
+from inlayer.trace.initialization_facts import InitializationFacts
 
 FILE = Path(facts.__file__).parent / "schema.json"
-ROOTS = (facts.Trace, facts.TokenFacts, facts.InitializationFacts, facts.ModelFacts)
+ROOTS = (facts.Trace, facts.TokenFacts, InitializationFacts, facts.ModelFacts)
 
 
 def schema() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 import inlayer
 from inlayer.trace.terminal import show
@@ -67,6 +68,60 @@ def test_terminal_and_json_show_them(gemma: inlayer.Model) -> None:
         assert trace.per_layer is not None
         assert f"byte {trace.per_layer.offsets[0][1]:,}" in text
     assert inlayer.walk("I love dogs", "default").per_layer is None
+
+
+def test_vectors_without_a_second_table(tmp_path: Path) -> None:
+    """EmbeddingGemma-2 projects them from the token's own row."""
+    save_tiny("embedding_gemma2_text", "encoder", str(tmp_path))
+    trace = inlayer.walk("w5 w6", opened_with_words(tmp_path))
+    jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))
+    facts = trace.per_layer
+    assert facts is not None
+    assert (facts.tensor, facts.rows, facts.offsets) == ("", 0, None)
+    ids = torch.tensor([[token.id for token in trace.texts[0].tokens]])
+    vectors = inlayer.load(tmp_path).embeddings.per_layer(ids)
+    torch.testing.assert_close(torch.tensor(facts.norms), vectors.norm(dim=-1))
+    assert "per-layer embeddings: projections of the token's own row" in printed(trace, 80)
+
+
+def test_experts_of_each_token(tmp_path: Path) -> None:
+    """DeepSeek-V4: the first blocks choose the experts of a token by its id."""
+    save_tiny("deepseek_v4", "causal", str(tmp_path))
+    opened = opened_with_words(tmp_path)
+    names = [table.name for table in opened.tables if table.role == "routing"]
+    assert names
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        tables = [file.get_tensor(name) for name in names]
+    tables[0][5], tables[0][6] = (3, 1), (0, 2)
+    tensors = load_file(tmp_path / "model.safetensors") | {names[0]: torch.from_numpy(tables[0])}
+    save_file(tensors, tmp_path / "model.safetensors")
+    trace = inlayer.walk(["w5 w6 w7", "w8 w9 w5"], opened_with_words(tmp_path), first_token=1)
+    jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))
+    assert [facts.tensor for facts in trace.routing] == names
+    raw = (tmp_path / "model.safetensors").read_bytes()
+    for facts, table in zip(trace.routing, tables, strict=True):
+        for t, token in enumerate(trace.texts[0].tokens):
+            assert facts.experts[0][t] == table[token.id].tolist()
+            assert facts.offsets is not None
+            assert raw[facts.offsets[0][t] :][: facts.row_bytes] == table[token.id].tobytes()
+    for columns in (40, 120):
+        text = printed(trace, columns)
+        assert "routing: " in text
+        assert all(len(line) <= columns for line in text.splitlines())
+    assert inlayer.walk("I love dogs", "default").routing == []
+
+
+def opened_with_words(folder: Path) -> inlayer.Model:
+    opened = inlayer.load(folder)
+    words = " ".join(f"w{number}" for number in range(VOCAB - 10))
+    opened.__dict__["tokenizer"] = inlayer.WordTokenizer.from_text(words)  # in place of the cached property
+    return opened
+
+
+def printed(trace: inlayer.Trace, columns: int) -> str:
+    output = io.StringIO()
+    show(trace, Console(file=output, width=columns, force_terminal=False), step=4)
+    return output.getvalue()
 
 
 def test_value_embeddings(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-// Part of step 4: second tables. Per-layer embeddings: one heat strip per token and block. Value embeddings: one row.
+// Part of step 4: other tables. Per-layer embeddings: one heat strip per token and block. Value embeddings: one row.
+// Routing: the experts of each token.
 
 function perLayerStrips(trace) {
   const extra = trace.per_layer;
@@ -7,12 +8,14 @@ function perLayerStrips(trace) {
   return make("section", { class: "check per-layer", "aria-label": title },
     make("h2", {}, title),
     facts([
-      ["Tensor", extra.tensor ? code(extra.tensor) : "in memory"],
-      ["Shape", digits(`${grouped(extra.rows)} ${TIMES} ${grouped(extra.layers * extra.width)}`)],
+      ["Tensor", extra.rows ? [extra.tensor ? code(extra.tensor) : "in memory"] : null],
+      ["Shape", extra.rows ? digits(`${grouped(extra.rows)} ${TIMES} ${grouped(extra.layers * extra.width)}`) : null],
       ["Blocks", digits(`${grouped(extra.layers)} of ${counted(extra.width, "channel")}`)],
       ["A token reads", isNothing(extra.row_bytes) ? null : digits(counted(extra.row_bytes, "byte"))],
     ], "facts facts-wide"),
-    note("Each block gets the part of the row that belongs to it, scaled, plus a projection of the token's own row. ",
+    note(extra.rows
+      ? "Each block gets the part of the row that belongs to it, scaled, plus a projection of the token's own row. "
+      : "Each block gets a projection of the token's own row. ",
       `A strip shows the first ${counted(extra.vectors[0]?.[0]?.[0]?.length ?? 0, "channel")}.`),
     legend(scaleOf(extra.vectors)),
     perText(trace, (text, b) => perLayerTable(trace, text, b)));
@@ -55,4 +58,24 @@ function valueRows(trace) {
       matrix({ label: `Values of ${textName(trace, b)}`, rows: rows(text, b), count: extra.vectors[b][0]?.length ?? 0, scale,
         corner: "token", more: extra.width - (extra.vectors[b][0]?.length ?? 0) }),
       missingTokens(text)]));
+}
+
+function routingRows(trace) {
+  const tables = trace.routing ?? [];
+  if (tables.length === 0) return null;
+  const title = "Routing: the experts of each token";
+  const names = tables.map((table) => table.tensor.split(".").find((part) => /^\d+$/.test(part)) ?? "");
+  const head = make("tr", {}, make("th", { scope: "col" }, "token"), names.map((name) => make("th", { scope: "col" }, `block ${name}`)));
+  const lines = (text, b) => text.tokens.map((token, t) => make("tr", { class: token.mask === 0 ? "padding-line" : null },
+    make("th", { scope: "row", class: "row-head" }, rowHead(token, b, t, 4)),
+    tables.map((table) => make("td", { class: "number" }, table.experts[b][t].join(", ")))));
+  return make("section", { class: "check routing", "aria-label": title },
+    make("h2", {}, title),
+    facts([
+      ["Tensors", tables.flatMap((table, index) => [index ? ", " : "", code(table.tensor)])],
+      ["Rows", digits(grouped(tables[0].rows))],
+      ["A token reads", digits(counted(tables[0].row_bytes, "byte"))],
+    ], "facts facts-wide"),
+    perText(trace, (text, b) => make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Experts of ${textName(trace, b)}` },
+      make("table", { class: "ngrams" }, make("thead", {}, head.cloneNode(true)), make("tbody", {}, lines(text, b))))));
 }

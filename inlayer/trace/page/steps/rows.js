@@ -18,6 +18,7 @@ function stepRow(trace) {
     ngramMemories(trace),
     perLayerStrips(trace),
     valueRows(trace),
+    routingRows(trace),
   ];
 }
 
