@@ -106,7 +106,7 @@ def test_experts_of_each_token(tmp_path: Path) -> None:
             assert raw[facts.offsets[0][t] :][: facts.row_bytes] == table[token.id].tobytes()
     for columns in (40, 120):
         text = printed(trace, columns)
-        assert "routing: " in text
+        assert "routing:" in text
         assert all(len(line) <= columns for line in text.splitlines())
     assert inlayer.walk("I love dogs", "default").routing == []
 
