@@ -58,8 +58,11 @@ def main() -> None:
             raise
         code = _report("out of memory; try a smaller input or model")
     except OSError as error:
-        _drop_output()
-        code = _report(f"cannot write the output: {error.strerror}")
+        if error.errno is None or error.filename is not None:  # not of writing to standard output
+            code = _report(str(error))
+        else:
+            _drop_output()
+            code = _report(f"cannot write the output: {error.strerror}")
     sys.exit(code)
 
 

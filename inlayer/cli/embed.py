@@ -122,10 +122,11 @@ def embed(
         skipped += 1
         sys.stderr.write(f"skipped {printable(f'{where}: {problem}')}\n")
 
-    keep = out is not None and out.endswith((".parquet", ".jsonl"))
+    kind = Path(out or "").suffix
     reader = Reader(
-        find_sources(texts) if inputs else [*texts], field=field, per_file=per_file, on_bad_row=on_bad_row, keep=keep
-    )
+        find_sources(texts) if inputs else [*texts], field=field, per_file=per_file, on_bad_row=on_bad_row,
+        keep=kind in {".parquet", ".jsonl"}, for_parquet=kind == ".parquet",
+    )  # fmt: skip
     opened = load(model)
     encoder = opened.encoder(weights)
     settings = EncodeSettings(pool, normalize, dim, dtype).checked(encoder.width)

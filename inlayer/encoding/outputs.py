@@ -112,6 +112,12 @@ def _dicts(rows: TextRows) -> list[dict[str, Any]]:
             columns[name] = rows.others[name].to_pylist()
         except UnicodeDecodeError:  # noqa: PERF203
             raise InputError(f"column {quoted(name)} is not valid UTF-8; remove it, or use --out FILE.npy") from None
+        except (OverflowError, ValueError, LookupError) as error:  # a date, a duration or a time zone
+            reason = " ".join(str(error).split())[:160]
+            raise InputError(
+                f"column {quoted(name)} has a value that Python cannot represent: {reason}; remove it, or use --out "
+                "FILE.parquet"
+            ) from None
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)] or [{}] * len(
         rows.texts
     )
@@ -262,7 +268,8 @@ class ParquetRows(RowSource):
         groups = np.searchsorted(self._starts, ids, side="right") - 1
         for group in np.unique(groups).tolist():
             if self._group[0] != group:
-                column = self._file.read_row_group(group, columns=[VECTORS])[VECTORS].combine_chunks()
+                with self._reading():
+                    column = self._file.read_row_group(group, columns=[VECTORS])[VECTORS].combine_chunks()
                 flat = np.ascontiguousarray(column.flatten().to_numpy(zero_copy_only=False), self.dtype)
                 if len(flat) != len(column) * self.width:
                     raise InputError(f"{shown(self.path)} has rows without a vector; write it with inlayer embed")
@@ -270,10 +277,20 @@ class ParquetRows(RowSource):
             in_group = groups == group
             out[in_group] = self._group[1][ids[in_group] - self._starts[group]]
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # damaged bytes
+            raise unreadable_parquet(shown(self.path), error) from None
+
     def origin(self, row: int) -> dict[str, str]:
         """Text and file of a row, if they are stored."""
         columns = [name for name in (FIELD, FILE) if name in self._file.schema_arrow.names]
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        table = self._file.read_row_group(group, columns=columns)
-        values = {name: table[name][row - int(self._starts[group])].as_py() for name in columns}
+        with self._reading():
+            table = self._file.read_row_group(group, columns=columns)
+            values = {name: table[name][row - int(self._starts[group])].as_py() for name in columns}
         return {name: str(value) for name, value in values.items() if value is not None}

@@ -14,7 +14,6 @@ import csv
 import gzip
 import io
 import json
-import math
 import sys
 import zlib
 from codecs import BOM_UTF8
@@ -25,8 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from inlayer.encoding.json_values import check_storable, parse_line
 from inlayer.encoding.lines import MAX_TEXT, CountedLines, LongLineError, blocks
-from inlayer.encoding.source_files import kind_of
+from inlayer.encoding.source_files import PACKED, kind_of
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
 from inlayer.files import listing, quoted, shown
@@ -78,18 +78,25 @@ class Reader:
         per_file: Read a .txt file as one text instead of one text per line.
         on_bad_row: Called with the location of a bad row and its problem; may raise.
         keep: Also read the other columns.
+        for_parquet: Their values must be of kinds that Parquet can store.
     """
 
     def __init__(
         self, sources: list[Path | str], *, field: str | None, per_file: bool, on_bad_row: Callable[[str, str], None],
-        keep: bool,
+        keep: bool, for_parquet: bool = False,
     ) -> None:  # fmt: skip
-        self.sources, self.field, self.per_file, self.on_bad_row, self.keep = sources, field, per_file, on_bad_row, keep
+        self.sources, self.field, self.per_file, self.on_bad_row = sources, field, per_file, on_bad_row
+        self.keep, self.for_parquet = keep, for_parquet
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
             raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
         if per_file and ".txt" not in kinds:
             raise InputError("--per-file is for .txt files, but the input has none; omit it")
+        for source in sources if for_parquet and len(sources) > 1 else ():
+            if isinstance(source, Path) and kind_of(source) == ".txt" and not _is_text(str(source)):
+                raise InputError(
+                    f"{shown(source)} has a name that is not valid UTF-8; rename it, or use --out FILE.jsonl"
+                )
         sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
         self.meter, self._sizes = ReadProgress(sum(sizes)), sizes
 
@@ -179,13 +186,15 @@ class Reader:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line, parse_constant=_not_json, parse_float=_finite)
+                value = parse_line(line)
                 record = {field: value} if isinstance(value, str) else value
                 if not isinstance(record, dict) or field not in record:
                     has = f"; it has {listing(record)}" if isinstance(record, dict) else ""
                     raise InputError(f"no field {quoted(field)}{has}; choose one with --field")
                 text = check_text(record.pop(field), f"field {quoted(field)}")
                 self._check_others(record, "the line")
+                if self.for_parquet:
+                    check_storable(record, line)
                 texts.append(text)
                 others.append(record)
                 numbers.append(number + index)
@@ -202,6 +211,8 @@ class Reader:
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
+            if not _is_text("".join(header)):
+                raise InputError(f"{_lines_of(name, 1, lines.number)}: not valid UTF-8")
             text_column = header.index(self._column(header, name))
             size, texts, others, numbers = 0, list[str](), list[dict[str, Any]](), list[int]()
             for first, row in self._csv_rows(reader, lines, name):
@@ -324,6 +335,8 @@ def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
         yield sys.stdin.buffer, None
         return
     with source.open("rb") as raw:
+        if source.suffix.lower() in PACKED and not source.stat().st_size:
+            raise InputError(f"{shown(source)} is empty; was the download cut short?")
         if source.suffix.lower() == ".gz":
             yield gzip.GzipFile(fileobj=raw), raw
         elif source.suffix.lower() == ".zst":
@@ -358,17 +371,6 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _not_json(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-def _finite(digits: str) -> float:
-    """A number of a JSON value; an error instead of infinity."""
-    if math.isinf(number := float(digits)):
-        raise InputError(f"the number {digits[:40]} is too large for float64")
-    return number
 
 
 @contextmanager

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from inlayer.encoding import outputs
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
@@ -24,3 +27,81 @@ def test_file_of_bad_rows_only_is_skipped(two_words, bad, problem, kind, run, tm
     assert err.startswith(f"skipped bad.parquet, row 0: {problem}")
     rows = pq.read_table("v.parquet").to_pylist() if kind == "parquet" else [json.loads(Path("v.jsonl").read_text())]
     assert rows == [{"text": "dog", "id": 1, "kind": "x", "embedding": [1.0, 2.0]}]
+
+
+def test_header_of_a_table_must_be_utf8(run, tmp_path):
+    (tmp_path / "h.csv").write_text("text\nworld\n", encoding="utf-16")
+    for skip in ([], ["--on-error", "skip"]):  # without a header, there is no row to skip
+        assert run("embed", "h.csv", "--out", "v.npy", *skip) == (2, "", "inlayer: h.csv, line 1: not valid UTF-8\n")
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.date32(), pa.duration("s"), pa.date64()]
+)
+def test_date_outside_the_range_of_python_is_one_line(kind, run, tmp_path):
+    value = 2**30 if kind == pa.date32() else 2**60 // 86_400_000 * 86_400_000
+    pq.write_table(pa.table({"text": ["one"], "when": pa.array([value], kind)}), tmp_path / "a.parquet")
+    code, _, err = run("embed", "a.parquet", "--out", "v.jsonl")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "column 'when' has a value that Python cannot represent" in err
+    assert run("embed", "a.parquet", "--out", "v.parquet")[0] == 0  # as the message suggests
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ('"\\ud800"', "a lone surrogate"),
+        ('"\ud800"', "a lone surrogate"),
+        ("[-98765432109876543210]", "a number of more than 64 bits"),
+    ],
+)
+def test_line_with_a_value_that_parquet_cannot_store_is_skipped(value, problem, run, tmp_path):
+    lines = ['{"text": "one", "n": null}', f'{{"text": "two", "n": {value}}}', '{"text": "\\ud83d\\ude42", "n": null}']
+    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    problem = f"a.jsonl, line 2: column 'n' cannot be stored as Parquet, because it contains {problem}"
+    code, _, err = run("embed", "a.jsonl", "--out", "v.parquet")
+    assert (code, err.startswith(f"inlayer: {problem}")) == (2, True)
+    code, _, err = run("embed", "a.jsonl", "--out", "v.parquet", "--on-error", "skip")
+    assert (code, err.startswith(f"skipped {problem}")) == (0, True)
+    assert pq.read_table("v.parquet")["text"].to_pylist() == ["one", "🙂"]
+    assert run("embed", "a.jsonl", "--out", "v.jsonl")[0] == 0  # as the message suggests
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.csv.zst"])
+def test_empty_compressed_file_was_cut_short(name, run, tmp_path):
+    (tmp_path / name).touch()
+    message = f"inlayer: {name} is empty; was the download cut short?\n"
+    assert run("embed", name, "--out", "v.npy") == (2, "", message)
+
+
+def test_file_name_that_parquet_cannot_store_is_reported(run, tmp_path):
+    (tmp_path / "d").mkdir()
+    for name in (b"a.txt", b"\xff.txt"):
+        Path(os.fsdecode(os.fsencode(tmp_path / "d") + b"/" + name)).write_text("one\n")
+    assert run("embed", "d", "--out", "v.parquet") == (
+        2, "", "inlayer: d/\\udcff.txt has a name that is not valid UTF-8; rename it, or use --out FILE.jsonl\n",
+    )  # fmt: skip
+    assert run("embed", "d", "--out", "v.jsonl")[0] == 0
+
+
+def test_search_in_a_damaged_file_is_one_line(run, tmp_path):
+    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(2000)))
+    assert run("embed", "a.txt", "--out", "v.parquet")[0] == 0
+    data, seen = Path("v.parquet").read_bytes(), set()
+    for start in range(4, len(data) - 2000, len(data) // 20):
+        Path("v.parquet").write_bytes(data[:start] + b"\xff" * 400 + data[start + 400 :])
+        code, _, err = run("search", "x y", "--in", "v.parquet")
+        message = "inlayer: v.parquet is not a readable Parquet file: "
+        seen.add((code, err.count("\n"), err[: len(message)] == message))
+    assert (2, 1, True) in seen
+    assert seen <= {(2, 1, True), (0, 0, False)}  # damaged values may still be vectors
+
+
+def test_an_error_of_reading_is_not_one_of_writing(run, monkeypatch, tmp_path):
+    (tmp_path / "v.npy").touch()
+
+    def fail(*_):
+        raise OSError("a reason without a number")
+
+    monkeypatch.setattr(outputs, "open_vectors", fail)
+    assert run("search", "x y", "--in", "v.npy") == (2, "", "inlayer: a reason without a number\n")
