@@ -16,6 +16,7 @@ from tests.checkpoint.test_ngram_tables import DAMAGED, write_engram
 from tests.families.survey import save_tiny
 from tests.families.test_value import saved as saved_values
 from tests.families.tiny import VOCAB
+from tests.trace.test_per_layer import opened_with_words
 from tests.trace.test_relative import BUCKETS, saved
 
 pytestmark = pytest.mark.slow
@@ -55,6 +56,24 @@ def test_per_layer_strips_have_the_bytes_of_each_block(open_file: Any, tmp_path:
     expected = extra.look_up(torch.tensor([[model.tokenizer.encode(TEXT)[1]]]))[0, 0]
     assert torch.equal(row * facts.width**0.5, expected[2])
     assert not torch.equal(row * facts.width**0.5, expected[1])  # control: another block
+
+
+def test_vectors_without_a_table(open_file: Any, tmp_path: Path) -> None:
+    save_tiny("embedding_gemma2_text", "encoder", str(tmp_path))
+    watched = opened(open_file, tmp_path, opened_with_words(tmp_path), 4)
+    assert "Each block gets a projection of the token's own row." in watched.text(".per-layer")
+    assert "Tensor" not in watched.text(".per-layer")
+    watched.page.hover("[data-field=perLayer][data-t='1'][data-s='2']")
+    assert "token 1, block 2" in watched.inspector()
+
+
+def test_experts_of_each_token(open_file: Any, tmp_path: Path) -> None:
+    save_tiny("deepseek_v4", "causal", str(tmp_path))
+    model = opened_with_words(tmp_path)
+    watched = opened(open_file, tmp_path, model, 4)
+    experts = inlayer.walk(TEXT, model).routing[0].experts[0]
+    shown = watched.page.locator(".routing tbody tr td:nth-child(2)").all_inner_texts()
+    assert shown == [", ".join(map(str, one)) for one in experts]
 
 
 def test_value_embeddings_are_those_of_the_trace(open_file: Any, tmp_path: Path) -> None:

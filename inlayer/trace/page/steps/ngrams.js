@@ -34,7 +34,7 @@ function ngramTable(trace, memory, text, b) {
       make("td", { class: "number" }, read.rows.map(grouped).join(", ")),
       make("td", { class: "number" }, grouped(read.offsets[0])))));
   return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `N-grams of ${textName(trace, b)}` },
-    make("table", { class: "ngrams" }, make("thead", {}, head), make("tbody", {}, lines)));
+    make("table", { class: "reads" }, make("thead", {}, head), make("tbody", {}, lines)));
 }
 
 function sharedRows(trace, memory) {

@@ -77,5 +77,5 @@ function routingRows(trace) {
       ["A token reads", digits(counted(tables[0].row_bytes, "byte"))],
     ], "facts facts-wide"),
     perText(trace, (text, b) => make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Experts of ${textName(trace, b)}` },
-      make("table", { class: "ngrams" }, make("thead", {}, head.cloneNode(true)), make("tbody", {}, lines(text, b))))));
+      make("table", { class: "reads" }, make("thead", {}, head.cloneNode(true)), make("tbody", {}, lines(text, b))))));
 }
