@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inlayer.trace import Pipeline
-from inlayer.web.body import MAX_COUNTS, limited
+from inlayer.web.body import MAX_COUNTS, Structure, limited
 from inlayer.web.server import READ_BYTES, BoundedProtocol, worker_app
 from tests.web.client import TOKEN, Client, running
 
@@ -46,10 +46,10 @@ def test_slow_bodies_are_rejected(client: Client, name: str, value: bytes) -> No
     assert message == f"the body has more than {MAX_COUNTS[name]:,} {name}; split it into several requests"
 
 
-def test_texts_with_many_quotes_and_colons_are_accepted(client: Client) -> None:
-    text = '{"t": ""}\n' * 20_000  # escaped, these quotes are part of a text
+@pytest.mark.parametrize("text", ['{"t": ""}\n' * 20_000, "[" * 70_000, '\\"[' * 70_000])
+def test_texts_with_signs_of_structure_are_accepted(client: Client, text: str) -> None:
     body = json.dumps(text).encode()
-    assert body.count(b'"') > 2 * QUOTES
+    assert body.count(b'"') > 2 * QUOTES or body.count(b"[") > BRACKETS
     assert embeddings(client, body) == (200, "")
 
 
@@ -92,6 +92,18 @@ def test_counts_add_up_over_the_parts_of_a_body() -> None:
     with pytest.raises(Exception, match="more than 65,536 brackets"):
         asyncio.run(read())
     assert parts == [b"]"]
+
+
+def test_counts_do_not_depend_on_where_a_body_is_cut() -> None:
+    texts = ['[,"', "\\", '\\"', '\\\\",[', '"', "", "a,b", '{"a": [",\\\\\\""]}']
+    body = json.dumps({text: [text, {text: [1, 2]}] for text in texts}).encode()
+    expected = {"commas": 3 * len(texts) - 1, "brackets": 3 * len(texts) + 1, "quotes": 6 * len(texts)}
+    for cut in range(len(body)):
+        structure = Structure()
+        structure.add(body[:cut])
+        structure.add(body[cut : cut + 1])
+        structure.add(body[cut + 1 :])
+        assert structure.counts == expected
 
 
 def test_little_is_read_at_a_time(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
