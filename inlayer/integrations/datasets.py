@@ -9,8 +9,9 @@ from typing import Any
 
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import check_one_vector
-from inlayer.errors import InputError
+from inlayer.errors import DtypeError, InputError
 from inlayer.files import listing, quoted
+from inlayer.formats.safetensors import as_float_dtype
 
 __all__ = ["EmbedColumn"]
 
@@ -31,6 +32,9 @@ class EmbedColumn:
 
     def __init__(self, source: Any = None, *, column: str = "text", to: str = "embedding", **settings: Any) -> None:
         check_one_vector(settings.get("pool"))
+        dtype = as_float_dtype(settings.get("dtype", "float32"))
+        if dtype.name not in {"float16", "float32", "float64"}:
+            raise DtypeError(f"dtype is {dtype.name}, which a dataset cannot store; use float32 or float16")
         self.source, self.column, self.to, self.settings = source, column, to, settings
         self._model: Any = None
 

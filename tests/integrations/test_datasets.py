@@ -8,7 +8,7 @@ from datasets import Dataset, Features, List, Value
 from datasets.fingerprint import Hasher
 
 import inlayer
-from inlayer.errors import InputError
+from inlayer.errors import DtypeError, InputError
 from inlayer.integrations.datasets import EmbedColumn
 
 TEXTS = ["I love dogs", "", "naïve 🙂"] * 5
@@ -40,3 +40,11 @@ def test_missing_column_and_unbatched_map_are_errors():
         EmbedColumn("default")({"text": "a"})
     with pytest.raises(InputError, match="pool is 'none'"):
         EmbedColumn("default", pool="none")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_dtype_that_a_dataset_cannot_store_is_an_error(dtype):
+    with pytest.raises(DtypeError, match=f"dtype is {dtype}, which a dataset cannot store; use float32 or float16"):
+        EmbedColumn("default", dtype=dtype)
+    vectors = Dataset.from_dict({"text": TEXTS}).map(EmbedColumn("default", dtype="float16"), batched=True)
+    assert vectors.features["embedding"] == List(Value("float16"))
