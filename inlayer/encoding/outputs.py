@@ -248,11 +248,9 @@ class ParquetRows(RowSource):
         import pyarrow.parquet as pq
 
         self.path = path
-        try:
+        with self._reading():
             self._file = pq.ParquetFile(path)
-        except (pa.ArrowException, OSError) as error:
-            raise unreadable_parquet(shown(path), error) from None
-        schema = self._file.schema_arrow
+            schema = self._file.schema_arrow
         kind = schema.field(VECTORS).type if VECTORS in schema.names else None
         if kind is None or not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
             raise InputError(f"{shown(path)} has no column {quoted(VECTORS)} of vectors; write it with inlayer embed")

@@ -302,7 +302,7 @@ class Reader:
                     yield self._batch(pa.Table.from_batches([batch]), column, name, number)
                     number += len(batch)
                     self.meter.done = before + size * number // max(file.metadata.num_rows, 1)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the latter for a column name
             raise unreadable_parquet(name, error) from None
 
     def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:

@@ -88,13 +88,17 @@ def test_search_in_a_damaged_file_is_one_line(run, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(2000)))
     assert run("embed", "a.txt", "--out", "v.parquet")[0] == 0
     data, seen = Path("v.parquet").read_bytes(), set()
-    for start in range(4, len(data) - 2000, len(data) // 20):
-        Path("v.parquet").write_bytes(data[:start] + b"\xff" * 400 + data[start + 400 :])
+    damaged = [data[:at] + b"\xff" * 400 + data[at + 400 :] for at in range(4, len(data) - 2000, len(data) // 20)]
+    damaged.append(data.replace(b"embedding", b"\xffmbedding"))
+    for content in damaged:
+        Path("v.parquet").write_bytes(content)
         code, _, err = run("search", "x y", "--in", "v.parquet")
         message = "inlayer: v.parquet is not a readable Parquet file: "
         seen.add((code, err.count("\n"), err[: len(message)] == message))
     assert (2, 1, True) in seen
     assert seen <= {(2, 1, True), (0, 0, False)}  # damaged values may still be vectors
+    code, _, err = run("embed", "v.parquet", "--out", "w.npy")  # the last one
+    assert (code, err.startswith(message)) == (2, True)
 
 
 def test_an_error_of_reading_is_not_one_of_writing(run, monkeypatch, tmp_path):
