@@ -224,15 +224,20 @@ def test_custom_dims_are_added_to_the_list(open_page):
     assert watched.page.input_value("#dims") == "7"
 
 
-def test_address_edited_before_the_models_are_loaded(browser, client):
-    watched = watch(browser.new_context(), f"http://127.0.0.1:{client.port}/?token={client.token}#step=5")
+@pytest.mark.parametrize(
+    ("change", "step"),
+    [(lambda page: page.evaluate("location.hash = 'text=Hi&step=6'"), 6), (lambda page: page.click("#predict"), 5)],
+)
+def test_changes_before_the_models_are_loaded(change, step, browser, client):
+    watched = watch(browser.new_context(), f"http://127.0.0.1:{client.port}/?token={client.token}#text=Hi&step=5")
     held: list[Any] = []
     watched.page.route("**/api/models", lambda route: held.append(route))  # noqa: PLW0108
     with watched.page.expect_request("**/api/models"):
         watched.page.goto(watched.address)
-    watched.page.evaluate("location.hash = 'text=Hi&step=6'")
+    change(watched.page)
     watched.page.wait_for_timeout(100)
     held[0].continue_()
-    watched.page.wait_for_selector(".figure[data-step='6']")
+    watched.page.wait_for_selector(f".figure[data-step='{step}'], .question")
     assert watched.page.input_value("#texts textarea") == "Hi"
+    assert f"step={step}" in watched.page.url
     watched.finish()

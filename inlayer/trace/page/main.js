@@ -236,6 +236,7 @@ async function start() {
   renderMotion();
   renderKeys();
   emptyInspector();
+  state = readFragment(location.hash); // so that a click while the models load keeps the view of the link
   listen();
   try {
     models = await source.models();

@@ -68,7 +68,7 @@ function go(patch, { replace = false } = {}) {
   state = { ...state, ...patch };
   const fragment = writeFragment(state);
   if (fragment !== location.hash) history[replace ? "replaceState" : "pushState"](null, "", fragment);
-  update();
+  if (models.length > 0) update(); // before that, the page is still opening and reads the fragment later
 }
 
 const UNCHANGED = Object.freeze({ positions: null, theta: null, swap: null, pad: 0 });
