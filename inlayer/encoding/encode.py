@@ -38,9 +38,10 @@ __all__ = ["BATCH", "TEXT_ERRORS", "EncodeSettings", "Encoder", "TokenVectors", 
 
 Array = npt.NDArray[Any]
 
-BATCH = 16_384  # texts
+BATCH = 65_536  # texts; gigatoken remembers the words of a batch
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
 TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
+TEXT_VALUES = 2**24  # values of text vectors streamed at once: 64 MB
 BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
 TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # a text causes them
 SAMPLE = 1024  # rows and tokens of a checksum
@@ -158,23 +159,23 @@ class Encoder:
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
         """Yield the vectors of one batch after the other, for checked settings.
 
-        By default, vectors of tokens come in smaller batches than texts are tokenized in: memory of this size is reused
-        when the caller drops a batch, while fresh memory takes longer than the lookup.
+        By default, vectors come in smaller batches than texts are tokenized in: memory of this size is reused when the
+        caller drops a batch, while fresh memory takes longer than the lookup.
         """
-        done = 0
+        done, per_token = 0, settings.pool == "none"
         for batch in batches(texts, batch_size):
             with self.naming_text(batch, done):
                 ids = self.ids(batch)
-                vectors = self.pooled(ids, settings) if settings.pool != "none" else None
+                check_id_array(ids.flat, self.pooler.table.num_embeddings)
             done += len(batch)
-            if vectors is not None:
-                yield vectors
-                continue
-            start, max_tokens = 0, TOKEN_VALUES // self.pooler.width if batch_size is None else ids.flat.size
+            start = 0
+            ends = ids.offsets if per_token else np.arange(len(ids) + 1)  # in tokens, or in texts
+            values = math.inf if batch_size is not None else TOKEN_VALUES if per_token else TEXT_VALUES
             while start < len(ids):
-                fitting = int(np.searchsorted(ids.offsets, ids.offsets[start] + max_tokens, "right")) - 1
+                fitting = int(np.searchsorted(ends, ends[start] + values // self.pooler.width, "right")) - 1
                 stop = max(start + 1, fitting)
-                yield self.per_token(ids.part(start, stop), settings)
+                part = ids.part(start, stop)
+                yield self.per_token(part, settings) if per_token else self.pooled(part, settings)
                 start = stop
 
     def per_token(self, ids: Ragged, settings: EncodeSettings) -> TokenVectors:

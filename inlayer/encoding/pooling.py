@@ -38,6 +38,7 @@ SEGMENT = 32  # tokens
 WHOLE_BYTES = 2**29  # the largest table that is kept in float32
 FEW_IDS = 4096  # up to this many, numpy is faster than starting anything else
 BLOCK_VALUES = 2**22  # values of rows gathered at once: 16 MB
+BLOCK_TEXTS = 2048  # texts whose sums are computed at once, so they are still in the cache when they are divided
 MIN_VALUES_PER_THREAD = 2**20
 
 
@@ -75,7 +76,8 @@ class RowPooler:
         check_id_array(ids.flat, self.table.num_embeddings)
         out = np.empty((len(ids), self.width), np.float32) if out is None else out
         if mode == "mean":
-            self._mean(ids, out)
+            for start in range(0, len(ids), BLOCK_TEXTS):
+                self._mean(ids.part(start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS])
             return out
         out[:] = 0
         filled = np.flatnonzero(ids.counts)
