@@ -28,7 +28,7 @@ MAP_EXAMPLES = examples(
     "inlayer map",
     "inlayer map --html map.html --png map.png",
     "inlayer map path/to/model --parquet map.parquet --json",
-    "Exit code: 130 if it was stopped with Ctrl-C, also if the map so far was written.",
+    "Exit code: 130 if stopped with Ctrl-C, even if an unfinished map was written.",
 )
 
 
@@ -61,7 +61,7 @@ def map_(
         with progress_bar(f"computing {NAMES.get(method, 'the map')}") as progress:
             projection = model.project(method, progress=progress)
     except KeyboardInterrupt:
-        sys.stderr.write("stopped before there was a map\n")
+        sys.stderr.write("stopped before a map was computed\n")
         raise typer.Exit(INTERRUPTED) from None
     measures_all = projection.complete and html is not None
     measures_all &= model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
@@ -84,9 +84,9 @@ def map_(
         print_json(
             {
                 "source": model.source, "method": projection.method, "complete": projection.complete,
-                "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
-                "measured_rows": len(distortion.ids), "kept": float(distortion.kept.mean()),
-                "trustworthiness": distortion.trustworthiness, "holes": _undrawn_rows(projection),
+                "rows": len(projection.points), "explained_variance": projection.explained, "k": distortion.k,
+                "measured_rows": len(distortion.ids), "kept_share": float(distortion.kept.mean()),
+                "trustworthiness": distortion.trustworthiness, "undrawn_ids": _undrawn_rows(projection),
                 "files": written,
                 "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
             }

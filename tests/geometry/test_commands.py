@@ -93,7 +93,7 @@ def test_map_names_rows_without_a_direction(run: Run, tmp_path: Path) -> None:
     file = str(tmp_path / "model.safetensors")
     assert "3 rows not drawn (zero or non-finite): id 3, 7, 9" in run("map", file, "--method", "pca")[1]
     found = json.loads(run("map", file, "--method", "pca", "--json")[1])
-    assert found["holes"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
+    assert found["undrawn_ids"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
     code, _, error = run("neighbors", "--id", "3", "--model", file)
     assert (code, "row 3 is zero or not finite" in error) == (2, True)
 
@@ -187,7 +187,7 @@ def test_an_interrupt_before_there_is_a_map(run: Run, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Model, "project", stop)
     page = tmp_path / "map.html"
-    assert run("map", "--html", str(page)) == (130, "", "stopped before there was a map\n")
+    assert run("map", "--html", str(page)) == (130, "", "stopped before a map was computed\n")
     assert not page.exists()
 
 
