@@ -226,23 +226,23 @@ class CourseService:
         """Return the path of the learner's file for a task, and its content if it exists."""
         return task_files.load_file(task, self.state())
 
-    def save_file(self, task: Task, source: str, loaded: str | None) -> str:
-        """Write the learner's file if it still has the digest `loaded`; returns the new digest."""
+    def save_file(self, task: Task, source: str, base_digest: str | None) -> str:
+        """Write the learner's file if it still has `base_digest`; returns the new digest."""
         with self.edit(must_save=True) as state:  # its lock also protects the file
             path, current = task_files.load_file(task, state)
             if current is None or current.text != source:
-                require_unchanged(path, current, loaded)
+                require_unchanged(path, current, base_digest)
                 choose_folder(state, self.folder)
                 task_files.write_file(path, source)
             return task_files.read_file(path).digest
 
-    def reset_file(self, task: Task, *, loaded: str | bool | None = False) -> Path | None:
-        """Restore a task's starter file; returns where the old file was kept. `loaded` is checked unless False."""
+    def reset_file(self, task: Task, *, base_digest: str | bool | None = False) -> Path | None:
+        """Restore a task's starter file; returns where the old file was kept. `base_digest` is checked unless False."""
         with self.edit(must_save=True) as state:
             choose_folder(state, self.folder)
             path, current = task_files.load_file(task, state)
-            if not isinstance(loaded, bool):
-                require_unchanged(path, current, loaded)
+            if not isinstance(base_digest, bool):
+                require_unchanged(path, current, base_digest)
             state.current = task.id
             if current is not None and current.text == task.start:
                 return None

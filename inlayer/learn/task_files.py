@@ -130,9 +130,9 @@ def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None
     return path, read_file(path) if path_kind(path) != "missing" else None
 
 
-def require_unchanged(path: Path, current: SourceFile | None, loaded: str | None) -> None:
-    """Raise unless the file still has the digest that was loaded (None: it did not exist)."""
-    if (current.digest if current else None) != loaded:
+def require_unchanged(path: Path, current: SourceFile | None, base_digest: str | None) -> None:
+    """Raise unless the file still has the digest it had when it was loaded (None: it did not exist)."""
+    if (current.digest if current else None) != base_digest:
         raise FileConflictError(f"{path.name} was changed elsewhere since it was loaded")
 
 

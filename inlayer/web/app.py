@@ -92,7 +92,7 @@ class WalkService:
         return self.large if is_large else self.small
 
     def walk(self, query: WalkRequest) -> Trace:
-        """Walk texts through a model: a `Trace`, as in docs/trace.md."""
+        """Walk texts through a model; return a `Trace` (docs/trace.md)."""
         pipeline = self.find(query.model)
         trace = pipeline.walk(
             query.texts, dims=query.dims, tokens=query.tokens, first_token=query.first_token,
@@ -134,7 +134,7 @@ class WalkService:
         return self.jobs(query, len(query.rates) * len(query.texts) * query.tokens)
 
     def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
-        """Return coordinates for every row. Without points, they are still being computed: ask again."""
+        """Return coordinates for every row. If there are none, they are still being computed; request them later."""
         return self.maps[id(self.find(query.model))].get(query.method)
 
     def inspect(self, query: Annotated[ModelQuery, Query()]) -> dict[str, Any]:

@@ -152,12 +152,12 @@ class CourseView:
         if body.reveal:
             return {"correct": None, **_reveal(service.reveal_answer(question))}
         if isinstance(question, FreeTextQuestion):
-            if body.matches_model:
+            if body.matches_sample:
                 service.record_exercise(question.id, correct=True)
                 return {"correct": True}
             points = [course_line(point) for point in question.points]
             return {"correct": None, "sample_answer": course_elements(question.sample_answer), "points": points}
-        if body.matches_model:
+        if body.matches_sample:
             raise InputError(f"{question.id} is graded; send an answer")
         try:
             result = service.answer(question, body.answer, repeated=body.repeated)
@@ -189,11 +189,11 @@ class CourseView:
 
     def save(self, body: schemas.CodeRequest) -> dict[str, Any]:
         """Save code as the learner's file."""
-        return {"digest": self.service.save_file(self.service.course.task(body.task), body.code, body.loaded)}
+        return {"digest": self.service.save_file(self.service.course.task(body.task), body.code, body.base_digest)}
 
     def reset(self, body: schemas.ResetRequest) -> dict[str, Any]:
         """Restore a task's starter file; the old file is kept."""
-        backup = self.service.reset_file(self.service.course.task(body.task), loaded=body.loaded)
+        backup = self.service.reset_file(self.service.course.task(body.task), base_digest=body.base_digest)
         return {**self.file(body), "kept": "" if backup is None else backup.name}
 
     def check(self, body: schemas.CodeRequest) -> dict[str, Any]:

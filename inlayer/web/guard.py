@@ -97,7 +97,7 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
-            message = f"Host is {quoted(host)}; expected an IP address, localhost or the host name given at start"
+            message = f"Host is {quoted(host)}; expected an IP address, localhost or the host name given with --host"
             raise HTTPException(403, message)
         for origin in headers.getlist("origin"):
             if origin.lower() != f"http://{host}".lower():

@@ -27,7 +27,7 @@ MAX_RATES, MAX_RATE = 32, 1e6
 MapMethod = Annotated[
     Literal["best", "pca", "tsne"], Field(description="best: t-SNE if it has been computed, otherwise PCA.")
 ]
-ModelName = Annotated[str | None, Field(description="One of GET /api/models; the first one by default.")]
+ModelName = Annotated[str | None, Field(description="A name from GET /api/models; by default, the first.")]
 
 
 class RequestModel(BaseModel):
@@ -138,9 +138,9 @@ class TaskRequest(RequestModel):
 
 
 class ResetRequest(TaskRequest):
-    """Body of POST /api/course/reset; `loaded` is the digest of the file it replaces, if there was one."""
+    """Body of POST /api/course/reset; `base_digest` is the digest of the file it replaces, if there was one."""
 
-    loaded: str | None = None
+    base_digest: str | None = None
 
 
 class CodeRequest(ResetRequest):
@@ -168,7 +168,7 @@ class AnswerRequest(RequestModel):
     question: str | None = None
     seed: Seed = 0
     answer: str = Field("", max_length=4_096)
-    matches_model: bool = Field(False, description="The learner's free-text answer contains every point.")
+    matches_sample: bool = Field(False, description="The learner's free-text answer contains every point.")
     repeated: bool = Field(False, description="The question was missed before in this quiz.")
     reveal: bool = Field(False, description="Show the exercise's answer; it stays open with other numbers.")
 
@@ -186,7 +186,7 @@ class EmbeddingsRequest(RequestModel):
     model_config = ConfigDict(strict=True)
 
     input: Any = Field(description="A text, a list of texts, a list of ids, or a list of lists of ids.")
-    model: str = Field(description="One of GET /v1/models.")
+    model: str = Field(description="An id from GET /v1/models.")
     encoding_format: Literal["float", "base64"] | None = None  # some clients send null; then "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = None

@@ -48,9 +48,9 @@ def test_a_file_changed_elsewhere_is_not_overwritten(service: CourseService) -> 
     assert found is not None
     digest = service.save_file(file.task, "mine = 1\n", found.digest)
     path.write_text("theirs = 2\n")
-    for loaded in (digest, None):
+    for base_digest in (digest, None):
         with pytest.raises(FileConflictError, match=r"add\.py was changed elsewhere"):
-            service.save_file(file.task, "mine = 3\n", loaded)
+            service.save_file(file.task, "mine = 3\n", base_digest)
     assert service.save_file(file.task, "theirs = 2\n", None)  # saving the same text never conflicts
     kept = service.reset_file(file.task)
     assert kept is not None

@@ -76,7 +76,7 @@ def test_course_and_lessons(local: Client) -> None:
     assert post(local, "skip", step="quiz/forward").status == 200
     free = next(one for one in lesson["exercises"] if one["kind"] == "free")
     assert post(local, "answer", exercise=free["id"], seed=free["seed"]).json["sample_answer"]
-    assert post(local, "answer", exercise=free["id"], seed=free["seed"], matches_model=True).json == {"correct": True}
+    assert post(local, "answer", exercise=free["id"], seed=free["seed"], matches_sample=True).json == {"correct": True}
     after = by_id(local.send("/api/course").json["lessons"], "forward")
     assert (after["read"], after["counts"]["exercise"]["done"]) == (True, 1)
 
@@ -183,7 +183,7 @@ def test_a_check_writes_the_file_that_the_terminal_reads(local: Client, home: Pa
     assert "expected" in failed["message"]
     assert verdict["summary"].startswith("3 of 7 checks")
     assert verdict["tensor"] is None
-    passed = post(local, "check", task="gather", code=SOLUTION, loaded=verdict["digest"]).json
+    passed = post(local, "check", task="gather", code=SOLUTION, base_digest=verdict["digest"]).json
     assert passed["passed"]
     assert passed["tensor"]["shape"][-1] == 128
     assert "the same numbers" in passed["tensor"]["note"]
@@ -201,27 +201,27 @@ def test_integer_tensors_are_shown_as_integers(local: Client) -> None:
 
 
 def test_an_edit_made_elsewhere_is_never_overwritten_silently(local: Client, home: Path) -> None:
-    loaded = post(local, "save", task="gather", code="mine = 1\n").json["digest"]
+    base_digest = post(local, "save", task="gather", code="mine = 1\n").json["digest"]
     (home / "gather.py").write_bytes(b"theirs = 1\r\n")
     for name in ("save", "check"):
-        response = post(local, name, task="gather", code="mine = 2\n", loaded=loaded)
+        response = post(local, name, task="gather", code="mine = 2\n", base_digest=base_digest)
         assert response.status == 409
         assert "changed elsewhere" in response.error
-    assert post(local, "reset", task="gather", loaded=loaded).status == 409
+    assert post(local, "reset", task="gather", base_digest=base_digest).status == 409
     assert (home / "gather.py").read_bytes() == b"theirs = 1\r\n"
     found = local.send("/api/course/file?task=gather").json
     assert found["code"] == "theirs = 1\n"
     assert (
-        post(local, "save", task="gather", code="theirs = 1\n", loaded="old").status == 200
+        post(local, "save", task="gather", code="theirs = 1\n", base_digest="old").status == 200
     )  # the same text: no conflict
     assert (home / "gather.py").read_bytes() == b"theirs = 1\r\n"
-    assert post(local, "save", task="gather", code="mine = 2\n", loaded=found["digest"]).status == 200
+    assert post(local, "save", task="gather", code="mine = 2\n", base_digest=found["digest"]).status == 200
     assert (home / "gather.py").read_text() == "mine = 2\n"
 
 
 def test_a_reset_keeps_the_old_file(local: Client, home: Path) -> None:
-    loaded = post(local, "save", task="gather", code="mine = 1\n").json["digest"]
-    fresh = post(local, "reset", task="gather", loaded=loaded).json
+    base_digest = post(local, "save", task="gather", code="mine = 1\n").json["digest"]
+    fresh = post(local, "reset", task="gather", base_digest=base_digest).json
     assert fresh["code"] == open_course().task("gather").start
     assert (home / fresh["kept"]).read_text() == "mine = 1\n"
 
@@ -245,7 +245,7 @@ HOSTILE = [
     ("check", {"task": "gather"}, "code: Field required"),
     ("check", {"task": ["gather"], "code": ""}, "task: Input should be a valid string"),
     ("check", {"task": "gather", "code": 7}, "code: Input should be a valid string"),
-    ("check", {"task": "gather", "code": "", "loaded": 1}, "loaded: Input should be a valid string"),
+    ("check", {"task": "gather", "code": "", "base_digest": 1}, "base_digest: Input should be a valid string"),
     ("check", {"task": "gather", "code": "", "seed": 1}, "unknown field 'seed'"),
     ("answer", {}, "specify either an exercise or a question"),
     ("answer", {"exercise": "forward/hidden_shape", "question": "x"}, "specify either an exercise or a question"),
@@ -253,7 +253,7 @@ HOSTILE = [
     ("answer", {"question": "no_such", "answer": "a"}, "there is no exercise or question"),
     ("answer", {"exercise": "forward/hidden_shape", "seed": -1}, "seed: Input should be greater"),
     ("answer", {"exercise": "forward/hidden_shape", "seed": 2**31}, "seed: Input should be less"),
-    ("answer", {"exercise": "forward/hidden_shape", "matches_model": True}, "is graded; send an answer"),
+    ("answer", {"exercise": "forward/hidden_shape", "matches_sample": True}, "is graded; send an answer"),
     ("skip", {"step": "task/no_such"}, "there is no"),
     ("read", {"lesson": "no_such"}, "there is no lesson"),
     ("hint", {"task": ""}, "there is no task"),

@@ -83,7 +83,7 @@ async function answerExercise(exercise, form, answer) {
 }
 
 function gradedView({ correct, is_valid: isValid, message }) {
-  const word = correct ? "Correct!" : isValid ? "Not yet." : "This answer could not be parsed.";
+  const word = correct ? "Correct!" : isValid ? "Incorrect." : "This answer could not be parsed.";
   return feedback(correct, word, prose(message));
 }
 
@@ -130,15 +130,15 @@ function freeForm(exercise) {
     placeholder: "Write your answer first. It stays on this page." });
   const compared = make("div", { class: "compared" });
   const compare = async () => {
-    const model = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, answer: area.value }));
-    if (!model) return;
-    const boxes = model.points.map(() => make("input", { type: "checkbox" }));
+    const sample = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, answer: area.value }));
+    if (!sample) return;
+    const boxes = sample.points.map(() => make("input", { type: "checkbox" }));
     compared.replaceChildren(
-      make("h3", {}, "Sample answer"), prose(model.sample_answer),
+      make("h3", {}, "Sample answer"), prose(sample.sample_answer),
       make("h3", {}, "Does your answer cover these points?"),
-      make("ul", { class: "points" }, model.points.map((point, number) => make("li", {},
+      make("ul", { class: "points" }, sample.points.map((point, number) => make("li", {},
         make("label", { class: "pick" }, boxes[number], span("pick-text", inline(point)))))),
-      button("My answer covers the checked points", () => compareWithSample(exercise, area, model.points, boxes), { class: "primary matches-model" }));
+      button("My answer covers the checked points", () => compareWithSample(exercise, area, sample.points, boxes), { class: "primary matches-sample" }));
   };
   return make("div", { class: "answer" }, area,
     make("div", { class: "actions" }, button("Compare with a sample answer", compare)), compared);
@@ -154,7 +154,7 @@ async function compareWithSample(exercise, area, points, boxes) {
       make("ul", { class: "missing-points" }, missing.map((point) => make("li", {}, inline(point))))));
     return;
   }
-  const recorded = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, matches_model: true }));
+  const recorded = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, matches_sample: true }));
   if (!recorded) return;
   result.replaceChildren(feedback(true, `Done: ${count}, self-assessed.`));
   markDone(exercise, area);
