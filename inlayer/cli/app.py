@@ -66,7 +66,7 @@ MIN_WIDTH = 30  # columns
 MAX_TOKEN = 24  # columns
 SOURCE_HELP = (
     "Model folder, .safetensors, .gguf or .bin file, hub id, URL, or a sample: default, wordllama, minilm or smollm2. "
-    "\\[default: the bundled sample]"
+    "\\[default: the bundled sample model]"
 )
 Source = Annotated[str | None, typer.Argument(help=SOURCE_HELP)]
 ModelOption = Annotated[str | None, typer.Option(help=SOURCE_HELP)]

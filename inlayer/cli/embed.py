@@ -118,7 +118,7 @@ def embed(
     def on_bad_row(where: str, problem: str) -> None:
         nonlocal skipped
         if on_error == "fail":
-            raise InputError(f"{where}: {problem} (--on-error skip skips such rows)")
+            raise InputError(f"{where}: {problem}; to skip such rows, use --on-error skip")
         skipped += 1
         sys.stderr.write(f"skipped {printable(f'{where}: {problem}')}\n")
 
@@ -300,7 +300,8 @@ def search(
     columns = 3 if any(row[2] for row in rows) else 2
     print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
     if opened.source == "default":
-        print_note('"default" is for demonstration. For useful results, embed the texts again with --model wordllama.')
+        advice = "For useful results, embed the texts again with --model wordllama."
+        print_note(f'"default" is for demonstration only. {advice}')
 
 
 def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | None, weights: str | None) -> Model:
@@ -311,17 +312,17 @@ def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | N
         opened = load(model)
         encoder = opened.encoder(weights)
     except MissingFileError as error:
-        advice = f"; if what {shown(vectors)} was created with is elsewhere, pass --model or --weights"
+        advice = f"; if the model or weights that created {shown(vectors)} were moved, pass --model or --weights"
         raise MissingFileError(f"{error}{advice if vector_settings else ''}") from None
     if vector_settings.get("table") not in (None, [*opened.table.shape]):
         raise InputError(
             f"{shown(vectors)} was created with model {quoted(vector_settings.get('model'))}, but the table of "
-            f"{opened.source} has a different size; omit --model"
+            f"{opened.source} has a different size; pass the original model with --model, or embed the texts again"
         )
     if vector_settings.get("checksum") not in (None, encoder.checksum()):
         sys.stderr.write(
-            f"note: {shown(vectors)} was created with other values of the model or the weighting, so cosines may be "
-            "wrong; embed the texts again\n"
+            f"note: {shown(vectors)} was created with a different version of the model or the weighting, so cosines "
+            "may be wrong; embed the texts again\n"
         )
     return opened
 

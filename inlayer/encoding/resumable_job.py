@@ -118,8 +118,8 @@ class EmbedJob:
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
             raise InputError(
-                f"{shown(self.folder)} has the parts of an interrupted run with different arguments, or with other "
-                "values of the model or the weighting; run it again with the same ones, or delete that folder"
+                f"{shown(self.folder)} has the parts of an interrupted run with different arguments, or a different "
+                "version of the model or the weighting; run it again with the same ones, or delete that folder"
             )
 
     def _finished(self) -> tuple[int, int]:

@@ -174,7 +174,7 @@ class GradingRun:
             raise CheckFailed("raises", f"your file raised {raised}")
 
     def signature(self, session: GradingSession) -> None:
-        """it defines what the task asks for"""
+        """it defines the required function or class"""
         name, expected = self.module.NAME, tuple(self.module.PARAMETERS)
         kind, parameters = session.signature()
         if kind not in {"function", "class"}:

@@ -158,7 +158,7 @@ class ProgressFile:
             except DamagedProgressError as error:
                 backup = keep_old_file(self.path, "progress.damaged-{}.json")
                 self.on_notice(
-                    f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(backup or '')}"
+                    f"progress was reset because {shown(self.path)} {error}; the file is kept as {shown(backup or '')}"
                 )
                 state = ProgressState()
             except ProgressAccessError as error:

@@ -259,7 +259,7 @@ class CoursePrinter:
 
     def answer_result(self, result: AnswerResult) -> None:
         style = "bold green" if result.correct else "bold red"
-        self.line("✓ Correct." if result.correct else "✗ Not correct.", style=style)
+        self.line("✓ Correct." if result.correct else "✗ Incorrect.", style=style)
         self.markdown(result.message)
 
     def sample_answer(self, question: FreeTextQuestion, *, with_points: bool = False) -> None:

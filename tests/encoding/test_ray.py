@@ -138,7 +138,7 @@ def bad_rows_stop_the_run_or_are_skipped(folder: Path, environment: dict[str, st
     given = ["bad.parquet", "--out", "skipped.parquet", "--engine", "ray"]
     code, out, err = embed(folder, environment, *given)
     assert (code, out) == (2, "")
-    assert f"bad.parquet, row {BAD}: the text is null (--on-error skip skips such rows)" in err
+    assert f"bad.parquet, row {BAD}: the text is null; to skip such rows, use --on-error skip" in err
     assert err.count("\n") == 1
     code, out, err = embed(folder, environment, *given, "--on-error", "skip")
     assert (code, err) == (0, f"skipped bad.parquet, row {BAD}: the text is null\n")

@@ -61,7 +61,7 @@ def test_any_changed_row_of_the_model_is_noticed(changed, run, interrupted, tmp_
     assert inlayer.load(folder).encoder().checksum() == checksum  # control: it does not include this row
     code, _, err = run(*command)
     assert code == (2 if changed else 0)
-    assert ("or with other values of the model" in err) == changed
+    assert ("or a different version of the model" in err) == changed
 
 
 def test_version_of_remote_rows_reads_none_of_them(monkeypatch):

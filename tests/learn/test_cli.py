@@ -199,7 +199,7 @@ def test_check_fails_then_passes(run: Run) -> None:
     done = run("check")
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith("add: 4 of 6 checks passed; values failed, 1 was not run\n  ✓ syntax ")
-    assert "\n  ✓ signature  it defines what the task asks for\n" in done.out
+    assert "\n  ✓ signature  it defines the required function or class\n" in done.out
     assert "\n  ✗ values     the sum of the rows\n  · gradient   repeated ids add up (not run)\n" in done.out
     assert "\n  this is the mean" in done.out
     assert "\n  rule: mean\n" in done.out
@@ -483,7 +483,7 @@ def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
     done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # not a number, a wrong number, then leaving
     assert re.findall(r"What is .*\?", done.out) == asked
     assert "is not a number" in done.out
-    assert "✗ Not correct.\nYour answer, " in done.out
+    assert "✗ Incorrect.\nYour answer, " in done.out
     assert ProgressFile().read().record("exercise", "first/sum_of").done == ""
     done = run("exercise", typed=f"{answer}\n")
     assert "✓ Correct.\nAdded." in done.out
@@ -640,7 +640,7 @@ def test_damaged_progress_is_reported_and_replaced(run: Run, data: Path) -> None
     (data / "progress.json").write_text("}{")
     done = run("list")
     assert done.code == 0
-    assert done.err.startswith("inlayer: progress starts over: ")
+    assert done.err.startswith("inlayer: progress was reset because ")
     assert done.err.count("\n") == 1
     assert (data / "progress.damaged-1.json").read_text() == "}{"
     assert run("list").err == ""

@@ -98,7 +98,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
         code, out = learn("next", typed=typed)
         assert (code, says in out) == (0, True), (step.key, typed, out)
         if step.kind == "exercise" and "✓" in says:
-            assert "✗ Not correct." in out, (step.key, typed, out)
+            assert "✗ Incorrect." in out, (step.key, typed, out)
         assert not re.search(r"(walk|task|lesson):\w|misconceptions\.md", out), step.key  # every link became a command
     assert taken == [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
     code, out = learn()

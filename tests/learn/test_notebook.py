@@ -162,7 +162,7 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     drawn = number.ask(SEED)
     assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
-    assert output_of(answer, number.id, wrong).startswith("✗ Not correct.")
+    assert output_of(answer, number.id, wrong).startswith("✗ Incorrect.")
     assert not ProgressFile().read().record("exercise", number.id).done
     assert output_of(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
     assert ProgressFile().read().record("exercise", number.id).done

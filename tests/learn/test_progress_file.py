@@ -132,7 +132,7 @@ def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
     assert (tmp_path / "progress.damaged-2.json").read_bytes() == data
     assert (tmp_path / "progress.damaged-1.json").read_text() == "an earlier one"
     assert len(notices) == 1
-    assert notices[0].startswith("progress starts over: ")
+    assert notices[0].startswith("progress was reset because ")
     assert notices[0].endswith("progress.damaged-2.json")
     with ProgressFile(tmp_path, on_notice=notices.append).edit() as state:
         state.current = "x"
