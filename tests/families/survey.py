@@ -1,4 +1,4 @@
-"""`make families`: every causal and masked model type in transformers, compared with ours bit by bit.
+"""`make families`: every causal and masked model type in transformers, and some others, compared with ours bit by bit.
 
 For each type, a tiny model with random weights is built (tiny.py), saved, and opened by both libraries. The input of
 the first block, per-layer embeddings and the rotary tables are compared in float32 and bfloat16, and the logits of

@@ -248,7 +248,7 @@ def test_layers_listed_in_the_text_config(model_type: str, field: str) -> None:
     text_type = f"{model_type}_text"
     default = CONFIG_MAPPING[text_type](num_hidden_layers=6)
     bare = {"model_type": model_type, "text_config": {"model_type": text_type, "num_hidden_layers": 6}}
-    for given, text in ((config := tiny_config(model_type, "image"), config.text_config), (bare, default)):
+    for given, text in ((config := tiny_config(model_type, "image-text"), config.text_config), (bare, default)):
         layer, theirs = Embeddings.from_config(given, device="meta"), getattr(text, field)
         ours = [layer.rotary(torch.arange(3), layer=number) is not None for number in range(len(theirs))]
         assert ours == [bool(flag) for flag in theirs]
@@ -256,7 +256,7 @@ def test_layers_listed_in_the_text_config(model_type: str, field: str) -> None:
 
 
 def test_learned_frequencies_stay_float32_and_matter() -> None:
-    layer = Embeddings.from_config(tiny_config("mistral_large4", "image"))
+    layer = Embeddings.from_config(tiny_config("mistral_large4", "image-text"))
     before = layer.rotary(torch.arange(9))[0]
     torch.nn.init.normal_(layer.position_embedding.alpha, generator=torch.Generator().manual_seed(0))
     learned = layer.rotary(torch.arange(9))[0]

@@ -26,9 +26,9 @@ from transformers.models.auto.modeling_auto import (
 
 CAUSAL, MASKED = dict(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES), dict(MODEL_FOR_MASKED_LM_MAPPING_NAMES)
 # Other types that are supported: encoder-decoder models and models with images
-OTHERS = {"t5": "seq2seq", "mt5": "seq2seq", "umt5": "seq2seq", "longt5": "seq2seq", "qwen2_vl": "image",
-          "qwen2_5_vl": "image", "qwen3_vl": "image", "qwen3_vl_moe": "image", "muse_spark": "image",
-          "mistral_large4": "image", "mistral4": "image", "t5gemma": "seq2seq",
+OTHERS = {"t5": "seq2seq", "mt5": "seq2seq", "umt5": "seq2seq", "longt5": "seq2seq", "qwen2_vl": "image-text",
+          "qwen2_5_vl": "image-text", "qwen3_vl": "image-text", "qwen3_vl_moe": "image-text",
+          "muse_spark": "image-text", "mistral_large4": "image-text", "mistral4": "image-text", "t5gemma": "seq2seq",
           "embedding_gemma2_text": "encoder"}  # fmt: skip
 
 LAYERS, VOCAB = 4, 99
@@ -157,5 +157,5 @@ def tiny_config(model_type: str, kind: str = "causal", **settings: Any) -> PreTr
 def build(kind: str, config: PreTrainedConfig) -> Any:
     """The model of a config, with its language-model head."""
     makers = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM,
-              "image": AutoModelForImageTextToText, "encoder": AutoModel}  # fmt: skip
+              "image-text": AutoModelForImageTextToText, "encoder": AutoModel}  # fmt: skip
     return makers[kind].from_config(config, attn_implementation="eager")
