@@ -45,7 +45,7 @@ class NgramLookup(RowLookup):
             attention_mask: (B, S + T), 0 for padding, which n-grams do not cross.
 
         Returns:
-            One row per head (B, T, heads).
+            One row per hash head (B, T, heads).
 
         Raises:
             InputError: If the layer has no n-gram memory, or `layer` does not choose one.
@@ -80,7 +80,7 @@ class NgramLookup(RowLookup):
             attention_mask: (B, S + T), 0 for padding.
 
         Returns:
-            The rows of all heads (B, T, heads, D), in the table's dtype. `.flatten(-2)` is what the model projects.
+            The rows of all hash heads (B, T, heads, D), in the table's dtype. The model projects their `.flatten(-2)`.
 
         Raises:
             InputError: If the layer has no rows: only `inlayer.load` reads them.

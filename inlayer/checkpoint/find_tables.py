@@ -3,7 +3,7 @@
 Store -> [tables, memories] -> Model
 - the token table has a usual name and the size that the config requires, or is the best candidate
 - the others are found by name (families/tensor_names.py) and checked by shape; only headers are read
-- an n-gram memory is one tensor, numbered shards, or one tensor per head. Everything is checked against the config
+- an n-gram memory is one tensor, numbered shards, or one tensor per hash head. Everything is checked against the config
   before a row is read; compressed ids are computed from the tokenizer when they are first needed
 Tested on checkpoints that transformers wrote in tests/checkpoint/test_tables.py, memories in test_ngram_tables.py.
 """
@@ -191,7 +191,7 @@ def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) ->
     if sum(sizes) != spec.rows or (spec.tensor_per_head and sizes != spec.moduli):
         raise CheckpointError(
             f"{where}: the n-gram memory {spec.tensor} has {sum(sizes):,} rows in {len(sizes):,} tensors; its config "
-            f"requires {spec.rows:,} for {spec.heads:,} heads"
+            f"requires {spec.rows:,} for {spec.heads:,} hash heads"
         )
 
 

@@ -99,7 +99,7 @@ def build_head(model: Model) -> Head | None:
 
 
 def _read_ngram_projection(model: Model) -> Tensor:
-    """Return the projections of a memory's heads (heads, D of a row, D), in the table's dtype."""
+    """Return the projections of a memory's hash heads (heads, D of a row, D), in the table's dtype."""
     spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
     shape = (model.table_info.shape[1], spec.width)
     for part in parts:

@@ -1,7 +1,7 @@
 """The n-gram memories that a config describes.
 
 config.json -> [NgramSpec] -> Embeddings.ngram_ids
-- qwen4_exp: multipliers from splitmix64, consecutive primes as the sizes of heads, look-back up to end-of-text
+- qwen4_exp: multipliers from splitmix64, consecutive primes as the sizes of hash heads, look-back up to end-of-text
 - DeepSeek-V4.1 (Engram): multipliers from numpy's generator, seeded by the layer, on compressed token ids
 - LongCat-Flash: powers of the vocabulary size, look-back up to end-of-text; BLT: powers of large primes
 - every count is checked before anything is derived from it
@@ -98,7 +98,7 @@ def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
         if sum(moduli) != rows:
             raise ConfigError(
                 f"the config's engram_num_embeddings has {rows:,} rows for layer {layer}, but its {heads} prime-sized "
-                f"heads have {sum(moduli):,}"
+                f"hash heads have {sum(moduli):,}"
             )
         drawn = np.random.default_rng(LAYER_PRIME * layer).integers(0, bound, largest, np.int64)
         multipliers = tuple(2 * value + 1 for value in drawn.tolist())
@@ -140,7 +140,7 @@ def _blt(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec,
     if not sizes or functions * len(sizes) > MAX_HEADS or not all(1 <= size <= MAX_ORDER for size in sizes):
         raise ConfigError(
             f"the config has {functions:,} hash functions for byte groups of {short(sizes)}; at most {MAX_HEADS:,} "
-            f"heads of 1..{MAX_ORDER} bytes are supported"
+            f"hash heads of 1..{MAX_ORDER} bytes are supported"
         )
     bases = [BLT_BASES[function % len(BLT_BASES)] for function in range(functions)]
     heads = [(base, size) for base in bases for size in sizes]
@@ -166,23 +166,23 @@ def _orders(largest: int, per_order: int) -> tuple[int, ...]:
 
 
 def _counts(fields: ConfigReader, names: tuple[str, str], layers: int) -> tuple[int, int, int]:
-    """Return the largest order, the heads per order, and the heads of a layer."""
+    """Return the largest order, the hash heads per order, and the hash heads of a layer."""
     largest, per_order = (fields.size(name) for name in names)
     heads = (largest - 1) * per_order
     if not 2 <= largest <= MAX_ORDER or heads * layers > MAX_HEADS:
         raise ConfigError(
             f"the config's {names[0]} is {largest:,} and its {names[1]} is {per_order:,} in {layers:,} layers; n-grams "
-            f"have 2..{MAX_ORDER} ids, and all layers together at most {MAX_HEADS:,} heads"
+            f"have 2..{MAX_ORDER} ids, and all layers together at most {MAX_HEADS:,} hash heads"
         )
     return largest, per_order, heads
 
 
 def _primes(fields: ConfigReader, name: str, heads: int) -> tuple[int, ...]:
-    """Return the sizes of all heads: the primes from a size upward."""
+    """Return the sizes of all hash heads: the primes from a size upward."""
     start = fields.size(name)
     if start * heads > MAX_ROWS:
         raise ConfigError(
-            f"the config's {name} is {start:,} for {heads:,} heads; a table has at most {MAX_ROWS:,} rows"
+            f"the config's {name} is {start:,} for {heads:,} hash heads; a table has at most {MAX_ROWS:,} rows"
         )
     return primes_from(start, heads)
 
@@ -222,5 +222,5 @@ def _has_vision(fields: ConfigReader) -> bool:
 
 def _width_per_head(width: int, heads: int, name: str) -> int:
     if width % heads:
-        raise ConfigError(f"the config's {name} {width:,} is not a multiple of its {heads:,} n-gram heads")
+        raise ConfigError(f"the config's {name} {width:,} is not a multiple of its {heads:,} hash heads")
     return width // heads

@@ -83,7 +83,7 @@ class NgramMemoryFacts:
     width: int
     heads: int
     orders: tuple[int, ...]  # numbers of tokens per n-gram
-    smallest_head: int  # rows of a head: its modulus
+    smallest_head: int  # rows of a hash head: its modulus
     largest_head: int
     compressed_size: int | None  # different tokens after normalization, if they are hashed instead of ids
 

@@ -2,7 +2,7 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - one `NgramSpec` describes every variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
-  heads; LongCat-Flash and BLT add them up
+  hash heads; LongCat-Flash and BLT add them up
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
 - a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` takes the place of older ids
 - see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
@@ -33,8 +33,8 @@ PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5 and 7 decide whether 
 class NgramSpec:
     """Which rows of one table are read by the n-grams that end at a token.
 
-    A head hashes the last `order` ids: each is multiplied by the multiplier of its distance, the products are mixed,
-    and the remainder by the head's modulus is the row, counted from the first row of that head.
+    A hash head reads the last `order` ids: each is multiplied by the multiplier of its distance, the products are
+    mixed, and the remainder by its modulus is the row, counted from the first row of that hash head.
 
     Example:
         >>> spec = NgramSpec(tensor="ngram", layer=None, vocab_size=10, width=4, orders=(2, 3), moduli=(5, 7),
@@ -47,10 +47,10 @@ class NgramSpec:
     layer: int | None  # the decoder layer that reads it; None: it is part of the hidden states
     vocab_size: int
     width: int  # width of a row
-    rows: int  # rows of the table; if padded, more than the heads use
-    orders: tuple[int, ...]  # number of ids of each head
-    multipliers: tuple[tuple[int, ...], ...]  # for each head: factor of the id itself, of the one before, ...
-    moduli: tuple[int, ...]  # number of rows of each head
+    rows: int  # rows of the table; if padded, more than the hash heads use
+    orders: tuple[int, ...]  # number of ids of each hash head
+    multipliers: tuple[tuple[int, ...], ...]  # for each hash head: factor of the id itself, of the one before, ...
+    moduli: tuple[int, ...]  # number of rows of each hash head
     mix: Literal["xor", "sum"]
     fill: int  # the id in place of those before the start
     stops: tuple[int, ...] = ()  # ids that end a look-back
@@ -69,7 +69,7 @@ class NgramSpec:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The first row of each head."""
+        """The first row of each hash head."""
         return tuple(accumulate(self.moduli, initial=0))[:-1]
 
     @property
@@ -101,7 +101,7 @@ def ngram_ids(
     stops = np.isin(tokens, spec.stops)
     context = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
     combine = np.bitwise_xor if spec.mix == "xor" else np.add
-    mixed: dict[tuple[int, ...], IdArray] = {}  # heads may share their multipliers
+    mixed: dict[tuple[int, ...], IdArray] = {}  # hash heads may share their multipliers
     row_ids = np.empty((*tokens.shape, spec.heads), np.int64)
     for head, (order, modulus, offset) in enumerate(zip(spec.orders, spec.moduli, spec.offsets, strict=True)):
         factors = spec.multipliers[head][:order]

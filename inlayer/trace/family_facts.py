@@ -14,7 +14,7 @@ TokenIndex = tuple[int, int]  # text, token
 
 @dataclass(frozen=True, kw_only=True)
 class NgramRead:
-    """The n-gram of one order that ends at a token, and the row that each head of this order reads."""
+    """The n-gram of one order that ends at a token, and the row that each hash head of this order reads."""
 
     order: int
     text: str  # text of the tokens that are hashed; fewer than `order` after the start of the text
@@ -28,9 +28,9 @@ class SharedNgrams:
 
     order: int
     texts: list[str]  # each once
-    places: list[TokenIndex]
-    n_heads: int  # whose row they share
-    heads: int  # number of heads of this order
+    occurrences: list[TokenIndex]
+    shared_heads: int  # number of hash heads whose row they share
+    order_heads: int  # number of hash heads of this order
 
 
 @dataclass(frozen=True, kw_only=True)

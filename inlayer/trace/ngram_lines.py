@@ -27,7 +27,7 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     yield from layout.note(f"n-gram memory, {where}: {memory.tensor}{parts}", style="bold")
     size = f"{memory.rows:,} {glyphs.times} {memory.width:,} {memory.dtype}"
     read = f"{count(memory.rows_read, 'row')} read, {count(memory.bytes_read, 'byte')}"
-    yield from layout.note(f"{size}, {memory.heads} heads; {read}")
+    yield from layout.note(f"{size}, {memory.heads} hash heads; {read}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
     offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])
@@ -50,9 +50,11 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
 
 def _sharing(layout: Layout, group: SharedNgrams) -> str:
     first, several = layout.trace.first_token, layout.is_batch
-    places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.places)
+    places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.occurrences)
     names = " and ".join(repr(layout.glyphs.fold(text, layout.widest_label)) for text in group.texts[:3])
-    heads = "all heads" if group.n_heads == group.heads else f"{group.n_heads} of {group.heads} heads, by collision"
+    shares_all = group.shared_heads == group.order_heads
+    heads = "all" if shares_all else f"{group.shared_heads} of {group.order_heads}"
+    heads += " hash heads" if shares_all else " hash heads, by collision"
     return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
 
 

@@ -71,7 +71,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
 
 
 def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
-    """Groups of tokens whose n-grams share all rows of an order, then those that share the row of a single head."""
+    """Groups of tokens whose n-grams share all rows of an order, then those that share the row of one hash head."""
     whole: dict[tuple[int, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
     single: dict[tuple[int, int, int], list[TokenIndex]] = defaultdict(list)
     for b, text in enumerate(reads):
@@ -85,10 +85,13 @@ def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
         if len({tuple(reads[b][t][order_index].rows) for b, t in tokens}) > 1:  # a collision of different n-grams
             groups.append((order_index, tokens, 1))
     shared = []
-    for order_index, tokens, n_heads in groups:
+    for order_index, tokens, shared_heads in groups:
         chosen = [reads[b][t][order_index] for b, t in tokens]
         texts = list(dict.fromkeys(read.text for read in chosen))
+        order, order_heads = chosen[0].order, len(chosen[0].rows)
         shared.append(
-            SharedNgrams(order=chosen[0].order, texts=texts, places=tokens, n_heads=n_heads, heads=len(chosen[0].rows))
+            SharedNgrams(
+                order=order, texts=texts, occurrences=tokens, shared_heads=shared_heads, order_heads=order_heads
+            )
         )
     return shared

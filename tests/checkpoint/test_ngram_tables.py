@@ -346,7 +346,7 @@ def test_one_scale_for_a_whole_table(qwen: tuple[Path, Any], tmp_path: Path) -> 
 # ---- hostile configs: an error of one line, before anything is allocated
 
 HOSTILE = {
-    "a billion heads": ({"engram_n_heads": 10**9}, "all layers together at most 1,024 heads"),
+    "a billion heads": ({"engram_n_heads": 10**9}, "all layers together at most 1,024 hash heads"),
     "a billion orders": ({"engram_max_ngram_size": 10**9}, r"n-grams have 2\.\.64 ids"),
     "a million layers": ({"engram_layer_ids": list(range(10**6))}, "a list of at most 1,024 integers"),
     "one row off": ({"engram_num_embeddings": [384_006_168, 384_016_681]}, "384,016,681 rows for layer 14, but its 24"),
@@ -360,11 +360,11 @@ HOSTILE = {
     "width zero": ({"engram_head_dim": 0}, "engram_head_dim is 0"),
 }  # fmt: skip
 QWEN_HOSTILE = {
-    "a billion heads": ({"heads_per_ngram": 10**9}, "at most 1,024 heads"),
+    "a billion heads": ({"heads_per_ngram": 10**9}, "at most 1,024 hash heads"),
     "layer zero": ({"ple_layer_ids": [0]}, "layers are numbered from 1"),
     "no end of text": ({"eos_token_id": []}, "its n-grams need an end-of-text id"),
     "end of text outside": ({"eos_token_id": 248_320}, r"eos_token_id is 248,320; it must be in 0\.\.248,319"),
-    "a width that does not divide": ({"ple_embed_dim": 2561}, "2,561 is not a multiple of its 16 n-gram heads"),
+    "a width that does not divide": ({"ple_embed_dim": 2561}, "2,561 is not a multiple of its 16 hash heads"),
     "too many rows": (
         {"ngram_vocab_size_base": 2**31 - 1, "heads_per_ngram": 511, "ple_embed_dim": 1022},
         "2,147,483,647 for 1,022",

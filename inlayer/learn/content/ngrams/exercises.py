@@ -20,7 +20,7 @@ def ngram_row(draw: random.Random) -> NumberQuestion:
     }
     return NumberQuestion(
         text=(
-            f"A head with {modulus} rows hashes the ids {before}, {newest} (the newest last) as "
+            f"A hash head with {modulus} rows hashes the ids {before}, {newest} (the newest last) as "
             "`(newest * 3) ^ (before * 5)` and takes the remainder. Which row does it select?"
         ),
         answer=mixed % modulus,
@@ -35,14 +35,14 @@ def rows_per_token(draw: random.Random) -> NumberQuestion:
     answer = (largest - 1) * heads * layers
     return NumberQuestion(
         text=(
-            f"A model has n-gram memories in {layers} layers, for n from 2 to {largest}, with {heads} heads per n. "
-            "How many rows does each token read from them?"
+            f"A model has n-gram memories in {layers} layers, for n from 2 to {largest}, with {heads} hash heads per "
+            "n. How many rows does each token read from them?"
         ),
         answer=answer,
-        explanation=f"{largest - 1} orders · {heads} heads · {layers} layers = {answer}.",
+        explanation=f"{largest - 1} orders · {heads} hash heads · {layers} layers = {answer}.",
         unit="rows",
         common_mistakes={
-            largest * heads * layers: "n = 1 has no heads: that is what the token table is for.",
+            largest * heads * layers: "n = 1 has no hash heads: that is what the token table is for.",
             (largest - 1) * heads: "That is one layer. Each has its own memory.",
         },
     )
@@ -53,15 +53,15 @@ def history_length(draw: random.Random) -> NumberQuestion:
     largest, per_order = draw.choice([3, 4, 5, 8]), draw.choice([2, 8, 16])
     return NumberQuestion(
         text=(
-            f"A memory has {per_order} heads for each n from 2 to {largest}. How many earlier ids must be kept "
-            "to continue a text by one token?"
+            f"A memory has {per_order} hash heads for each n from 2 to {largest}. How many earlier ids must be "
+            "kept to continue a text by one token?"
         ),
         answer=largest - 1,
         explanation=f"The longest n-gram has {largest} ids, and the new token is one of them.",
         unit="ids",
         common_mistakes={
             largest: "One too many: the new token is part of the n-gram.",
-            per_order * (largest - 1): "That is the number of rows. All heads hash the same ids.",
+            per_order * (largest - 1): "That is the number of rows. All hash heads hash the same ids.",
         },
     )
 
@@ -88,7 +88,7 @@ def same_rows_for(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="Because of a hash collision.",
                 correct=False,
-                reason="A collision is possible in one head. In all 24 of them it is practically impossible.",
+                reason="A collision is possible in one hash head. In all 24 of them it is practically impossible.",
             ),
         ),
         explanation="Normalization folds case, accents and whitespace. It is done once, as a table from id to id.",
@@ -104,14 +104,14 @@ def why_memories(draw: random.Random) -> FreeTextQuestion:
             "what do they save, and what has to be identical in every program that runs the model?"
         ),
         sample_answer=(
-            "Each token reads one row per head, a few kilobytes, no matter how large the table is. This takes no "
-            "arithmetic, and the tables can stay in main memory or on disk. They save work: without them, the "
+            "Each token reads one row per hash head, a few kilobytes, no matter how large the table is. This takes "
+            "no arithmetic, and the tables can stay in main memory or on disk. They save work: without them, the "
             "blocks would have to recognize fixed phrases again and again. The ids, the compression of tokens, "
-            "multipliers, moduli, the order of heads and the rule for the start of a text must be the same everywhere, "
-            "because a wrong row looks as valid as the right one, and nothing reports the mistake."
+            "multipliers, moduli, the order of hash heads and the rule for the start of a text must be the same "
+            "everywhere, because a wrong row looks as valid as the right one, and nothing reports the mistake."
         ),
         points=(
-            "rows read per token: the number of heads, not the size of the table",
+            "rows read per token: the number of hash heads, not the size of the table",
             "the tables need not be in GPU memory",
             "local phrases are looked up instead of computed",
             "the hash must be exactly the same, and a wrong row is not noticed",

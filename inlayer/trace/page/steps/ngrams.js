@@ -12,7 +12,7 @@ function ngramMemories(trace) {
         ["File", fileOf(memory)],
         ["Shape", digits(`${grouped(memory.rows)} ${TIMES} ${grouped(memory.width)}`)],
         ["Stored as", code(memory.dtype)],
-        ["Heads", digits(grouped(memory.heads))],
+        ["Hash heads", digits(grouped(memory.heads))],
         ["Read here", digits(`${counted(memory.rows_read, "row")}, ${counted(memory.bytes_read, "byte")}`)],
       ], "facts facts-wide"),
       strip(memory.rows, used, {
@@ -24,7 +24,7 @@ function ngramMemories(trace) {
 }
 
 function ngramTable(trace, memory, text, b) {
-  const head = make("tr", {}, ["token", "n", "n-gram", "rows, one per head", "first byte"].map((name) =>
+  const head = make("tr", {}, ["token", "n", "n-gram", "rows, one per hash head", "first byte"].map((name) =>
     make("th", { scope: "col" }, name)));
   const lines = text.tokens.flatMap((token, t) => memory.reads[b][t].map((read, index) =>
     make("tr", { class: token.mask === 0 ? "padding-line" : null },
@@ -46,8 +46,8 @@ function sharedRows(trace, memory) {
     make("h3", {}, "N-grams that read the same rows"),
     make("ul", { class: "shared-rows" }, memory.shared.slice(0, 20).map((group) => make("li", {},
       group.texts.map((text, index) => [index ? " and " : "", code(text)]),
-      ` at tokens ${group.places.map(label).join(", ")}: `,
-      group.n_heads === group.heads ? "all heads" : `${group.n_heads} of ${counted(group.heads, "head")}, by collision`))),
+      ` at tokens ${group.occurrences.map(label).join(", ")}: `,
+      group.shared_heads === group.order_heads ? "all hash heads" : `${group.shared_heads} of ${counted(group.order_heads, "hash head")}, by collision`))),
     memory.normalized && note("Tokens with the same normalized text are hashed as one."),
   ];
 }

@@ -92,7 +92,7 @@ def rows_of(given: Given, how: str = "") -> list[list[int]]:
 
 
 MISTAKES = {
-    "no-offsets": "every head starts at row 0; its rows come after those of the heads before it",
+    "no-offsets": "every hash head starts at row 0; its rows come after those of the hash heads before it",
     "added": "the products are added; mix them with xor (^)",
     "oldest-first": "the multipliers are in the wrong order: the first belongs to the token itself",
     "left-out": "you skip ids that the look-back does not reach; use `stop` in their place",

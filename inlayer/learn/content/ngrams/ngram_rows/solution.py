@@ -2,7 +2,7 @@
 
 
 def ngram_rows(ids: list[int], multipliers: list[int], moduli: list[int], stop: int) -> list[list[int]]:
-    """Return the row of every head, for every token."""
+    """Return the row of every hash head, for every token."""
     rows = []
     for place, newest in enumerate(ids):
         mixed, ended, first = newest * multipliers[0], False, 0

@@ -2,5 +2,5 @@
 
 
 def ngram_rows(ids: list[int], multipliers: list[int], moduli: list[int], stop: int) -> list[list[int]]:
-    """Return the row of every head, for every token."""
+    """Return the row of every hash head, for every token."""
     return []  # write your code here
