@@ -8,8 +8,8 @@ import sys
 
 import inlayer
 
-# Notes that this project accepts. Every other finding fails the job, also one that inlayer only calls a note, such as
-# random-initialization: a trained model must not have it.
+# Notes that this project accepts. Every other finding fails the job, even one that inlayer reports only as a note, such
+# as random-initialization: a trained model must not have it.
 ACCEPTED = {"undertrained-tokens", "padding-row-nonzero"}
 
 try:
