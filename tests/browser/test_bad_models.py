@@ -63,7 +63,7 @@ def test_model_without_tokenizer_has_a_map_with_ids(open_bad):
     page = watched.page
     page.select_option("#model", "rows-only")
     page.wait_for_selector(".map-about:has-text('of 500 rows')")
-    assert watched.text("#stage h1") == "No tokenizer, no walk"
+    assert watched.text("#stage h1") == "This model has no tokenizer"
     assert page.is_hidden("#error")
     assert page.is_hidden("#scene")
     assert page.is_hidden("#changes")

@@ -52,8 +52,8 @@ page("query").addEventListener("input", (event) => {
   page("matches").replaceChildren(...map.suggestions(event.target.value).map((text) => new Option(text, text)));
 });
 page("all").addEventListener("click", () => map.fit());
-page("closer").addEventListener("click", () => map.zoom(2));
-page("further").addEventListener("click", () => map.zoom(0.5));
+page("zoom-in").addEventListener("click", () => map.zoom(2));
+page("zoom-out").addEventListener("click", () => map.zoom(0.5));
 
 const linked = /token=(\d+)/.exec(location.hash);
 if (linked && Number(linked[1]) < mapData.texts.length) openToken(Number(linked[1]));

@@ -17,11 +17,11 @@ const number = (value) => (value === null ? "unknown" : Number.isInteger(value) 
 
 function showFacts(report) {
   const { table, positions, head, vocabulary, rows } = report;
-  const tied = head.tie_word_embeddings === null ? "unknown" : head.tie_word_embeddings ? "tied to the table" : head.tensor ? "its own rows" : "none";
+  const tied = head.tie_word_embeddings === null ? "unknown" : head.tie_word_embeddings ? "tied to the table" : head.tensor ? "untied" : "none";
   const facts = {
     Model: `${report.source}${table.model_type ? ` (${table.model_type})` : ""}`,
     Table: `${number(table.rows)} x ${number(table.width)} ${table.dtype}`,
-    Tensor: `${table.tensor} in ${table.file}, from byte ${number(table.offset)}`,
+    Tensor: `${table.tensor} in ${table.file}, at byte ${number(table.offset)}`,
     Size: `${number(table.bytes)} bytes, ${number(table.parameters)} parameters`,
     Positions: positions.kind + (positions.context_length ? `, ${number(positions.context_length)} tokens` : "") + (positions.relative ? `; ${positions.relative}` : ""),
     Head: tied,
@@ -33,7 +33,7 @@ function showFacts(report) {
   for (const other of report.tables) {
     const share = other.parameter_share === null ? "" : `, ${(100 * other.parameter_share).toFixed(1)}% of the parameters`;
     const copy = other.copy_of === null ? "" : `; equals ${other.copy_of}`;
-    const text = `${other.tensor}: ${number(other.rows)} x ${number(other.width)} ${other.dtype}${share}, in ${other.file} from byte ${number(other.offset)}; ${counted(other.zero_rows, "row")} of zeros${copy}`;
+    const text = `${other.tensor}: ${number(other.rows)} x ${number(other.width)} ${other.dtype}${share}, in ${other.file}, at byte ${number(other.offset)}; ${counted(other.zero_rows, "row")} of zeros${copy}`;
     byId("facts").append(make("dt", {}, `Table (${other.role})`), make("dd", {}, text));
   }
   for (const memory of report.ngrams) {
@@ -41,7 +41,7 @@ function showFacts(report) {
     const size = `${number(memory.rows)} x ${number(memory.width)}, ${number(memory.heads)} hash heads of ${number(memory.smallest_head)} to ${number(memory.largest_head)} rows`;
     const hashed = memory.compressed_size === null ? "" : `; ${number(memory.compressed_size)} normalized tokens`;
     const found = memory.tensors === 1 ? "its tensor has" : `its ${number(memory.tensors)} tensors have`;
-    const matched = memory.tensors ? `${found} the rows that its hashes select` : "the files do not match the config";
+    const matched = memory.tensors ? `${found} as many rows as the config requires` : "the files do not match the config";
     const text = `${memory.tensor}: ${size}, for n = ${memory.orders.join(", ")}${hashed}; ${matched}`;
     byId("facts").append(make("dt", {}, `N-grams (${where})`), make("dd", {}, text));
   }

@@ -66,7 +66,7 @@ function verdictWords({ question, right, written }) {
   const answer = formatAnswer(question);
   if (right) return `Correct: ${answer}.`;
   const why = diagnose(question, written);
-  return `Not quite: the answer is ${answer}, you entered ${cut(written.trim(), 40)}.${why && ` ${why}`}`;
+  return `Not quite: the answer is ${answer}; you entered ${cut(written.trim(), 40)}.${why && ` ${why}`}`;
 }
 
 function verdictBanner(step) {

@@ -12,7 +12,7 @@ function staleNote() {
 // Shown for a model without a tokenizer.
 function rowsOnlyView() {
   return [
-    make("h1", { id: "stage-title" }, "No tokenizer, no walk"),
+    make("h1", { id: "stage-title" }, "This model has no tokenizer"),
     make("p", { class: "lead" }, `The files of ${state.model} have no tokenizer, so a text cannot be turned into ids. `,
       "The map still shows every row, labeled by its id. Select one to see its nearest rows and its values. ",
       "The Inspect view checks the whole table."),
