@@ -3,7 +3,7 @@
 trace -> [html] -> browser
 - a served page calls the API of its server; an exported page contains its data and works from disk: the walk, one more
   for each change the controls offer, each with its scene, the tokens with their neighbors, the initialization of the
-  table, a picture of it, its map, and a step of learning
+  table, a sample of its values, its map, and a step of learning
 - plain JavaScript in small files that share one scope, in the order below, without a build step
 Tested in Chromium in tests/browser/.
 """
@@ -64,8 +64,8 @@ def export(
         "texts": list(texts),
         "walks": {key: trace.to_dict() for key, trace in walks.items()},
         "tokens": {str(token_id): plain(pipeline.token(token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]},
-        "heads": {  # excludes the changes that the page applies itself
-            key: _head(pipeline, texts, trace)
+        "attention_heads": {  # excludes the changes that the page applies itself
+            key: _attention_head(pipeline, texts, trace)
             for key, trace in walks.items()
             if trace.positions.rotary and trace.change.swap is None and not trace.change.pad
         },
@@ -73,7 +73,7 @@ def export(
         "step": step,
         "change": None if change is None else key_of(change),
         "scene": _scenes(pipeline, texts, walks),
-        "table": plain(pipeline.picture),
+        "table_scene": plain(pipeline.table_scene),
     }
     projection, data["map"] = embedded_map(
         pipeline.stored_table, lambda: pipeline.vocabulary, remote=pipeline.table.remote
@@ -100,8 +100,8 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
     return scenes
 
 
-def _head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, Any]:
-    """Collect what the dial shows: the channels of one head, and the frequencies of all its pairs."""
+def _attention_head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, Any]:
+    """Collect what the dial shows: the channels of one attention head, and the frequencies of all its pairs."""
     channels = min(512, 2 * max(rotary.n_pairs for rotary in trace.positions.rotary))
     walked = pipeline.walk(texts, dims=channels, tokens=HEAD_TOKENS, change=trace.change)
     shown = [token for token in walked.texts[0].tokens if token.mask]

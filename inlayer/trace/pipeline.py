@@ -179,8 +179,8 @@ class Pipeline:
         return self.stage_tables.get(part) if is_own else None
 
     @cached_property
-    def picture(self) -> TableScene:
-        """A picture of the table."""
+    def table_scene(self) -> TableScene:
+        """Values at evenly spaced rows and channels of the table."""
         return table_scene(self)
 
     @cached_property
@@ -286,7 +286,7 @@ def walk(
     swap: tuple[int, int] | None = None,
     pad: int = 0,
 ) -> Trace:
-    """Run a text through a model's embedding layer and record every step with the model's real numbers.
+    """Run a text through a model's embedding layer and record every intermediate value.
 
     Args:
         text: A text, or several as a batch; shorter ones are padded.

@@ -1,4 +1,4 @@
-"""The scene of a walk: heat strips of all tokens and channels, cosines between tokens, and a picture of the table.
+"""The scene of a walk: heat strips of all tokens and channels, cosines between tokens, and a sample of the table.
 
 rows, hidden states -> [scene] -> canvas
 - strips are for color only: one signed byte per value, round(127 * value / scale), clipped; -128 marks NaN and
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_VALUES = 2**23  # values of the hidden states shown, in all texts together
 MAX_COMPARED = 48  # tokens of the first text whose cosines are computed
-MAX_ROWS, MAX_CHANNELS = 256, 192  # size of the picture of the table
+MAX_ROWS, MAX_CHANNELS = 256, 192  # size of the sample of the table
 QUANTILE = 0.995
 DECIMALS = 5
 
@@ -76,7 +76,7 @@ class SceneFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class TableScene:
-    """A picture of the table: the values at some rows and channels, evenly spaced."""
+    """A sample of the table: the values at evenly spaced rows and channels."""
 
     shape: tuple[int, int]
     rows: list[int]

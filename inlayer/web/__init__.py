@@ -2,7 +2,7 @@
 
 browser -> guard -> app -> Pipeline -> Trace
 - `server.py` listens and supervises workers; `guard.py` decides who may send requests; `app.py` has the routes of the
-  walk, `course.py` those of the course; `schemas.py` validates; `jobs.py` runs work in threads
+  walk, `course.py` those of the course; `schemas.py` validates; `worker_threads.py` runs work in threads
 Tested with a real server on loopback in tests/web/; the rules are listed in docs/web.md.
 """
 

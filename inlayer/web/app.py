@@ -2,7 +2,7 @@
 
 browser -> guard -> [app] -> Pipeline -> facts -> JSON
 - a model is one of those named at start; nothing in a request is opened, looked up or fetched by name
-- work runs in threads (jobs.py); an error of the library is status 400 with its one line, without local paths
+- work runs in threads (worker_threads.py); an error of the library is status 400 with its one line, without local paths
 - FastAPI validates requests and writes /api/openapi.json from the models in schemas.py
 Tested with a real server on loopback in tests/web/test_app.py and tests/web/test_redact.py.
 """
@@ -38,9 +38,9 @@ from inlayer.trace.scene import SceneFacts, TableScene
 from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_page, error_response, expects_page
-from inlayer.web.jobs import Jobs, add_route
 from inlayer.web.openai import add_embeddings
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
+from inlayer.web.worker_threads import WorkerThreads, add_route
 
 THREADS, QUEUE = 2, 512  # if more requests wait, a response comes too late to be useful
 LARGE_WALK_VALUES = 2**31  # table values x tokens that pass the head: most of a second
@@ -56,14 +56,15 @@ class ModelList:
 
 
 class WalkService:
-    """The models, and the threads that run them. Large jobs use one thread, so small ones never wait for them."""
+    """The models, and the threads that run them. Large walks use one thread, so small ones never wait for them."""
 
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         if not pipelines:
             raise InputError("no model to serve; name at least one")
         self.pipelines = dict(pipelines)
         self.paths = find_paths(self.pipelines.values())
-        self.small, self.large, self.waiting = Jobs(THREADS, QUEUE), Jobs(1, QUEUE), Jobs(THREADS, QUEUE)
+        self.small, self.waiting = WorkerThreads(THREADS, QUEUE), WorkerThreads(THREADS, QUEUE)
+        self.large = WorkerThreads(1, QUEUE)
         self.reports: dict[str, dict[str, Any]] = {}
         self.maps = {
             id(pipeline): BackgroundMaps(pipeline.stored_table, pipeline.vocabulary, remote=pipeline.table.remote)
@@ -85,7 +86,7 @@ class WalkService:
             raise InputError(f"model {quoted(name)} is not served here; available models: {known}")
         return self.pipelines[name]
 
-    def jobs(self, query: WalkRequest | ModelQuery, tokens: int = 0) -> Jobs:
+    def threads(self, query: WalkRequest | ModelQuery, tokens: int = 0) -> WorkerThreads:
         """Choose the threads for a request that passes this many tokens through the head."""
         pipeline = self.find(query.model)
         is_large = pipeline.table.remote or pipeline.values() * tokens > LARGE_WALK_VALUES
@@ -100,10 +101,10 @@ class WalkService:
         )  # fmt: skip
         return replace(trace, source=pipeline.title)
 
-    def walk_jobs(self, query: WalkRequest) -> Jobs:
+    def walk_threads(self, query: WalkRequest) -> WorkerThreads:
         """Choose the threads for a walk. It skips very large heads, which therefore cost nothing."""
         is_skipped = self.find(query.model).values() > MAX_HEAD_VALUES
-        return self.jobs(query, 0 if is_skipped else len(query.texts) * query.tokens)
+        return self.threads(query, 0 if is_skipped else len(query.texts) * query.tokens)
 
     def token(self, query: Annotated[TokenQuery, Query()]) -> TokenFacts:
         """Describe one token and the rows closest to its own."""
@@ -117,9 +118,9 @@ class WalkService:
         """Walk texts and return all tokens and channels as colors; `dims` and `tokens` do not apply."""
         return self.find(query.model).scene(query.texts, change=_change(query), first_token=query.first_token)
 
-    def table(self, query: Annotated[ModelQuery, Query()]) -> TableScene:
-        """Sample the table of a model as a picture."""
-        return self.find(query.model).picture
+    def table_scene(self, query: Annotated[ModelQuery, Query()]) -> TableScene:
+        """Return the values of a model's table at evenly spaced rows and channels."""
+        return self.find(query.model).table_scene
 
     def gradient_step(self, query: GradientStepRequest) -> GradientStepFacts:
         """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
@@ -129,9 +130,9 @@ class WalkService:
             projection=self.maps[id(pipeline)].projection(query.method),
         )  # fmt: skip
 
-    def gradient_step_jobs(self, query: GradientStepRequest) -> Jobs:
+    def gradient_step_threads(self, query: GradientStepRequest) -> WorkerThreads:
         """Choose the threads for a step of gradient descent with each of the rates."""
-        return self.jobs(query, len(query.rates) * len(query.texts) * query.tokens)
+        return self.threads(query, len(query.rates) * len(query.texts) * query.tokens)
 
     def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
         """Return coordinates for every row. If there are none, they are still being computed; request them later."""
@@ -185,12 +186,12 @@ def make_app(
     _add_page(app, "/", page(title="inlayer walk", data=None), framed)
     _add_page(app, "/inspect", inspect_page(), {"content-security-policy": inspect_policy()})
     add_route(app, "GET /api/models", service.models, service.small)
-    add_route(app, "POST /api/walk", service.walk, service.walk_jobs)
-    add_route(app, "GET /api/token", service.token, lambda query: service.jobs(query, SEARCH_TOKENS))
+    add_route(app, "POST /api/walk", service.walk, service.walk_threads)
+    add_route(app, "GET /api/token", service.token, lambda query: service.threads(query, SEARCH_TOKENS))
     add_route(app, "GET /api/initialization", service.initialization, service.small)
-    add_route(app, "POST /api/scene", service.scene, service.jobs)
-    add_route(app, "GET /api/table", service.table, service.jobs)
-    add_route(app, "POST /api/gradient-step", service.gradient_step, service.gradient_step_jobs)
+    add_route(app, "POST /api/scene", service.scene, service.threads)
+    add_route(app, "GET /api/table-scene", service.table_scene, service.threads)
+    add_route(app, "POST /api/gradient-step", service.gradient_step, service.gradient_step_threads)
     add_route(app, "GET /api/map", service.map, service.waiting)
     add_route(app, "GET /api/inspect", service.inspect, service.large)
     add_embeddings(app, service.pipelines, service.small)

@@ -1,7 +1,7 @@
 """Routes of the course: its page, and what the page shows and does.
 
 page -> guard -> [course] -> CourseService
-- everything reads or writes files, so it runs in threads (jobs.py); grading has threads of its own
+- everything reads or writes files, so it runs in threads (worker_threads.py); grading has threads of its own
 - code is run and files are written only if the server is reachable from this machine alone; others may read and answer
 - an answer reaches the page only after the learner has given one, or asked to see it
 Tested in tests/web/test_course.py.
@@ -32,7 +32,7 @@ from inlayer.render.numbers import count
 from inlayer.trace.facts import plain
 from inlayer.web import schemas
 from inlayer.web.guard import error_response
-from inlayer.web.jobs import Jobs, add_route
+from inlayer.web.worker_threads import WorkerThreads, add_route
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +52,8 @@ READ_ONLY = (
 def add_course(app: FastAPI, *, runs_code: bool) -> None:
     """Add the course to an application; each route is a method of `CourseView`."""
     view = CourseView(read_only=not runs_code)
-    reading, grading = Jobs(READING_THREADS, READING_QUEUE), Jobs(GRADING_THREADS, GRADING_QUEUE)
+    reading = WorkerThreads(READING_THREADS, READING_QUEUE)
+    grading = WorkerThreads(GRADING_THREADS, GRADING_QUEUE)
 
     add_route(app, "GET /api/course", view.overview, reading)
     for name in ("lesson", "misconceptions", "exercise", "file"):

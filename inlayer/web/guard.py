@@ -147,7 +147,7 @@ class Guard:
 
 
 def expects_page(scope: Scope) -> bool:
-    """Whether someone opened an address in a browser, and not a program that calls the API."""
+    """Whether the request is a browser opening a page, as opposed to a program calling the API."""
     is_api = scope["path"].startswith(("/api/", API))
     return scope["method"] == "GET" and not is_api and "text/html" in Headers(scope=scope).get("accept", "")
 

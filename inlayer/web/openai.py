@@ -25,8 +25,8 @@ from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import listing, quoted
 from inlayer.ragged import Ragged
 from inlayer.trace import Pipeline
-from inlayer.web.jobs import Jobs
 from inlayer.web.schemas import EmbeddingsRequest
+from inlayer.web.worker_threads import WorkerThreads
 
 __all__ = ["add_embeddings"]
 
@@ -48,8 +48,8 @@ class UnknownModelError(HTTPException):
 
 
 @contextmanager
-def field(name: str) -> Iterator[None]:
-    """Errors inside the block are about this field."""
+def errors_about(name: str) -> Iterator[None]:
+    """Raise errors inside the block as errors about this field."""
     try:
         yield
     except CheckpointError:  # the error concerns a file, not this field
@@ -58,11 +58,11 @@ def field(name: str) -> Iterator[None]:
         raise FieldError(str(error), name) from error
 
 
-def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> None:
+def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], threads: WorkerThreads) -> None:
     """Add the routes to an application."""
     models = {name: pipeline.model for name, pipeline in pipelines.items() if pipeline.model is not None}
 
-    def card(name: str) -> dict[str, Any]:
+    def model_entry(name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": 0, "owned_by": "inlayer"}
 
     def find(name: str) -> Encoder:
@@ -74,27 +74,27 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> 
     @app.get("/v1/models")
     async def get_model_list() -> Response:
         """List the models, in OpenAI's format."""
-        return JSONResponse({"object": "list", "data": [card(name) for name in models]})
+        return JSONResponse({"object": "list", "data": [model_entry(name) for name in models]})
 
     @app.get("/v1/models/{name}")
     async def get_model(name: str) -> Response:
         """Describe a model, in OpenAI's format."""
         find(name)
-        return JSONResponse(card(name))
+        return JSONResponse(model_entry(name))
 
     @app.post("/v1/embeddings")
     async def post_embeddings(query: EmbeddingsRequest, request: Request) -> Response:
         """Turn texts or ids into vectors, in OpenAI's format."""
-        return await jobs.run(lambda: embed(find(query.model), query), request)
+        return await threads.run(lambda: embed(find(query.model), query), request)
 
 
 def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
-    """Answer a request."""
+    """Return the vectors of a request in OpenAI's format."""
     if query.dimensions is not None and query.dimensions > encoder.width:
         message = f"dimensions is {query.dimensions}; it must be at most {encoder.width}, the width of the vectors"
         raise FieldError(message, "dimensions")
     settings = EncodeSettings(normalize=True, dim=query.dimensions).checked(encoder.width)
-    with field("input"):
+    with errors_about("input"):
         ids = parse_input(encoder, query.input)
         if ids.flat.size > MAX_INPUT_TOKENS:
             raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")

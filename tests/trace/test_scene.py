@@ -1,4 +1,4 @@
-"""The scene of a walk: strips, cosines and the picture of the table, elementwise against the layer."""
+"""The scene of a walk: strips, cosines and the sample of the table, elementwise against the layer."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ def test_frequencies_of_all_pairs() -> None:
 
 
 @pytest.mark.parametrize("pipeline", [sample("default"), random_bytes("none", 3)], ids=["large", "small"])
-def test_picture_has_real_values(pipeline: Pipeline) -> None:
-    picture = pipeline.picture
-    values = np.frombuffer(base64.b64decode(picture.values), np.int8).reshape(len(picture.rows), len(picture.channels))
-    rows, width = picture.shape
-    assert (len(picture.rows), len(picture.channels)) == (min(rows, 256), min(width, 192))
-    assert (picture.rows[0], picture.rows[-1], picture.channels[-1]) == (0, rows - 1, width - 1)
-    assert picture.rows == sorted(set(picture.rows))
-    stored = pipeline.layer.token_embedding(torch.tensor(picture.rows))[:, picture.channels].detach()
-    close(torch.from_numpy(values.copy()), quantized(stored, picture.scale))
+def test_table_scene_has_real_values(pipeline: Pipeline) -> None:
+    sample = pipeline.table_scene
+    values = np.frombuffer(base64.b64decode(sample.values), np.int8).reshape(len(sample.rows), len(sample.channels))
+    rows, width = sample.shape
+    assert (len(sample.rows), len(sample.channels)) == (min(rows, 256), min(width, 192))
+    assert (sample.rows[0], sample.rows[-1], sample.channels[-1]) == (0, rows - 1, width - 1)
+    assert sample.rows == sorted(set(sample.rows))
+    stored = pipeline.layer.token_embedding(torch.tensor(sample.rows))[:, sample.channels].detach()
+    close(torch.from_numpy(values.copy()), quantized(stored, sample.scale))

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from benchmarks.serve import text_of
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import NeighborFacts, plain, to_json
-from inlayer.web.jobs import as_json
+from inlayer.web.worker_threads import as_json
 from tests.web.client import TIMEOUT, Client, running
 
 CLIENTS = 50

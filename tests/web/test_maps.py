@@ -47,7 +47,7 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     change = Change(positions="learned")
     expected = plain(pipeline.scene(WALK["texts"], change=change, first_token=1))
     assert client.send("/api/scene", WALK).json == json.loads(json.dumps(expected))
-    assert client.send("/api/table").json == json.loads(json.dumps(plain(pipeline.picture)))
+    assert client.send("/api/table-scene").json == json.loads(json.dumps(plain(pipeline.table_scene)))
     projection = inlayer.load("default").project("pca")
     learned = pipeline.gradient_step(
         WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=projection

@@ -48,7 +48,7 @@ async function refresh() {
     const [trace, drawing, table, base, initialization] = await Promise.all([
       source.walk(walkQuery, signal),
       source.scene(walkQuery, signal).catch(noDrawing),
-      source.table(state.model, signal).catch(noDrawing),
+      source.tableScene(state.model, signal).catch(noDrawing),
       isChanged(change) ? source.walk(queryOf(state, UNCHANGED), signal) : null,
       state.view === "initialization" ? loadInitialization(signal) : shownInitialization,
     ]);

@@ -1,7 +1,7 @@
 // The scene of steps 4 to 8: one canvas on which the table, the rows of your tokens, positions and similarities move.
 //
 // - every step has a layout: where each part is and how visible it is. Changing the step moves parts to their new positions
-// - colors come from int8 values of the real vectors (/api/scene, /api/table); exact numbers come from the trace
+// - colors come from int8 values of the real vectors (/api/scene, /api/table-scene); exact numbers come from the trace
 // - rows beyond the window are drawn when they scroll into view
 
 const SCENE_HEIGHT = 320;

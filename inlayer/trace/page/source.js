@@ -9,7 +9,7 @@ const HEAD_TOKENS = 16; // tokens to choose q and k from
 
 class RequestError extends Error {}
 
-function headOf({ texts, positions }) {
+function attentionHeadOf({ texts, positions }) {
   return { tokens: texts[0].tokens.filter((token) => token.mask), rotary: positions.rotary };
 }
 
@@ -57,12 +57,12 @@ function servedSource(token) {
       return request("/api/walk", JSON.stringify(body({ ...query, tokens })), signal);
     },
     // The first channels of a few tokens: those of one attention head.
-    head: async ({ from: _, channel: __, ...query }, dims) => {
+    attentionHead: async ({ from: _, channel: __, ...query }, dims) => {
       const tokens = Math.max(1, Math.min(HEAD_TOKENS, Math.floor(MAX_VALUES / dims / query.texts.length)));
-      return headOf(await request("/api/walk", JSON.stringify({ ...query, dims, tokens })));
+      return attentionHeadOf(await request("/api/walk", JSON.stringify({ ...query, dims, tokens })));
     },
     scene: (query, signal) => request("/api/scene", JSON.stringify(body(query)), signal),
-    table: (model, signal) => get("/api/table", { model }, signal),
+    tableScene: (model, signal) => get("/api/table-scene", { model }, signal),
     map: (model, signal) => get("/api/map", { model }, signal),
     gradientStep: (query, rates, signal) => request("/api/gradient-step", JSON.stringify({ ...body(query), rates }), signal),
     token: (model, id, signal) => get("/api/token", { model, id, k: 8 }, signal),
@@ -88,7 +88,7 @@ function exportedSource(data) {
     }
     return collected;
   };
-  const walks = collect(data.walks), heads = collect(data.heads), scenes = collect(data.scene);
+  const walks = collect(data.walks), attentionHeads = collect(data.attention_heads), scenes = collect(data.scene);
   const find = ({ positions, theta, swap, pad }, found = walks) =>
     found.get(normalized(positions ?? "", theta ?? "", (swap ?? []).join(","), pad));
   const absent = "not part of this exported page; use `inlayer serve` to see it";
@@ -105,14 +105,14 @@ function exportedSource(data) {
     change: data.change ? data.walks[data.change].change : UNCHANGED,
     models: async () => data.models,
     walk: async (query) => required(find(query), "This change"),
-    head: async ({ positions, theta, swap }) => {
-      const { tokens, rotary } = required(find({ positions, theta, swap: null, pad: 0 }, heads), "The dial");
+    attentionHead: async ({ positions, theta, swap }) => {
+      const { tokens, rotary } = required(find({ positions, theta, swap: null, pad: 0 }, attentionHeads), "The dial");
       const [i, j] = swap ?? [0, 0];
       const swapped = (t) => (t === i ? j : t === j ? i : t);
       return { rotary, tokens: tokens.map((token, t) => tokens[swapped(t)] ?? token) };
     },
     scene: async (query) => required(find(query, scenes), "The drawing of this walk"),
-    table: async () => required(data.table, "The drawing of the table"),
+    tableScene: async () => required(data.table_scene, "The drawing of the table"),
     map: async () => {
       if (data.map?.note) throw new RequestError(data.map.note);
       return required(data.map, "The map");

@@ -31,7 +31,7 @@ function ropeFigure(trace) {
   const { texts, model } = current.query;
   const walk = JSON.stringify([texts, model]);
   panel.append(title);
-  source.head(current.query, channels).then((head) => {
+  source.attentionHead(current.query, channels).then((head) => {
     if (!panel.isConnected) return;
     if (pairCount(head, head.rotary[0]) === 0) {
       panel.append(note("The rows have fewer channels than an attention head rotates."));

@@ -1,4 +1,4 @@
-"""Jobs: bounded threads, a bounded queue, and clients that disconnect."""
+"""Worker threads: a bounded number, a bounded queue, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from inlayer.errors import InputError
-from inlayer.web.jobs import Jobs
+from inlayer.web.worker_threads import WorkerThreads
 
 TIMEOUT = 300.0
 
@@ -26,10 +26,10 @@ def request(disconnected: asyncio.Event | None = None) -> Request:
 
 def test_returns_results_and_raises_errors() -> None:
     async def main() -> None:
-        jobs = Jobs(1, 4)
-        assert await jobs.run(lambda: 7, request()) == 7
+        threads = WorkerThreads(1, 4)
+        assert await threads.run(lambda: 7, request()) == 7
         with pytest.raises(InputError, match="no"):
-            await jobs.run(lambda: (_ for _ in ()).throw(InputError("no")), request())
+            await threads.run(lambda: (_ for _ in ()).throw(InputError("no")), request())
 
     asyncio.run(main())
 
@@ -47,8 +47,8 @@ def test_no_more_than_the_given_threads_run() -> None:
             running -= 1
 
     async def main() -> None:
-        jobs = Jobs(2, 10)
-        tasks = [asyncio.ensure_future(jobs.run(work, request())) for _ in range(6)]
+        threads = WorkerThreads(2, 10)
+        tasks = [asyncio.ensure_future(threads.run(work, request())) for _ in range(6)]
         while running < 2:
             await asyncio.sleep(0.01)
         go.set()
@@ -62,13 +62,13 @@ def test_a_full_queue_is_503_and_a_disconnected_client_leaves_it() -> None:
     go, calls = threading.Event(), []
 
     async def main() -> None:
-        jobs, gone = Jobs(1, 1), asyncio.Event()
-        busy = asyncio.ensure_future(jobs.run(lambda: go.wait(TIMEOUT), request()))
+        threads, gone = WorkerThreads(1, 1), asyncio.Event()
+        busy = asyncio.ensure_future(threads.run(lambda: go.wait(TIMEOUT), request()))
         await asyncio.sleep(0.05)
-        waiting = asyncio.ensure_future(jobs.run(lambda: calls.append("waiting"), request(gone)))
+        waiting = asyncio.ensure_future(threads.run(lambda: calls.append("waiting"), request(gone)))
         await asyncio.sleep(0.05)
         with pytest.raises(HTTPException) as full:
-            await jobs.run(lambda: None, request())
+            await threads.run(lambda: None, request())
         assert full.value.status_code == 503
         gone.set()
         with pytest.raises(HTTPException) as left:
@@ -76,7 +76,7 @@ def test_a_full_queue_is_503_and_a_disconnected_client_leaves_it() -> None:
         assert left.value.status_code == 499
         go.set()
         await busy
-        assert await jobs.run(lambda: "next", request()) == "next"
+        assert await threads.run(lambda: "next", request()) == "next"
 
     asyncio.run(main())
     assert calls == []  # never started
@@ -86,15 +86,15 @@ def test_the_thread_of_a_disconnected_client_still_counts() -> None:
     go = threading.Event()
 
     async def main() -> None:
-        jobs, gone = Jobs(1, 4), asyncio.Event()
+        threads, gone = WorkerThreads(1, 4), asyncio.Event()
         started = threading.Event()
-        left = asyncio.ensure_future(jobs.run(lambda: (started.set(), go.wait(TIMEOUT)), request(gone)))
+        left = asyncio.ensure_future(threads.run(lambda: (started.set(), go.wait(TIMEOUT)), request(gone)))
         while not started.is_set():
             await asyncio.sleep(0.01)
         gone.set()
         with pytest.raises(HTTPException):
             await left
-        following = asyncio.ensure_future(jobs.run(lambda: "done", request()))
+        following = asyncio.ensure_future(threads.run(lambda: "done", request()))
         await asyncio.sleep(0.1)
         assert not following.done()  # one thread, and it is still busy
         go.set()

@@ -1,10 +1,10 @@
-"""Jobs: work that must not block the event loop, in a bounded number of threads.
+"""Worker threads: a bounded number of threads for work that must not block the event loop.
 
 - threads are daemons: a remote model may block one for minutes, and Ctrl-C does not wait for it
 - threads are kept: starting one makes the event loop wait until it runs, which took a fifth of its time under load
 - a request whose client disconnects leaves the queue; a job that has started runs to its end
 - `add_route` makes a function of the library a route: its parameters are the request, its result is the response
-Tested in tests/web/test_jobs.py.
+Tested in tests/web/test_worker_threads.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from inlayer.trace.facts import to_json
 T = TypeVar("T")
 
 
-class Jobs:
+class WorkerThreads:
     """Runs calls in at most `threads` threads, with at most `queue` calls waiting."""
 
     def __init__(self, threads: int, queue: int) -> None:
@@ -95,15 +95,17 @@ async def until_disconnect(request: Request) -> None:
         pass
 
 
-def add_route(app: FastAPI, route: str, call: Callable[..., Any], jobs: Jobs | Callable[..., Jobs]) -> None:
+def add_route(
+    app: FastAPI, route: str, call: Callable[..., Any], threads: WorkerThreads | Callable[..., WorkerThreads]
+) -> None:
     """Add a route such as "GET /api/models". It runs `call` in a thread and returns the result as JSON.
 
-    FastAPI documents and validates the route by the signature of `call`. `jobs` are the threads that run it, or a
-    function of the same arguments that chooses them.
+    FastAPI documents and validates the route by the signature of `call`. `threads` run it, or are a function of the
+    same arguments that chooses them.
     """
 
     async def endpoint(request: Request, **arguments: Any) -> Response:
-        chosen = jobs if isinstance(jobs, Jobs) else jobs(**arguments)
+        chosen = threads if isinstance(threads, WorkerThreads) else threads(**arguments)
         body = await chosen.run(lambda: as_json(call(**arguments)), request)
         return Response(body, media_type="application/json")
 
