@@ -56,7 +56,7 @@ def alibi_bias(slopes: Float[Tensor, " H"], position_ids: Int[Tensor, "B T"]) ->
     return slopes[:, None, None] * check_ids(position_ids, "position_ids")[:, None, None]
 
 
-def alibi_of(
+def alibi_from_spec(
     spec: AlibiSpec, position_ids: Int[Tensor, "B T"], dtype: torch.dtype
 ) -> tuple[Float[Tensor, " H"], Float[Tensor, "B H 1 T"]]:
     """Return the slopes of a model, and the bias of each key, in the dtypes of the original model.
@@ -67,7 +67,7 @@ def alibi_of(
         dtype: Dtype of the hidden states. MPT's bias is always float32.
 
     Example:
-        >>> slopes, bias = alibi_of(AlibiSpec(heads=2), torch.arange(3)[None], torch.float32)
+        >>> slopes, bias = alibi_from_spec(AlibiSpec(heads=2), torch.arange(3)[None], torch.float32)
         >>> slopes.tolist(), bias[0, 0, 0].tolist()
         ([0.0625, 0.00390625], [0.0, 0.0625, 0.125])
     """

@@ -122,7 +122,7 @@ def backward(result: Forward) -> Backward:
     return Backward(
         loss_kind="next token" if by_head else "sum",
         loss=float(loss),
-        uniform=math.log(pipeline.table.shape[0]) if by_head else None,
+        uniform_loss=math.log(pipeline.table.shape[0]) if by_head else None,
         note=backward_note(inputs),
         tied=head_UD is not None,
         n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + n_other_rows,

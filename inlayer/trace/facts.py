@@ -216,7 +216,7 @@ class Backward:
 
     loss_kind: Literal["next token", "sum"]
     loss: float
-    uniform: float | None  # the loss if every token were equally likely, ln V; None if the loss is a sum
+    uniform_loss: float | None  # the loss if every token were equally likely, ln V; None if the loss is a sum
     note: str  # what the loss is computed from
     tied: bool
     n_rows_with_gradient: int  # a tied head sends one to every row with a nonzero probability
@@ -251,13 +251,13 @@ class Trace:
 
     Attributes:
         source: The model; `note`, `family`, `tokenizer` and `vocab_size` describe it.
-        shape: Of the hidden states: batch, tokens, width. Vectors below have `dims` channels from `first_channel` on,
-            and each text at most `max_tokens` tokens from `first_token` on.
+        shape: Shape of the hidden states: batch, tokens, width. Vectors below have `dims` channels from `first_channel`
+            on, and each text at most `max_tokens` tokens from `first_token` on.
         texts: Each text with its characters, pre-tokens and tokens; tokens have ids, rows and hidden states.
         table: Where the rows are stored.
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
-        padding: The padding row. `streams` is how often the model repeats each hidden state.
+        padding: The padding row. `streams` is the number of copies of each hidden state.
         memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
         routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.

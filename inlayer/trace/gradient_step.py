@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -49,7 +50,7 @@ class NextToken:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SteppedRow:
+class UpdatedRow:
     """A row in use after the step."""
 
     id: int
@@ -64,20 +65,20 @@ class GradientStep:
 
     rate: float
     loss: float
-    next: list[NextToken]  # most probable first, after the last token of the first text, which has no target
-    predicted: list[NextToken]  # the same after the token `GradientStepFacts.predicted`, which has one
+    next_tokens: list[NextToken]  # most probable first, after the last token of the first text, which has no target
+    predicted_tokens: list[NextToken]  # the same after the token `GradientStepFacts.predicted_at`, which has one
     target: NextToken  # the token that does follow there
-    moved: list[SteppedRow]  # in order of first occurrence
+    moved: list[UpdatedRow]  # in order of first occurrence
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientStepFacts:
     """Steps of gradient descent with several learning rates."""
 
-    uniform: float  # the loss if every token were equally likely: ln V
+    uniform_loss: float  # the loss if every token were equally likely: ln V
     kind: Literal["next token", "sum"]
     note: str  # what the loss is computed from, or why `steps` is empty
-    predicted: tuple[int, int] | None  # text and index of the last token whose next token is a target
+    predicted_at: tuple[int, int] | None  # text and index of the last token whose next token is a target
     method: str | None  # the map of the shifts
     steps: list[GradientStep]  # one per rate
 
@@ -98,13 +99,14 @@ def gradient_step(
     change, window = change or Change(), Window(tokens, 1, first_token)
     result = Forward(pipeline, change, window).run_texts(texts)
     inputs = choose_loss(result) if result.count else None
-    uniform = math.log(pipeline.table.shape[0])
+    uniform_loss = math.log(pipeline.table.shape[0])
+    without_steps = partial(GradientStepFacts, uniform_loss=uniform_loss, predicted_at=None, method=None, steps=[])
     if inputs is None or inputs.targets is None:
         note = "the text has no tokens" if inputs is None else backward_note(inputs)
-        return GradientStepFacts(uniform=uniform, kind="sum", note=note, predicted=None, method=None, steps=[])
+        return without_steps(kind="sum", note=note)
     if pipeline.values() > MAX_VALUES:
         note = "the table is too large to compute a training step here"
-        return GradientStepFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
+        return without_steps(kind="next token", note=note)
     gradient_VD, steps = _gradient(inputs), []
     used, known = inputs.unique.inverse_BT[result.mask_BT.bool()].tolist(), inputs.unique.ids_U.tolist()
     ids = [known[index] for index in dict.fromkeys(used) if known[index] != inputs.layer.padding_idx][
@@ -120,17 +122,17 @@ def gradient_step(
             GradientStep(
                 rate=rate,
                 loss=loss,
-                next=_most_probable(pipeline, after_last_V) if last >= 0 else [],
-                predicted=_most_probable(pipeline, predicted_V),
+                next_tokens=_most_probable(pipeline, after_last_V) if last >= 0 else [],
+                predicted_tokens=_most_probable(pipeline, predicted_V),
                 target=_next_token(pipeline, predicted_V, target),
                 moved=_moved(pipeline, ids, rows_ND.numpy(), (rows_ND - rate * moves_ND).numpy(), projection),
             )
         )
     return GradientStepFacts(
-        uniform=uniform,
+        uniform_loss=uniform_loss,
         kind="next token",
         note=backward_note(inputs),
-        predicted=divmod(int(inputs.index_N[-1]), result.count),
+        predicted_at=divmod(int(inputs.index_N[-1]), result.count),
         method=None if projection is None else projection.method,
         steps=steps,
     )
@@ -178,7 +180,7 @@ def _moved(
     before: npt.NDArray[np.float32],
     after: npt.NDArray[np.float32],
     projection: TableProjection | None,
-) -> list[SteppedRow]:
+) -> list[UpdatedRow]:
     with np.errstate(all="ignore"):
         norms = np.linalg.norm(after.astype(np.float64), axis=1)
         cosines = (
@@ -194,7 +196,7 @@ def _moved(
             old, new = (_neighborhood(pipeline, own, rows[known], projection) for rows in (before, after))
             shifts[known] = new - old
     return [
-        SteppedRow(
+        UpdatedRow(
             id=token_id,
             shift=(shift[0], shift[1]) if all(map(math.isfinite, shift)) else None,
             cosine=min(cosine, 1.0) if math.isfinite(cosine) else None,

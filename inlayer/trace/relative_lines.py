@@ -19,7 +19,7 @@ from inlayer.families.spec import AlibiSpec, BucketSpec
 from inlayer.families.tensor_names import RELATIVE
 from inlayer.files import quoted
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.positions import alibi_of, relative_rows
+from inlayer.positions import alibi_from_spec, relative_rows
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.tensors import to_tensor
 from inlayer.trace.family_facts import RelativeFacts
@@ -45,7 +45,7 @@ def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
     columns = torch.arange(result.shown.start, result.shown.start + result.count)
     if spec.bias_max is not None:
         columns -= result.length - 1
-    slopes, bias = alibi_of(spec, columns[None], result.pipeline.layer.dtype)
+    slopes, bias = alibi_from_spec(spec, columns[None], result.pipeline.layer.dtype)
     return RelativeFacts(
         kind="alibi", n_heads=spec.heads, slopes=slopes.tolist(), from_last=spec.bias_max is not None,
         column_label=KEY if spec.bias_max is None else FROM_LAST,

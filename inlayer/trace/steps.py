@@ -114,7 +114,7 @@ def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
     if relative.kind == "alibi":
         note = "ALiBi: nothing is added to the embeddings; attention adds slope x position to its scores"
         at = f"{at}[None]" + (f" - {_rows(trace)}.shape[1] + 1" if relative.from_last else "")
-        return note, f"slopes, bias = inlayer.positions.alibi_of(layer.relative, {at}, layer.dtype)"
+        return note, f"slopes, bias = inlayer.positions.alibi_from_spec(layer.relative, {at}, layer.dtype)"
     note = "relative: nothing is added to the embeddings; attention uses a learned row per distance between two tokens"
     return note, f"at = {at}; buckets = inlayer.positions.relative_rows(layer.relative, at - at[:, None])"
 
@@ -184,7 +184,7 @@ def _backward(trace: Trace) -> tuple[str, str]:
         masked = f"({_layer(trace)} * mask[..., None])" if padded and not trace.padding.is_padding_idx else ""
         return note, f"{masked or _layer(trace)}.sum().backward(); E.grad[ids]"
     targets = "ids[:, 1:].where(mask[:, 1:] > 0, -100)" if padded else "ids[:, 1:]"
-    above = back.uniform is not None and back.loss > back.uniform + CLEARLY
+    above = back.uniform_loss is not None and back.loss > back.uniform_loss + CLEARLY
     why = (
         ". It is above the uniform guess because no decoder ran: the head receives the layer's output directly" * above
     )

@@ -239,8 +239,8 @@ def backward_step(layout: Layout) -> Iterator[Text]:
     if backward is None:
         return
     line = Text(f"{' ' * INDENT}loss ", style="dim").append(number(backward.loss), style="not dim bold")
-    if backward.uniform is not None:
-        line.append(f"; uniform guess over {layout.trace.table.shape[0]:,} tokens: {number(backward.uniform)}")
+    if backward.uniform_loss is not None:
+        line.append(f"; uniform guess over {layout.trace.table.shape[0]:,} tokens: {number(backward.uniform_loss)}")
     yield line
     yield from _gradients(layout, backward, channels)
     if (unmasked := backward.unmasked_padding_gradient) is not None:

@@ -24,15 +24,15 @@ def open_learning(open_page, model: str = "default"):
 def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines):
     watched = open_learning(open_page)
     learned = pipelines["default"].gradient_step([TEXT], rates=RATES)
-    assert math.exp(learned.uniform) == pytest.approx(pipelines["default"].table.shape[0])
+    assert math.exp(learned.uniform_loss) == pytest.approx(pipelines["default"].table.shape[0])
     for index in (0, 4, 6):
         step = learned.steps[index]
         watched.page.fill("#learning-rate", str(index))
         assert watched.text(".learning .slider output") == f"{RATES[index]:g}"
         words = watched.text(".learning-words")
         assert f"{float(f'{step.loss:.4g}'):g}" in words
-        assert f"ln V = {learned.uniform:.4g}" in words
-        assert ("better than" if step.loss < learned.uniform else "worse than") in words
+        assert f"ln V = {learned.uniform_loss:.4g}" in words
+        assert ("better than" if step.loss < learned.uniform_loss else "worse than") in words
         target = watched.text(".next-bars .target .number")
         share = f"{100 * step.target.probability:#.3g}".rstrip(".")  # three digits, also 49.0 and 100
         assert target == ("< 0.1%" if step.target.probability < 0.001 else f"{share}%")

@@ -47,11 +47,11 @@ def test_loss_equals_a_step_of_sgd(name: str) -> None:
     for step in facts.steps:
         loss, probabilities = loss_after_sgd(name, texts, step.rate)
         assert step.loss == pytest.approx(loss, rel=1e-4)
-        assert step.next[0].probability == pytest.approx(float(probabilities.max()), rel=1e-3)
-        for one in step.next:
+        assert step.next_tokens[0].probability == pytest.approx(float(probabilities.max()), rel=1e-3)
+        for one in step.next_tokens:
             assert one.probability == pytest.approx(float(probabilities[one.id]), rel=1e-3, abs=1e-7)
     assert facts.steps[0].loss != facts.steps[1].loss  # control
-    assert facts.uniform == pytest.approx(math.log(pipeline.table.shape[0]))
+    assert facts.uniform_loss == pytest.approx(math.log(pipeline.table.shape[0]))
 
 
 def learned(method: str | None, rates: tuple[float, ...] = (0.0, 1.5)) -> GradientStepFacts:
@@ -63,8 +63,8 @@ def test_the_text_becomes_more_probable() -> None:
     facts = learned(None, (0.0, 0.3, 0.6))
     losses = [step.loss for step in facts.steps]
     assert losses == sorted(losses, reverse=True)
-    assert losses[-1] < facts.uniform / 2 < losses[0]
-    assert facts.predicted == (0, 2)
+    assert losses[-1] < facts.uniform_loss / 2 < losses[0]
+    assert facts.predicted_at == (0, 2)
     assert facts.steps[-1].target.probability > facts.steps[0].target.probability
     assert [step.target.label for step in facts.steps] == ["s"] * 3
     assert all(one.shift is None for step in facts.steps for one in step.moved)

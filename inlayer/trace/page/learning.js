@@ -33,7 +33,7 @@ function learningFigure(trace) {
 
 // Without the steps, the chart still compares the loss with a uniform guess.
 function lossOnly({ backward, table }) {
-  return { uniform: Math.log(table.shape[0]), steps: [{ rate: 0, loss: backward.loss }] };
+  return { uniform_loss: Math.log(table.shape[0]), steps: [{ rate: 0, loss: backward.loss }] };
 }
 
 function fillLearning(panel, title, learned) {
@@ -47,7 +47,7 @@ function fillLearning(panel, title, learned) {
 
   function sentence(index) {
     const [from, to] = [steps[0], steps[index]].map((step) => toNumber(step.loss));
-    const { uniform } = learned;
+    const { uniform_loss: uniform } = learned;
     const guess = shortened(to) === shortened(uniform) ? "the same as" : to < uniform ? "better than" : "worse than";
     const moves = `${to < from ? "falls" : "rises"} from ${shortened(from)} to ${shortened(to)}`;
     const loss = `The loss ${index === 0 ? `is ${shortened(to)}` : moves}`;
@@ -75,7 +75,7 @@ function fillLearning(panel, title, learned) {
 }
 
 // The loss at each learning rate, with the loss of a uniform guess as a reference.
-function lossChart({ uniform, steps }) {
+function lossChart({ uniform_loss: uniform, steps }) {
   const width = 320, height = 160, bottom = 136;
   const losses = steps.map((step) => toNumber(step.loss));
   const finite = [...losses.filter(Number.isFinite), uniform];
@@ -114,7 +114,7 @@ function lossChart({ uniform, steps }) {
 }
 
 // The most probable tokens after the last token with a target, before the step and after it.
-function nextBars({ steps, predicted: [b, t] }) {
+function nextBars({ steps, predicted_at: [b, t] }) {
   const list = make("ul", { class: "next-bars" });
   const { target } = steps[0];
   const token = current.trace.texts[b]?.tokens[t];
@@ -125,7 +125,7 @@ function nextBars({ steps, predicted: [b, t] }) {
       make("p", { class: "caption" }, "Target: ", span("mono", nameOf(target)), ". Thin bars: before the step."), list),
     show(index) {
       const [before, after] = [steps[0], steps[index]].map((step) =>
-        new Map([step.target, ...step.predicted].map((one) => [one.id, one])));
+        new Map([step.target, ...step.predicted_tokens].map((one) => [one.id, one])));
       const names = new Map([...before, ...after]);
       const share = (found, id) => toNumber(found.get(id)?.probability ?? 0);
       const ids = [target.id, ...[...names.keys()].filter((id) => id !== target.id)
