@@ -51,7 +51,7 @@ def check_targets(targets: Tensor, counted: Tensor, rows: int, ignore_index: int
 def loss_by_torch(
     hidden_ND: Tensor, targets_N: Tensor, weight_VD: Tensor, bias_V: Tensor | None, reduction: str
 ) -> Tensor:
-    """torch's chunked loss."""
+    """Return the loss of torch's chunked linear_cross_entropy."""
     return functional.linear_cross_entropy(
         hidden_ND,
         weight_VD,

@@ -70,10 +70,10 @@ class Embeddings(NgramLookup):
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Adds a norm after the sum (BERT, BLOOM).
-        norm: Which one: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
+        norm: Kind of norm: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
             without weight" (NanoChat), or either "in float32" (Muse Spark).
-        norm_at: Where: after the "sum", at the "start" before positions are added (BlenderbotSmall), or on "rows" but
-            not on inputs_embeds (Inkling).
+        norm_at: Where the norm is applied: after the "sum", at the "start" before positions are added
+            (BlenderbotSmall), or on "rows" but not on inputs_embeds (Inkling).
         positions_first: Add positions before token types (DeBERTa, Longformer).
         mask_padding: Multiply the result by the attention mask (DeBERTa).
         token_types: Rows of a token type table (BERT), 0 for none.

@@ -315,7 +315,7 @@ class Model:
 
         Args:
             texts: Texts, for example the lines of a file; read as they are needed.
-            pool: As in `encode`, like the arguments below.
+            pool: Same as in `encode`, as are the arguments below.
             weights: A `Weighting`, or the path of one.
             normalize: Scale each vector to norm 1.
             dim: Keep this many values.

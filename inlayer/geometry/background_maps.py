@@ -50,7 +50,7 @@ class BackgroundMaps:
         self._lock = threading.Lock()
 
     def get(self, method: str = "best", seconds: float = WAIT) -> MapFacts:
-        """Describe a map. After `seconds`, its points are missing and `is_improving` is true: ask again."""
+        """Describe a map. After `seconds`, its points are missing and `is_improving` is true; call again later."""
         ready, is_improving = self._find(method, seconds)
         return NOT_READY if ready is None else replace(ready[1], is_improving=is_improving)
 

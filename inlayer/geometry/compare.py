@@ -55,7 +55,7 @@ class ModelComparison(NamedTuple):
     shared: Number of tokens in both.
     only_a, only_b: Texts of tokens in one of them, in the order of their ids.
     aligned: Whether the second table was rotated onto the first.
-    median_cosine: Of the two rows of a shared token, after the rotation if there was one.
+    median_cosine: Median cosine of the two rows of a shared token, after the rotation if there was one.
     equal: Number of shared tokens with exactly equal rows.
     moved: The rows that moved most, smallest cosine first.
     overlap: Mean share of common neighbors; None with too few shared tokens.
@@ -75,9 +75,9 @@ class MatchedRows(NamedTuple):
     """Tokens of two tables matched by their bytes.
 
     ids_a, ids_b: The ids of every shared token.
-    cosines: Of its two rows; NaN if one is zero or not finite.
-    norms_a, norms_b: Norms of its rows.
-    equal: Whether its rows are exactly equal.
+    cosines: Cosine of each token's two rows; NaN if one is zero or not finite.
+    norms_a, norms_b: Norms of the rows.
+    equal: Whether the two rows are exactly equal.
     aligned: Whether rows of the second table were rotated onto the first.
     only_a, only_b: Ids of tokens in one of them.
     """

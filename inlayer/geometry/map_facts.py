@@ -31,7 +31,7 @@ class MapFacts:
 
     method: str
     complete: bool  # False if a t-SNE was interrupted
-    is_improving: bool  # True: a better layout is being computed; ask again
+    is_improving: bool  # True: a better layout is being computed; request it again later
     points: str  # (V, 2); NaN for zero and non-finite rows
     texts: list[str]
     kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured

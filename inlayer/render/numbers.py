@@ -1,4 +1,4 @@
-"""Numbers as people read them: durations, counts, short decimals.
+"""Human-readable numbers: durations, counts, short decimals.
 
 Shared by reports and progress output. Tested in tests/render/test_numbers.py.
 """

@@ -147,7 +147,7 @@ class TrainConfig:
         preset: Sizes of the decoder by name; n_embd, n_layer, ... override them one by one.
         tie: Whether the head shares the embedding table.
         steps: Number of optimizer steps.
-        batch_size: Windows of block_size tokens per step, over all processes.
+        batch_size: Sequences of block_size tokens per step, over all processes.
         threads: CPU threads of torch. A different number changes the order of sums, and thus the last digits of losses.
 
     Raises:

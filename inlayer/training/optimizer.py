@@ -24,7 +24,7 @@ Group = dict[str, Any]
 
 
 class CoupledAdamW(torch.optim.Optimizer):
-    """AdamW whose second moment is averaged over rows: (V, D) -> (1, D)."""
+    """Coupled Adam (Stollenwerk and Stollenwerk 2025): AdamW with its second moment averaged over rows, (1, D)."""
 
     def __init__(
         self, parameters: Iterable[nn.Parameter] | Iterable[Group], *, lr: float, betas: tuple[float, float], eps: float

@@ -256,7 +256,8 @@ class HubFolder(RemoteFolder):
             )
             commit, files = info.sha or "", [file.rfilename for file in info.siblings or []]
         except errors.HfHubHTTPError as error:
-            raise transfer.refused(error.response.status_code, error.response.headers, self.label, hub=True) from error
+            status, headers = error.response.status_code, error.response.headers
+            raise transfer.status_error(status, headers, self.label, hub=True) from error
         except errors.HFValidationError as error:
             raise InputError(f"{self.label} is not a hub id: {transfer.one_line(str(error))}") from None
         except (errors.HTTPError, OSError) as error:

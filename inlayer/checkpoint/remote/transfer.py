@@ -134,7 +134,7 @@ async def get_range(
             if url.scheme == "https" != response.url.scheme:
                 raise CheckpointError(f"{label} redirects to an unencrypted address; the redirect was not followed")
             if response.status >= 400 and response.status != 416:
-                raise refused(response.status, response.headers, label, hub=hub)
+                raise status_error(response.status, response.headers, label, hub=hub)
             size = file_size(response, start, stop, label)
             # The hub sends an ETag along with its redirects; those of its CDNs may differ.
             linked = [hop.headers["X-Linked-ETag"] for hop in response.history if "X-Linked-ETag" in hop.headers]
@@ -168,7 +168,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     return size
 
 
-def refused(status: int, headers: Mapping[str, str], what: str, *, hub: bool) -> Exception:
+def status_error(status: int, headers: Mapping[str, str], what: str, *, hub: bool) -> Exception:
     """Return the error for a status of 400 or more."""
     if status in RETRIED:
         wait = headers.get("Retry-After", "")  # its other form, a date, is ignored
