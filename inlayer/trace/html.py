@@ -30,8 +30,8 @@ SCRIPTS = (
     "steps/text.js", "steps/ids.js", "steps/ngrams.js", "steps/per_layer.js", "steps/rows.js", "dial.js",
     "clocks.js", "steps/relative.js", "steps/positions.js", "steps/hidden.js", "learning.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas_positions.js", "token.js", "questions.js", "predict.js",
-    "initialization.js", "controls.js", "rejected.js", "chips.js", "merges.js", "scene.js", "scene_paint.js",
-    "compare_view.js", "steps.js", "keys.js", "theme.js", "map_pane.js", "main.js",
+    "initialization.js", "controls.js", "rejected.js", "chips.js", "merges.js", "scene.js", "heat_strips.js",
+    "scene_paint.js", "compare_view.js", "steps.js", "keys.js", "theme.js", "map_pane.js", "main.js",
 )  # fmt: skip
 MAX_SWAPPED = 8  # any two of these first tokens can be swapped; fewer in a long text
 MAX_SWAP_TOKENS = 300  # tokens in all walks with a swap, which keeps the file small enough to send

@@ -91,7 +91,7 @@ def test_rows_that_are_not_finite_are_holes_with_a_name(open_bad):
     page.wait_for_selector("#map[data-drawn]")
     page.wait_for_selector("#token h3")
     assert "The row contains NaN or infinity" in watched.text("#token")
-    assert list(page.evaluate("Array.from(inlayerScene.images.strips.row.holes)")) == [128, 1, 0]
+    assert list(page.evaluate("Array.from(inlayerScene.images.strips.row.nonFinite)")) == [128, 1, 0]
     page.click("#token button[aria-label^=Close]")
     assert "Not drawn (zero or non-finite rows): 40 I, 41 J" in watched.text(".map-about")
     watched.step(8)

@@ -136,7 +136,7 @@ def test_all_elements_have_accessible_names(open_page):
         assert watched.page.evaluate(NAMELESS) == [], step
     landmarks = watched.page.evaluate(
         "['header', 'nav[aria-label]', 'main[aria-labelledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
-        ".map((one) => document.querySelectorAll('body > ' + one + ', .floor > ' + one).length)"
+        ".map((one) => document.querySelectorAll('body > ' + one + ', .workspace > ' + one).length)"
     )
     assert landmarks == [1] * 6
     grids = watched.page.evaluate("[...document.querySelectorAll('table')].every((one) => one.tHead && one.ariaLabel)")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 # Hovers one cell of each kind and lists what the inspector lacks.
 LACKING = """() => {
   const inspector = document.querySelector("#inspector"), seen = new Set(), lacking = [];
-  for (const cell of document.querySelectorAll(".floor [data-field]")) {
+  for (const cell of document.querySelectorAll(".workspace [data-field]")) {
     const kind = cell.dataset.field + (cell.closest("#token") ? " of the panel" : "");
     if (["character", "preToken", "token"].includes(kind) || seen.has(kind)) continue;
     seen.add(kind);

@@ -1,12 +1,12 @@
 // Comparison of a changed walk with the original one, number by number.
 // Tokens are compared with tokens and padding with padding, so added padding does not shift anything.
 
-// {trace, base, known, slots, query}: the walk shown, the original one if something was changed, and the query
+// {trace, base, known, tokenKeys, query}: the walk shown, the original one if something was changed, and the query
 let current = null;
 
 function setCurrent(trace, base, query) {
   assignHues(trace);
-  current = { trace, base, query, slots: slotsOf(trace), known: base ? knownNumbers(base, trace) : null };
+  current = { trace, base, query, tokenKeys: tokenKeysOf(trace), known: base ? knownNumbers(base, trace) : null };
 }
 
 // What the walk shows first, if not token 0 and channel 0.
@@ -14,7 +14,7 @@ function firstShown() {
   return current?.trace ?? {};
 }
 
-function slotsOf(trace) {
+function tokenKeysOf(trace) {
   return trace.texts.map((text) => {
     const counts = [0, 0];
     return text.tokens.map((token) => (token.mask ? "token" : "padding") + counts[token.mask]++);
@@ -55,24 +55,24 @@ function beforeStage(token, s) {
   return s === 0 ? token.row : token.stages[s - 1].after;
 }
 
-function keyOf(cell, trace, slots) {
+function keyOf(cell, trace, tokenKeys) {
   if (cell.id !== undefined) return [cell.step, cell.field, cell.id, cell.d].join("|");
   const isRotation = ["angles", "cos", "sin"].includes(cell.field);
   const stage = cell.s === undefined ? "" : isRotation ? cell.s : trace.stages[cell.s].name;
-  return [cell.step, cell.field, stage, cell.b, slots[cell.b][cell.t], cell.d].join("|");
+  return [cell.step, cell.field, stage, cell.b, tokenKeys[cell.b][cell.t], cell.d].join("|");
 }
 
 function knownNumbers(base, trace) {
-  const slots = slotsOf(base);
+  const tokenKeys = tokenKeysOf(base);
   const known = new Map();
-  for (const [cell, value] of numbersOf(base)) known.set(keyOf(cell, base, slots), value);
+  for (const [cell, value] of numbersOf(base)) known.set(keyOf(cell, base, tokenKeys), value);
   const s = trace.stages.findIndex((stage) => stage.name === "position");
   if (s < 0 || base.stages.some((stage) => stage.name === "position")) return known;
   // Positions are new here, but the vectors they are added to are not.
   const before = s === 0 ? -1 : base.stages.findIndex((stage) => stage.name === trace.stages[s - 1].name);
   base.texts.forEach((text, b) => text.tokens.forEach((token, t) => {
     for (const [d, value] of (before < 0 ? token.row : token.stages[before].after).entries()) {
-      known.set(keyOf({ step: 6, field: "before", s, b, t, d }, trace, slots), value);
+      known.set(keyOf({ step: 6, field: "before", s, b, t, d }, trace, tokenKeys), value);
     }
   }));
   return known;
@@ -81,12 +81,12 @@ function knownNumbers(base, trace) {
 // "same", "changed" or "new"; empty if nothing was changed.
 function markOf(cell, value) {
   if (!current?.known || cell.step === undefined || cell.field === "padding") return "";
-  const before = current.known.get(keyOf(cell, current.trace, current.slots));
+  const before = current.known.get(keyOf(cell, current.trace, current.tokenKeys));
   return before === undefined ? "new" : before === value ? "same" : "changed";
 }
 
 // Counts the numbers of a step that are the same, changed or new, and the tokens they belong to.
-function tally(step) {
+function countChanges(step) {
   const count = { same: 0, changed: 0, new: 0, tokens: new Set(), fresh: new Set(), byField: {} };
   for (const [cell, value] of numbersOf(current.trace)) {
     if (cell.step !== step) continue;

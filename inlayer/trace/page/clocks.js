@@ -36,7 +36,7 @@ function clocksFigure(own, walk, onChoose, redraw) {
   function show(position) {
     clock.position = position;
     at.set(position, String(Math.floor(position)));
-    for (const face of faces) face.turn(position);
+    for (const face of faces) face.rotate(position);
   }
 
   function label() {
@@ -105,14 +105,14 @@ function clockFace(rotary, pair, scaled, onChoose) {
   const angle = (speed, position) => `rotate(${(-position * speed * 180 / Math.PI).toFixed(2)} 14 14)`;
   return {
     element,
-    turn(position) {
+    rotate(position) {
       thick.setAttribute("transform", angle(frequency, position));
       thin?.setAttribute("transform", angle(unscaled, position));
     },
   };
 }
 
-// Positions of one full turn, in at most four characters.
+// Positions of one full rotation, in at most four characters.
 function periodOf(frequency) {
   const period = (2 * Math.PI) / frequency;
   const unit = [[1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([size]) => period >= size);

@@ -2,7 +2,7 @@
 
 const GOLDEN_ANGLE = 137.508; // neighboring hues are far apart, however many there are
 
-const HEAT_POWER = 0.75; // small numbers on a canvas are darker than in proportion; cells of a table, behind digits, are not
+const HEAT_POWER = 0.75; // exponent below 1: small values stay visible on a canvas; table cells, which have digits on top, are linear
 
 const RING = 8; // after this many tokens, hues come close to earlier ones; they differ in lightness instead
 
@@ -51,11 +51,11 @@ function heatColor(value, most) {
 }
 
 // Colors of int8 values as pixels, by value + 128. -128 stands for a non-finite value.
-function heatTable() {
+function heatPalette() {
   if (heatColors) return heatColors;
   const pixel = ([red, green, blue], alpha = 255) => ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
   heatColors = Uint32Array.from({ length: 256 }, (_, index) => pixel(heatColor(index - 128, 127)));
-  heatColors[0] = pixel([0, 0, 0], 0); // a hole
+  heatColors[0] = pixel([0, 0, 0], 0); // not finite: transparent
   return heatColors;
 }
 

@@ -63,7 +63,7 @@ function compareColumn(trace, data, name) {
 function comparedStrips(data, text) {
   const { width, values, scale } = data.strips.hidden;
   const tokens = text.tokens.slice(0, data.tokens);
-  const image = picture(bytesIn(values).subarray(0, tokens.length * width), width);
+  const image = heatImage(bytesIn(values).subarray(0, tokens.length * width), width);
   image.className = "compare-strips";
   image.setAttribute("role", "img");
   image.setAttribute("aria-label", `Hidden states: ${counted(text.n_tokens, "token")} by ${grouped(width)} channels`);

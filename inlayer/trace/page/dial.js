@@ -242,7 +242,7 @@ function dialDrawing() {
       if (!held) return;
       const angle = angleAt(event);
       const by = Math.atan2(Math.sin(angle - held.angle), Math.cos(angle - held.angle));
-      // A slow pair would need many turns of the hand; half a turn then covers all positions.
+      // A slow pair would need many rotations of the hand; half a rotation then covers all positions.
       held.position += by * Math.min(1 / toNumber(frequency()), DIAL_POSITIONS / Math.PI);
       held.position = Math.min(DIAL_POSITIONS - 1, Math.max(0, held.position));
       held.angle = angle;

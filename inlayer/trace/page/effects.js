@@ -7,7 +7,7 @@ function changeBanner(step) {
 function changeSentence(step) {
   const { change } = current.trace;
   if (step < 3) return `Nothing changes in this step. ${laterSteps(change)}`;
-  const count = tally(step);
+  const count = countChanges(step);
   const total = count.same + count.changed;
   const counts = [];
   if (count.changed > 0) counts.push(`${grouped(count.changed)} of ${counted(total, "number")} changed`);

@@ -38,7 +38,7 @@ function wasBefore(cell, value) {
   if (!current?.known || !isNumber) return null;
   const { first_token: token = 0, first_channel: channel = 0 } = current.trace;
   const local = { ...cell, t: cell.t - token, d: cell.d === undefined ? undefined : cell.d - channel };
-  const before = current.known.get(keyOf(local, current.trace, current.slots));
+  const before = current.known.get(keyOf(local, current.trace, current.tokenKeys));
   if (before === undefined || exact(before) === value) return null;
   return make("p", { class: "was" }, `Before the change: ${brief(before)}`);
 }
@@ -60,7 +60,7 @@ function closeInspector() {
 }
 
 function listenForInspection() {
-  const floor = document.querySelector(".floor");
+  const workspace = document.querySelector(".workspace");
   const found = (event) => event.target.closest?.("[data-field]");
   const look = (event, settings) => {
     const element = found(event);
@@ -68,7 +68,7 @@ function listenForInspection() {
     const isOpen = state.token !== null && element.dataset.tokenId === String(state.token);
     if (!isOpen) inspect(element, settings); // the token panel already shows more
   };
-  floor.addEventListener("pointerover", (event) => event.pointerType !== "touch" && look(event));
-  floor.addEventListener("click", (event) => look(event));
-  floor.addEventListener("focusin", (event) => event.target.matches(":focus-visible") && look(event, { spoken: true }));
+  workspace.addEventListener("pointerover", (event) => event.pointerType !== "touch" && look(event));
+  workspace.addEventListener("click", (event) => look(event));
+  workspace.addEventListener("focusin", (event) => event.target.matches(":focus-visible") && look(event, { spoken: true }));
 }

@@ -21,7 +21,7 @@ function update() {
   renderControls();
   for (const view of VIEWS) byId(`view-${view}`).setAttribute("aria-pressed", String(state.view === view));
   byId("predict").setAttribute("aria-pressed", String(state.predict));
-  const { classList } = document.querySelector(".floor");
+  const { classList } = document.querySelector(".workspace");
   classList.toggle("alone", state.view !== "walk");
   classList.toggle("landing", state.step === 1);
   renderLinks();
@@ -210,14 +210,14 @@ function listen() {
   byId("predict").addEventListener("click", togglePredict);
   byId("theme").addEventListener("click", nextTheme);
   byId("help").addEventListener("click", () => byId("keys").showModal());
-  document.querySelector(".floor").addEventListener("click", (event) => {
+  document.querySelector(".workspace").addEventListener("click", (event) => {
     const token = event.target.closest("[data-token]");
     if (!token) return;
     const { b, t, tokenId } = token.dataset;
     if (picking && b !== undefined) pick(Number(b), Number(t), tokenAt({ b, t }));
     else if (tokenId !== undefined) openToken(Number(tokenId), token);
   });
-  listenForHighlights(document.querySelector(".floor"));
+  listenForHighlights(document.querySelector(".workspace"));
   window.addEventListener("resize", () => byId("texts").querySelectorAll("textarea").forEach(fitHeight));
   window.addEventListener("popstate", () => {
     if (models.length === 0) return; // the location is read once the models are known

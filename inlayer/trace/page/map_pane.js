@@ -94,9 +94,9 @@ function shownMap() {
   return mapPane?.data.model === mapModel ? mapPane : null;
 }
 
-function showMap(isThere, message = "") {
-  mapParts.frame.hidden = mapParts.form.hidden = !isThere;
-  mapParts.kinds.hidden = !isThere || !shownMap();
+function showMap(isAvailable, message = "") {
+  mapParts.frame.hidden = mapParts.form.hidden = !isAvailable;
+  mapParts.kinds.hidden = !isAvailable || !shownMap();
   mapParts.frame.classList.toggle("waiting", !shownMap());
   mapParts.about.textContent = message;
 }

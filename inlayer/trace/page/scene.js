@@ -18,55 +18,6 @@ function setScene(data, table) {
   scene.cursor = null;
 }
 
-// ---- pictures of the values
-
-function sceneImages() {
-  if (scene.images) return scene.images;
-  const strips = {}, known = Object.entries(scene.data.strips).filter(([, strip]) => strip !== null);
-  for (const [name, strip] of known) strips[name] = picture(bytesIn(strip.values), strip.width, strip.scale / sceneScale(name));
-  const { table } = scene;
-  scene.images = { strips, cosines: new Map(), table: table && picture(bytesIn(table.values), table.channels.length) };
-  return scene.images;
-}
-
-// Rows, positions and their sum have one scale, so a color means the same number in all of them. Hidden states that a
-// norm or a factor makes larger have their own; otherwise the rows would be pale.
-function sceneScale(name) {
-  const { row, position, hidden } = scene.data.strips;
-  const before = Math.max(row.scale, position?.scale ?? 0);
-  if (isOnlySum()) return Math.max(before, hidden.scale);
-  return name === "hidden" ? hidden.scale : before;
-}
-
-// Whether the hidden states are the rows plus the positions, without any other stage.
-function isOnlySum() {
-  return current.trace.stages.every((stage) => stage.name === "position");
-}
-
-function bytesIn(base64) {
-  const text = atob(base64);
-  const values = new Int8Array(text.length);
-  for (let index = 0; index < text.length; index += 1) values[index] = text.charCodeAt(index);
-  return values;
-}
-
-function picture(values, width, factor = 1) {
-  const height = Math.max(1, Math.floor(values.length / Math.max(1, width)));
-  const canvas = make("canvas", { width, height });
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(Math.max(1, width), height);
-  const pixels = new Uint32Array(image.data.buffer), colors = heatTable();
-  const holes = new Uint32Array(height); // values of each row that are not finite
-  for (let index = 0; index < values.length; index += 1) {
-    const value = values[index];
-    pixels[index] = colors[value === -128 ? 0 : Math.round(value * factor) + 128];
-    if (value === -128) holes[Math.floor(index / width)] += 1;
-  }
-  context.putImageData(image, 0, 0);
-  canvas.holes = holes;
-  return canvas;
-}
-
 // ---- layouts
 
 // The tokens on the scene in order, over all texts: {token, b, t, line}.
@@ -106,7 +57,7 @@ function sceneLayout(trace, step, width) {
     parts.lanes.push({ name: "row", x: left, w: body, alpha: 1 });
   } else {
     const names = scene.data.strips.position ? ["row", "hidden"] : ["hidden"];
-    const columns = body > 560 ? names.length : 1; // of a narrow page, one below the other
+    const columns = body > 560 ? names.length : 1; // on a narrow page, one below the other
     const { length } = scene.data.similarity.tokens;
     let size = Math.min(body * (columns > 1 ? 0.27 : 0.4), 280, Math.max(144, length * 40));
     const isAligned = body > 560 && length > 1 && length === tokens.length && size / length >= MIN_LINE;

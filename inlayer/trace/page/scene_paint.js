@@ -17,7 +17,7 @@ function paintScene() {
   const seen = [Math.max(0, Math.floor(top / parts.line)), Math.ceil((top + height) / parts.line)];
   paintTable(context, parts);
   if (parts.links > 0) paintLinks(context, parts, seen);
-  for (const lane of parts.lanes) paintLane(context, parts, lane, seen);
+  for (const lane of parts.lanes) paintHeatStrips(context, parts, lane, seen);
   for (const square of parts.matrices) paintSimilarity(context, parts, square);
   paintLabels(context, parts, seen);
   paintCursor(context, parts);
@@ -57,56 +57,6 @@ function paintLinks(context, parts, [from, to]) {
     context.fillRect(table.x, row - 1, table.w, 2);
   });
   context.globalAlpha = 1;
-}
-
-// A row with values that are not finite is outlined, and named where nothing else is drawn.
-function paintHole(context, { x, y, w, h }, isEmpty) {
-  context.strokeStyle = cssColor("--muted");
-  context.lineWidth = 1;
-  context.setLineDash([3, 3]);
-  context.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
-  context.setLineDash([]);
-  if (isEmpty && h > 10) paintText(context, "not finite", x + 8, y + h / 2, { color: cssColor("--muted") });
-}
-
-// A wide picture in the pixels of a lane. It is kept, because narrowing strips in every frame is slow.
-function narrowed(image, width) {
-  if (image.width <= width) return image;
-  if (image.narrow?.width !== width) {
-    image.narrow = make("canvas", { width, height: image.height });
-    image.narrow.getContext("2d").drawImage(image, 0, 0, width, image.height);
-  }
-  return image.narrow;
-}
-
-function paintLane(context, parts, lane, [from, to]) {
-  const image = sceneImages().strips[lane.name] ?? sceneImages().strips.row;
-  const strips = narrowed(image, Math.max(1, Math.round(lane.w * context.getTransform().a)));
-  context.imageSmoothingEnabled = false;
-  const perText = scene.data.tokens;
-  for (let index = from; index < Math.min(to, parts.tokens.length); index += 1) {
-    const { token, b, t } = parts.tokens[index];
-    if (t >= perText) continue;
-    const target = stripRect(parts, lane, index);
-    const rect = lane.from ? mixedRect(stripRect(parts, lane.from, index), target, lane.share) : target;
-    context.globalAlpha = lane.alpha * (isDimmed(token.id, b, t) ? 0.25 : 1);
-    context.drawImage(strips, 0, b * perText + t, strips.width, 1, rect.x, rect.y, rect.w, rect.h);
-    if (!lane.inTable && image.holes[b * perText + t] > 0) paintHole(context, rect, image.holes[b * perText + t] === image.width);
-    if (isLit(token.id) || lane.inTable) {
-      context.strokeStyle = tokenColor(token.id);
-      context.lineWidth = 1.5;
-      context.strokeRect(rect.x - 1, rect.y - 1, rect.w + 2, rect.h + 2);
-    }
-  }
-  context.globalAlpha = 1;
-  if (lane.sign) paintText(context, lane.sign, lane.x - GAP / 2, Math.min(parts.tokens.length, 14) * parts.line / 2, {
-    size: 18, align: "center", color: cssColor("--muted"),
-  });
-}
-
-function mixedRect(from, to, share) {
-  const mix = (name) => from[name] + (to[name] - from[name]) * share;
-  return { x: mix("x"), y: mix("y"), w: mix("w"), h: mix("h") };
 }
 
 // ---- similarity: one square per pair of tokens
