@@ -41,7 +41,7 @@ class CourseLink:
         """The attributes of the page's <a> element."""
         if self.kind == "walk":
             return {"walk": int(self.target), "texts": list(self.texts)}
-        return {"outside" if self.kind == "web" else self.kind: self.target}
+        return {"href" if self.kind == "web" else self.kind: self.target}
 
 
 def parse_link(address: str) -> CourseLink | None:

@@ -40,7 +40,7 @@ const look = EditorView.theme({
   },
   "&.cm-focused .cm-matchingBracket": { backgroundColor: "var(--accent-soft)", outline: "1px solid var(--accent)" },
   "&.cm-focused .cm-nonmatchingBracket": { backgroundColor: "var(--bad-soft)", color: "var(--bad)" },
-  ".cm-line.cm-blamed": { backgroundColor: "var(--bad-soft)", boxShadow: "inset 3px 0 0 var(--bad)" },
+  ".cm-line.cm-error-line": { backgroundColor: "var(--bad-soft)", boxShadow: "inset 3px 0 0 var(--bad)" },
 });
 
 // Text typed over a selection is put there by the editor: Chromium would join the lines itself and write the style they
@@ -60,11 +60,11 @@ const overSelection = EditorView.domEventHandlers({
 });
 
 const replaced = Annotation.define(); // the text was set from outside: nobody typed
-const blame = StateEffect.define();
-const blamed = StateField.define({
+const setErrorLine = StateEffect.define();
+const errorLine = StateField.define({
   create: () => Decoration.none,
   update(lines, change) {
-    for (const effect of change.effects) if (effect.is(blame)) return effect.value;
+    for (const effect of change.effects) if (effect.is(setErrorLine)) return effect.value;
     return change.docChanged ? Decoration.none : lines;
   },
   provide: (field) => EditorView.decorations.from(field),
@@ -84,7 +84,7 @@ function create({ parent, text, nonce, label, describedBy, typed, submit }) {
       ]),
       lineNumbers(), highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), history(), indentOnInput(),
       bracketMatching(), closeBrackets(), python(), indentUnit.of("    "), EditorState.tabSize.of(4),
-      syntaxHighlighting(colors), look, blamed, overSelection,
+      syntaxHighlighting(colors), look, errorLine, overSelection,
       EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": describedBy, spellcheck: "false" }),
       EditorView.updateListener.of((update) => {
         if (update.docChanged && !update.transactions.some((one) => one.annotation(replaced))) typed();
@@ -103,13 +103,13 @@ function create({ parent, text, nonce, label, describedBy, typed, submit }) {
         annotations: [replaced.of(true), isolateHistory.of("full")],
       });
     },
-    // Mark a line, or none.
-    blame(number) {
-      const there = Number.isInteger(number) && number >= 1 && number <= view.state.doc.lines;
-      const marked = there
-        ? Decoration.set([Decoration.line({ class: "cm-blamed" }).range(view.state.doc.line(number).from)])
+    // Mark a line as the place of an error, or none.
+    markError(number) {
+      const exists = Number.isInteger(number) && number >= 1 && number <= view.state.doc.lines;
+      const marked = exists
+        ? Decoration.set([Decoration.line({ class: "cm-error-line" }).range(view.state.doc.line(number).from)])
         : Decoration.none;
-      view.dispatch({ effects: blame.of(marked) });
+      view.dispatch({ effects: setErrorLine.of(marked) });
     },
   };
 }

@@ -293,7 +293,7 @@ def test_unknown_elements_are_dropped(open_lesson):
     nodes = [
         ["script", {}, ["window.hacked = 1"]],
         ["p", {"onclick": "hacked = 1"}, ["z"]],
-        ["a", {"outside": "javascript:window.hacked = 1"}, ["x"]],
+        ["a", {"href": "javascript:window.hacked = 1"}, ["x"]],
         ["img", {"src": "https://example.test/x", "alt": "y"}, []],
     ]
     body = json.dumps({"title": "Common misconceptions", "text": nodes})

@@ -22,7 +22,7 @@ TAGS = {
     "code", "h2", "h3", "h4", "pre", "a", "img", "span", "aside",
 }  # fmt: skip
 ATTRIBUTES = {
-    "anchor", "kind", "word", "walk", "texts", "task", "lesson", "misconception", "outside", "src", "alt", "align",
+    "anchor", "kind", "word", "walk", "texts", "task", "lesson", "misconception", "href", "src", "alt", "align",
 }  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def test_fences() -> None:
         ("task:gather", {"task": "gather"}),
         ("lesson:forward", {"lesson": "forward"}),
         ("misconceptions.md#init_std", {"misconception": "init_std"}),
-        ("https://example.test/x", {"outside": "https://example.test/x"}),
+        ("https://example.test/x", {"href": "https://example.test/x"}),
         ("walk:9", None), ("walk:0", None), ("walk:x", None), ("task:../x", None), ("lesson:", None),
         ("http://example.test", None), ("https:x", None), ("//example.test", None), ("/etc/passwd", None),
         ("ftp://x", None), ("mailto:x", None), ("blob:x", None), ("filesystem:x", None),

@@ -17,8 +17,8 @@ function allSteps() {
   ]);
 }
 
-function isCurrent(stop) {
-  return stop.lesson === view.lesson && (stop.task ?? null) === view.task && (stop.part ?? null) === view.part;
+function isCurrent(entry) {
+  return entry.lesson === view.lesson && (entry.task ?? null) === view.task && (entry.part ?? null) === view.part;
 }
 
 function nextStep() {
@@ -74,12 +74,12 @@ function lessonParts(lesson) {
   return make("ul", { class: "parts" },
     lesson.tasks.map((task) => make("li", {},
       current(linkTo({ ...here, task: task.id }, task.title, doneMark(task.state)), task.id === view.task))),
-    make("li", {}, current(linkTo({ ...here, part: "exercises" }, "Exercises", tally(lesson.counts.exercise)),
+    make("li", {}, current(linkTo({ ...here, part: "exercises" }, "Exercises", countsTag(lesson.counts.exercise)),
       view.part === "exercises")),
-    make("li", {}, current(linkTo({ ...here, part: "quiz" }, "Quiz", tally(lesson.counts.quiz)), view.part === "quiz")));
+    make("li", {}, current(linkTo({ ...here, part: "quiz" }, "Quiz", countsTag(lesson.counts.quiz)), view.part === "quiz")));
 }
 
-function tally({ done, total }) {
+function countsTag({ done, total }) {
   return done === total && total > 0 ? doneMark(true) : span("done-mark muted", `${done}/${total}`);
 }
 

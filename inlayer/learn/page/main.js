@@ -55,7 +55,7 @@ function isWide() {
 }
 
 // Wide enough for the list, a full line of text and the walk: only then the walk opens by itself.
-function isRoomy() {
+function fitsWalkPane() {
   return window.matchMedia("(min-width: 1500px)").matches;
 }
 

@@ -88,7 +88,7 @@ function fileNote(text) {
 }
 
 function typed() {
-  workspace.editor.blame(null);
+  workspace.editor.markError(null);
   markStale();
   clearTimeout(workspace.timer);
   if (!course.runs_code || workspace.inConflict) return;
@@ -203,12 +203,12 @@ async function check() {
 function showVerdict(verdict, { quiet = false } = {}) {
   byId("results").replaceChildren(resultsView(verdict));
   markStale();
-  workspace.editor.blame(verdict.code === workspace.editor.text() ? verdict.line : null);
+  workspace.editor.markError(verdict.code === workspace.editor.text() ? verdict.line : null);
   renderAfter();
   if (quiet) return;
   const failed = verdict.checks.find(({ state }) => state === "failed");
   announce([verdict.passed ? "Passed." : "Not passed.", verdict.summary, failed?.message ?? ""].join(" "));
-  if (verdict.passed && (isWalkOpen() || isRoomy())) openWalk(verdict.step, null, { quiet: true });
+  if (verdict.passed && (isWalkOpen() || fitsWalkPane())) openWalk(verdict.step, null, { quiet: true });
   byId("results").scrollIntoView({ block: "nearest" });
 }
 

@@ -31,13 +31,13 @@ function toElement(node) {
   return make(tag, { id, class: attributes.align === "right" ? "to-right" : null }, inside);
 }
 
-function toLink({ walk, texts, task, lesson, misconception, outside }, inside) {
+function toLink({ walk, texts, task, lesson, misconception, href }, inside) {
   if (walk !== undefined) return walkLink(walk, texts, inside);
   if (task !== undefined) return linkTo({ lesson: lessonOf(task), task }, inside);
   if (lesson !== undefined) return linkTo({ lesson }, inside);
   if (misconception !== undefined) return linkTo({ misconception }, inside);
-  if (/^https:\/\//.test(outside ?? "")) {
-    return make("a", { href: outside, rel: "noreferrer noopener", target: "_blank" }, inside);
+  if (/^https:\/\//.test(href ?? "")) {
+    return make("a", { href, rel: "noreferrer noopener", target: "_blank" }, inside);
   }
   return span("", inside);
 }
