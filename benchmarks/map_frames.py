@@ -30,7 +30,7 @@ from inlayer.geometry.map_page import map_document
 from inlayer.geometry.projection import TableProjection
 
 SIZES = (6_144, 163_840, 500_000)
-TOKENS, WIDTH = 2_000, 4_096  # of the strips
+TOKENS, WIDTH = 2_000, 4_096  # size of the heat strips
 TARGET_MS = 34.0  # two refreshes are 33.3 ms; a browser reports up to 33.4
 FRAMES = 90
 CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")

@@ -299,7 +299,7 @@ class Embeddings(NgramLookup):
 
         Args:
             inputs: The positional arguments of `forward`.
-            named: Its keyword arguments.
+            named: The keyword arguments of `forward`.
 
         Returns:
             One LayerStage per operation, from the rows on: its `name`, what it `added`, and the result `after` it.

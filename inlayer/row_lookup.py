@@ -69,7 +69,7 @@ class RowLookup(InputTable):
             vectors: (..., D), in the dtype of the table.
 
         Returns:
-            Ids (...); of several equal rows, the first one.
+            Ids (...); the first one if several rows are equal.
 
         Raises:
             InputError: If a vector is not a row of the table; the message gives its index.

@@ -56,7 +56,7 @@ CONFIG = TrainConfig(
 ROW_DIVISOR = 4.0  # a power of two, so no bit is lost
 
 NEAR, WIDE = 2, 15  # tokens on each side: what may stand next to a token, and what it is about
-OVERSAMPLING, ITERATIONS = 32, 4  # of the randomized SVD
+OVERSAMPLING, ITERATIONS = 32, 4  # for the randomized SVD
 UNCOUNTED = 0.01  # norm of the other rows, relative to those with counts
 
 # The default sample should contain no slurs and no swearing: sentences with them are excluded.
@@ -141,7 +141,7 @@ def untrained(run: Run) -> Trainer:
     counted, table_VD = torch.from_numpy(tokens.count_ids() > 0), trainer.table.weight.detach()
     rows_VD = factorize(neighborhoods(np.asarray(tokens.train), len(table_VD)), table_VD.shape[1], run.config.seed)
     rows_VD -= rows_VD[counted].mean(0)
-    norm = run.config.init_std * math.sqrt(table_VD.shape[1])  # of a random row
+    norm = run.config.init_std * math.sqrt(table_VD.shape[1])  # norm of a random row
     table_VD *= UNCOUNTED
     table_VD[counted] = functional.normalize(rows_VD[counted]) * norm
     return trainer

@@ -30,7 +30,7 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 def prose(file: Path) -> Iterator[str]:
-    """The text of a document; of a Python file its docstrings and comments."""
+    """The text of a document; for a Python file, its docstrings and comments."""
     source = file.read_text(encoding="utf-8")
     if file.suffix == ".md":
         yield re.sub(r"```.*?```", "", source, flags=re.DOTALL)

@@ -46,7 +46,7 @@ class Model:
     """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
 
     Attributes:
-        source: Where it came from.
+        source: Where the model came from.
         note: Text to show with it, for example that it is a sample.
         config: The contents of config.json, or None.
         table_info: Name, file, byte offset, shape and dtype of the table.
@@ -377,7 +377,7 @@ class Model:
         """Find the tensor of a small part of the layer.
 
         Args:
-            part: Its name in `embeddings.state_dict()`, or "head.bias".
+            part: Name of the part in `embeddings.state_dict()`, or "head.bias".
 
         Returns:
             Name, file, byte offset, shape and dtype; None if there is no such tensor.

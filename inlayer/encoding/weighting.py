@@ -48,7 +48,7 @@ class Weighting:
         token_weights: The weight of each row (V,).
         mean: The vector subtracted from a pooled vector (D,).
         matrix: The matrix that the difference is multiplied by (D, width).
-        settings: How it was fitted.
+        settings: How the weighting was fitted.
 
     Raises:
         InputError: From `fit`, if a setting is invalid.

@@ -201,7 +201,7 @@ def _integers(fields: ConfigReader, name: str) -> list[int]:
 
 
 def _first_index(fields: ConfigReader, vocab_size: int) -> int:
-    """Return the end-of-text id; of several, the first one counts."""
+    """Return the end-of-text id: the first, if there are several."""
     value: Any = fields.get("eos_token_id")[1]
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, bool) or not isinstance(first, int):

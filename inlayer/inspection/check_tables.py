@@ -1,7 +1,7 @@
 """Every other table: per-layer, n-gram, value and routing tables, copies for multi-token prediction, and positions.
 
 source -> Model -> facts -> [findings] -> Report
-- the token table and the head are read elsewhere; of the others, rows are read in blocks, or a sample of them in a
+- the token table and the head are read elsewhere; rows of the others are read in blocks, or a sample of them in a
   quick inspection, from a remote file, and from a table with more rows than a vocabulary
 - a table with one row per token must have as many rows as the token table, or as the config requires
 - rows of a copy are compared with the token table or the head; a few that differ are a defect, all of them are not

@@ -50,7 +50,7 @@ MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
 TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
 MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
-RUNS, RUN_LENGTH = 32, 32  # quick sample: consecutive rows need one read, also in a remote file
+RUNS, RUN_LENGTH = 32, 32  # quick sample: consecutive rows need one read, even in a remote file
 
 
 def inspect(
@@ -174,7 +174,7 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
 def _collect_facts(
     scanned: ScannedModel, quick: bool, progress: Progress | None
 ) -> tuple[ReportFacts, list[Finding], list[str]]:
-    """All facts; of the other tables, which are read here, also the findings and what was not checked."""
+    """Return all facts, and for the other tables, which are read here, the findings and what was not checked."""
     model, tokens = scanned.model, scanned.tokens
     table, positions = check_layer.table_facts(model), check_layer.position_facts(model)
     head = check_head.head_facts(model, scanned.head)

@@ -37,7 +37,7 @@ class ProgressRecord:
     """Progress on a lesson, task, exercise or quiz question; fields that do not apply keep their defaults."""
 
     tries: int = 0  # checks or answers
-    done: str = ""  # time it was first read, passed or answered correctly; of free text, the learner's confirmation
+    done: str = ""  # time it was first read, passed or answered correctly; for free text, when the learner confirmed it
     skipped: str = ""  # time
     summary: str = ""  # a task's last check
     hints: int = 0  # hints used for a task, 0 to 3

@@ -198,9 +198,9 @@ def apply_rotary(
         q: Queries (B, H, T, K), or (B, T, H, K) with head_axis=2.
         k: Keys of the same form; they may have fewer heads.
         cos: (B, T, R) or (T, R), as `Embeddings.rotary` returns it. Channels beyond the rotated ones are unchanged.
-        sin: As cos.
+        sin: Same shape as cos.
         pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
-        layout: How cos and sin are laid out: "half", "interleaved" or "single"; by default as the pairing.
+        layout: How cos and sin are laid out: "half", "interleaved" or "single"; by default, same as the pairing.
         head_axis: 1 for (B, H, T, K), 2 for (B, T, H, K).
 
     Returns:

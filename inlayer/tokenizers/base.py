@@ -160,7 +160,7 @@ class Tokenizer(ABC):
         """Look up the bytes of one token.
 
         Args:
-            token_id: Its id.
+            token_id: Id of the token.
 
         Returns:
             The bytes that it stands for in a text.

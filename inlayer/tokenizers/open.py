@@ -131,7 +131,7 @@ def read_sibling(file: Path, name: str) -> dict[str, Any]:
 
 
 def check_special_tokens(config: dict[str, Any]) -> None:
-    """TokenizerError if one of the special tokens is not valid Unicode, also if it is not used here."""
+    """TokenizerError if one of the special tokens is not valid Unicode, even if it is not used here."""
     for name, value in config.items():
         if name in {"additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"}:
             for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

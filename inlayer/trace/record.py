@@ -151,7 +151,7 @@ def values_of(vectors: Tensor, channels: slice) -> Any:
 
 
 def stored_hex(row: bytes, itemsize: int | None, channels: slice) -> list[str]:
-    """Format some values of a stored row, most significant byte first; of a quantized row, its first bytes."""
+    """Format some values of a stored row, most significant byte first; for a quantized row, its first bytes."""
     if itemsize is None:
         return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * (channels.stop - channels.start))]]
     offsets = range(channels.start * itemsize, min(len(row), channels.stop * itemsize), itemsize)

@@ -266,7 +266,7 @@ class TrainConfig:
 
         Args:
             vocab_size: Number of ids of the tokenizer.
-            padding_idx: Its padding id.
+            padding_idx: Padding id of the tokenizer.
 
         Returns:
             Sizes and settings of the decoder.

@@ -306,7 +306,7 @@ class Run:
         return state
 
     def _facts(self) -> dict[str, str]:
-        """Checksums that a state has to match: of the config, whose steps may grow, of tokenizer and metrics."""
+        """Checksums that a state has to match: config (except `steps`, which may grow), tokenizer and metrics."""
         config, tokenizer = hashlib.sha256(replace(self.config, steps=1).to_json()), hashlib.sha256()
         for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
             tokenizer.update(path.name.encode() + path.read_bytes())

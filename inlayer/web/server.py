@@ -252,8 +252,8 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
         app,
         factory=True,
         workers=workers,
-        # asyncio takes this also for the number of connections to accept at once: the first worker to wake up would
-        # accept them all. The supervisor makes the queue longer again.
+        # asyncio also accepts this many connections at once: the first worker to wake up would accept them all. The
+        # supervisor makes the queue longer again.
         backlog=1 if workers > 1 else BACKLOG,
         loop="asyncio",
         http=BoundedProtocol,

@@ -27,7 +27,7 @@ def open_dial(open_page, model: str, **settings):
 
 
 def dots(watched) -> list[float]:
-    """The dot products shown: of the pair and of all pairs, before and after the rotation."""
+    """The dot products shown, for the pair and for all pairs, before and after the rotation."""
     names = ("pair-before", "pair-after", "all-before", "all-after")
     return [float(watched.page.get_attribute(f"#dot-{name}", "data-exact") or "nan") for name in names]
 

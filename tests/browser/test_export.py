@@ -140,4 +140,4 @@ def test_ngram_memories_are_shown_with_their_rows(open_file, tmp_path):
     read = facts.reads[0][2][1]
     assert f"{read.offsets[0]:,}" in shown
     assert ", ".join(f"{row:,}" for row in read.rows) in shown
-    assert "the dog and The dog at tokens 2, 6: all heads" in shown
+    assert "the dog and The dog at tokens 2, 6: all hash heads" in shown

@@ -29,7 +29,7 @@ from inlayer.cli import main
 from inlayer.errors import InlayerError
 from inlayer.inspection import inspect
 
-MAX_SECONDS = 2.0  # of CPU time per checkpoint
+MAX_SECONDS = 2.0  # CPU time per checkpoint
 MAX_MEMORY_MB = 500  # beyond the memory in use before the first checkpoint
 TEXT = "the cat <s> 🙂"
 

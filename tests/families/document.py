@@ -66,10 +66,10 @@ states are compared in float32, within 1e-5, because sums depend on the order of
 - "Rounded": a scale is rounded to the dtype of the table before it is applied.
 - In encoder-decoder types, the encoder's positions and norm are used, because the encoder runs first; a causal model
   has only the decoder. Both share the token table.
-- Streams: the model repeats each hidden state. Of the four streams of gemma3n, the first is compared; the others are
-  projections of it inside the model.
-- Value embeddings: of the types in this version of transformers, only neomme has them. Its nanochat has none; tables of
-  the nanochat project itself are listed by `Model.tables`, but without a reference to compare a computation with.
+- Streams: the model repeats each hidden state. Only the first of the four streams of gemma3n is compared; the others
+  are projections of it inside the model.
+- Value embeddings: only neomme has them among the types in this version of transformers. Its nanochat has none; tables
+  of the nanochat project itself are listed by `Model.tables`, but without a reference to compare a computation with.
 - ALiBi and relative buckets add nothing to the hidden states; `tests/trace/test_relative.py` compares them.
 - A new layer is in training mode, like any module: call `.eval()` if the config has dropout.
 

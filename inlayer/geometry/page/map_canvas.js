@@ -6,8 +6,8 @@
 
 const MOVE_TIME = 400; // milliseconds
 const MAX_ZOOM = 4000;
-const MOVING_PIXELS = 2 ** 21; // of the picture of the points while the view moves; larger canvases show it enlarged
-const MOVING_POINTS = 2 ** 17; // drawn while the view moves; of more, an even sample
+const MOVING_PIXELS = 2 ** 21; // pixels in the picture of the points while the view moves; larger canvases enlarge it
+const MOVING_POINTS = 2 ** 17; // points drawn while the view moves; if there are more, an even sample
 const REST_TIME = 100; // milliseconds without movement, after which every point and every pixel is drawn
 
 function makeMap(canvas, data, options = {}) {

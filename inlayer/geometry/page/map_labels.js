@@ -99,7 +99,7 @@ function labelBoxes(x, y, width, height, away) {
 function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
   const { order, priorities, words, kinds } = labelOrder(texts, whole);
   const names = new Map(), widths = new Map();
-  const farRank = words.filter((rank) => rank < 2).length < MIN_WORDS ? 4 : 1; // of tokens named on the whole map
+  const farRank = words.filter((rank) => rank < 2).length < MIN_WORDS ? 4 : 1; // largest rank of a token named on the whole map
   const shown = new Map(); // id -> {alpha, wanted, side}
 
   function name(id) {
@@ -120,7 +120,7 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
     let visible = 0;
     grid.runs(frame.left, frame.bottom, frame.right, frame.top, (from, end) => { visible += end - from; });
     if (visible > 4000) {
-      const most = order.length > 20000 ? 900 : 2400; // of a large table, fewer: this runs in every frame
+      const most = order.length > 20000 ? 900 : 2400; // fewer for a large table: this runs in every frame
       for (let i = 0; i < order.length && i < 20000 && found.length < most; i += 1) {
         if (isInside(order[i])) found.push(order[i]);
       }

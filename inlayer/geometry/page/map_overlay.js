@@ -22,8 +22,8 @@ function drawPath(context, from, to, color, width) {
 function drawTip(context, [x, y], angle, size, color) {
   context.fillStyle = color;
   context.beginPath();
-  for (const [turn, reach] of [[0, size], [2.5, size], [-2.5, size]]) {
-    context.lineTo(x + reach * Math.cos(angle + turn), y + reach * Math.sin(angle + turn));
+  for (const [offset, radius] of [[0, size], [2.5, size], [-2.5, size]]) {
+    context.lineTo(x + radius * Math.cos(angle + offset), y + radius * Math.sin(angle + offset));
   }
   context.fill();
 }

@@ -98,7 +98,7 @@ function showMap(report, data, colors) {
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.kept_share)}% of a token's ${data.measured} nearest tokens are also its neighbors on this map.${undrawn}`;
 }
 
-// A served page leads to the other pages, with the token of this one, and has the theme chosen there.
+// A served page links to the other pages, passing on its access token, and uses the theme chosen there.
 function showTabs() {
   for (const view of ["walk", "compare", "initialization"]) {
     const state = new URLSearchParams(location.hash.slice(1));

@@ -192,5 +192,5 @@ def main() -> NoReturn:
         for handle in handles:
             os.close(handle)
         alive.add(pid)
-        ended.pop(pid, None)  # of an earlier process with this number
+        ended.pop(pid, None)  # left by an earlier process with this number
         control.sendall(PID.pack(pid))

@@ -207,7 +207,7 @@ Object.assign(EXPLANATIONS, {
       title: indexed("grad E", padding.id, cell.d),
       formula: [`without padding_idx: ${brief(value)}`, "with it: 0"],
       facts: [exactly(value), ...rowOrigin(padding.id, cell.d)],
-      code: `E.grad[${padding.id}]  # of F.embedding(ids, E), without padding_idx=${padding.id}`,
+      code: `E.grad[${padding.id}]  # for F.embedding(ids, E), without padding_idx=${padding.id}`,
     };
   },
 

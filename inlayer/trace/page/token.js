@@ -22,7 +22,7 @@ function closeToken() {
 async function showToken() {
   const panel = byId("token");
   const { token: id } = state;
-  const { model } = current?.query ?? state; // of the walk shown, which may be older than the state if a request failed
+  const { model } = current?.query ?? state; // the model of the walk shown, which may be older than the state if a request failed
   const ticket = ++tokenTicket;
   if (id === null) {
     shownToken = null;
