@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inlayer.checks import is_finite
 from inlayer.errors import ConfigError, InputError
 from inlayer.families import describe
 from inlayer.families.spec import AlibiSpec, BucketSpec, NormKind, PerLayerSpec, ValueSpec
@@ -37,7 +38,6 @@ from inlayer.positions import (
     build_positions,
     make_position_ids,
 )
-from inlayer.shapes import is_finite
 from inlayer.tables import Table, add_up
 from inlayer.tensors import check_mask, check_one_per_token
 

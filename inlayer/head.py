@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from inlayer import sharding
+from inlayer.checks import check_padding, check_size, check_std, is_finite
 from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_torch, reduce_losses
 from inlayer.errors import DtypeError, InputError, ShapeError
-from inlayer.shapes import check_padding, check_size, check_std, is_finite
 from inlayer.tensors import check_float, check_ids, has_no_values, is_jit_tracing
 from inlayer.tying import HeadRows, without_row_gradient
 

@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from inlayer.checks import check_seed
 from inlayer.errors import InputError
-from inlayer.shapes import check_seed
 
 INIT_RULES = ("normal", "embedding", "scaled")
 RESIZE_RULES = ("mean", "zeros", *INIT_RULES)

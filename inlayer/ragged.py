@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import as_int64
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError, needs_torch, type_name
-from inlayer.shapes import as_int64
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,7 +1,7 @@
 """Base module for torch: checks of tensors, conversion from numpy, and the number of threads.
 
-Everything that imports this module needs torch. Checks of plain numbers are in shapes.py.
-Tested in tests/test_shapes.py and tests/tables/test_stored.py.
+Everything that imports this module needs torch. Checks of plain numbers are in checks.py.
+Tested in tests/test_checks.py and tests/tables/test_stored.py.
 """
 
 from __future__ import annotations

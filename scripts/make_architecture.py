@@ -25,7 +25,7 @@ LAYERS = [
                  ("positions", "learned, sinusoidal, rotary")]),
     ("#eef3e6", [("families", "config.json to spec"), ("tables", "ids to rows"), ("tokenizers", "text to ids")]),
     ("#f5efe6", [("formats", "safetensors, GGUF, .bin: bytes on disk"), ("render", "glyphs, styles, Markdown")]),
-    ("#f0f0f0", [("errors, shapes, files, ragged, initialization, tensors, tying, sharding", "base modules")]),
+    ("#f0f0f0", [("errors, shapes, checks, files, ragged, initialization, tensors, tying, sharding", "base modules")]),
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ CONTENT = PACKAGE / "learn" / "content"  # learners' files repeat names on purpo
 SAME_ROLE = {
     "__init__.py": "a package",
     "app.py": "the application object that commands or routes join",
+    "checks.py": "checks that raise an error: of arguments, and of learners' results",
     "compare.py": "compares two models, and its command",
     "course.py": "the course, and its routes",
     "gguf.py": "what a package knows about GGUF",

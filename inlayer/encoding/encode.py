@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import check_id_array, check_size
 from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
 from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, TokenizerError, type_name
 from inlayer.files import quoted
@@ -27,7 +28,6 @@ from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import as_float_dtype
 from inlayer.ragged import IdArray, Ragged
 from inlayer.render.progress_bar import Progress
-from inlayer.shapes import check_id_array, check_size
 from inlayer.tokenizers.base import check_text, check_texts, is_list_like
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import check_id_array
 from inlayer.geometry.nearest import to_float32
 from inlayer.ragged import IdArray, Ragged
-from inlayer.shapes import check_id_array
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads
 

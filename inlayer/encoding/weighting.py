@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import check_size, is_finite
 from inlayer.encoding.encode import Encoder, batches
 from inlayer.encoding.pooling import RowPooler
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import check_is_file, check_path, shown, write_output
 from inlayer.formats.safetensors import read_header
-from inlayer.shapes import check_size, is_finite
 from inlayer.tokenizers.base import check_texts
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import check_size
 from inlayer.errors import InputError, ShapeError
 from inlayer.geometry.candidates import CandidateSearch
 from inlayer.render.progress_bar import Progress
-from inlayer.shapes import check_size
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads, one_blas_thread
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import check_id_array, check_size
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress
-from inlayer.shapes import check_id_array, check_size
 from inlayer.tables.stored import StoredTable
 
 if TYPE_CHECKING:

@@ -120,7 +120,7 @@ def grade_folder(
     folder = check_path(folder, "the folder")
     if (kind := path_kind(folder)) != "folder":
         raise MissingFileError(f"{folder} is not a folder") if kind == "file" else not_a_file(folder, kind)
-    from inlayer.shapes import check_seed
+    from inlayer.checks import check_seed
 
     course = open_course()
     chosen = None if tasks is None else [course.task(name) for name in tasks]

@@ -19,12 +19,12 @@ from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
+from inlayer.checks import check_seed
 from inlayer.learn.checks import LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
 from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 from inlayer.render.numbers import count
-from inlayer.shapes import check_seed
 
 MAX_SOURCE = 1 << 20  # characters
 COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inlayer.checks import check_std
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.initialization import init_rows
-from inlayer.shapes import check_std
 from inlayer.tensors import check_ids, has_no_values
 
 SinusoidalLayout = Literal["interleaved", "half", "half in float32"]

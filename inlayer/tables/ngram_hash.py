@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import as_int64, check_id_array
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.shapes import as_int64, check_id_array
 from inlayer.tables.stored import StoredTable
 
 IdArray = npt.NDArray[np.int64]

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checks import check_id_array, check_padding
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import quoted, shown
 from inlayer.formats.row_reader import Bytes, RowSource
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.shapes import check_id_array, check_padding
 
 Array = npt.NDArray[Any]
 Decoder = Callable[[Bytes], Array]  # rows of bytes (n, row_bytes) -> rows (n, D) in the stored dtype

@@ -18,9 +18,9 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from inlayer import sharding
+from inlayer.checks import check_padding, check_seed, check_size, check_std, id_range_error
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_rule, init_rows, mean_row
-from inlayer.shapes import check_padding, check_seed, check_size, check_std, id_range_error
 from inlayer.tables.buffers import BufferPool
 from inlayer.tensors import check_ids, has_no_values
 

@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+from inlayer.checks import check_id_array
 from inlayer.errors import DtypeError, InlayerError, InputError, TextError, type_name
 from inlayer.ragged import IdArray, Ragged, flat_int64
-from inlayer.shapes import check_id_array
 
 # [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
 # <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from inlayer.checks import check_size
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError, type_name
 from inlayer.files import check_is_file, check_path, file_errors, path_kind, shown, write_output
-from inlayer.shapes import check_size
 from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors

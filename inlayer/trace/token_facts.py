@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from inlayer.checks import check_seed
 from inlayer.errors import IdRangeError, InputError
 from inlayer.geometry.nearest import nearest_to_row
-from inlayer.shapes import check_seed
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import NeighborFacts, TokenFacts

@@ -22,11 +22,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from inlayer.checks import check_seed
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError, ShapeError
 from inlayer.head import Head
 from inlayer.positions import apply_rotary
-from inlayer.shapes import check_seed
 from inlayer.tensors import check_ids
 from inlayer.training.config import DecoderConfig
 

@@ -31,10 +31,10 @@ import torch
 from jaxtyping import Int64, Integer
 from torch import Tensor
 
+from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
 from inlayer.files import check_is_file, check_path, file_errors, new_folder, parse_json, quoted, shown
 from inlayer.ragged import IdArray
-from inlayer.shapes import check_seed
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.bpe_training import MAX_VOCAB
 from inlayer.training.corpus import Chunk, cut
