@@ -6,8 +6,8 @@ text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
   (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
-- see also: the token table, resized and tied (input_table.py), reverse lookup (`ids_of`), merged rows and
-  rows per layer (row_lookup.py), other projects' names for these settings (families/), reading weights (checkpoint/)
+- see also: lookup, reverse lookup and tying of the token table (input_table.py), n-gram, per-layer and value embeddings
+  (extra_tables.py), other projects' names for these settings (families/), reading weights (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
@@ -22,11 +22,11 @@ from torch import Tensor, nn
 
 from inlayer.checks import is_finite
 from inlayer.errors import ConfigError, InputError
+from inlayer.extra_tables import ExtraTables
 from inlayer.families import describe
 from inlayer.families.spec import AlibiSpec, BucketSpec, NormKind, PerLayerSpec, ValueSpec
 from inlayer.initialization import derive_seeds
 from inlayer.layer_stage import LayerStage, StageName, record_stage
-from inlayer.ngram_lookup import NgramLookup
 from inlayer.norms import build_norm
 from inlayer.per_layer import PerLayerEmbedding
 from inlayer.positions import (
@@ -39,7 +39,7 @@ from inlayer.positions import (
     make_position_ids,
 )
 from inlayer.tables import Table, add_up
-from inlayer.tensors import check_mask, check_one_per_token
+from inlayer.tensors import check_mask, check_one_per_token, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
 NORM_AT_OPTIONS = ("sum", "start", "rows")
@@ -51,7 +51,7 @@ SPEC_SETTINGS = (
 )  # fmt: skip
 
 
-class Embeddings(NgramLookup):
+class Embeddings(ExtraTables):
     """The input layer of a language model: token ids -> hidden states.
 
     Args:
@@ -133,7 +133,6 @@ class Embeddings(NgramLookup):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
         if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
             raise ConfigError(
                 f"row_width is {row_width} and project is {project!r}; pass both or neither: project is one of "
@@ -161,14 +160,14 @@ class Embeddings(NgramLookup):
         sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
         target: Any = {"device": device, "dtype": dtype}
-        self.n_embd, self.block_size = n_embd, block_size
-        self.scale, self.multiplier, self.project = scale, multiplier, project
-        self.round_scale, self.round_multiplier, self.mask_padding = round_scale, round_multiplier, mask_padding
-        self.norm_at, self.positions_first = norm_at, positions_first
-        self.position_id_rule = position_id_rule or PositionIdRule()
-        self.token_embedding = Table(
+        table = Table(
             vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed, **target
         )
+        super().__init__(table, scale, round_scale)
+        self.n_embd, self.block_size = n_embd, block_size
+        self.multiplier, self.round_multiplier = multiplier, round_multiplier
+        self.project, self.mask_padding, self.positions_first = project, mask_padding, positions_first
+        self.position_id_rule = position_id_rule or PositionIdRule()
         learned = target | {"offset": position_offset, "init_std": init_std, "seed": position_seed}
         learned["padding_idx"] = self.position_id_rule.padding_idx
         self.position_embedding = build_positions(
@@ -177,11 +176,15 @@ class Embeddings(NgramLookup):
         self.token_type_embedding = (
             Table(token_types, sum_width, init_std=init_std, seed=type_seed, **target) if token_types else None
         )
-        self.norm = None if norm_eps is None else build_norm(norm, sum_width, norm_eps, **target)
+        self.norm_at = norm_at
+        if norm_eps is not None:
+            self.norm = build_norm(norm, sum_width, norm_eps, **target)
         self.dropout = nn.Dropout(dropout)
-        self.per_layer_embedding = None if per_layer is None else PerLayerEmbedding(per_layer, n_embd, **target)
-        self.value_embedding = None if value is None else Table(value.rows, value.width, init_std=init_std, **target)
-        self.value_layers = () if value is None else value.layer_indices
+        if per_layer is not None:
+            self.per_layer_embedding = PerLayerEmbedding(per_layer, n_embd, **target)
+        if value is not None:
+            self.value_embedding = Table(value.rows, value.width, init_std=init_std, **target)
+            self.value_layers = value.layer_indices
         self.projection = None if project is None else nn.Linear(row_width, n_embd, bias=project == "sum", **target)
 
     @classmethod
@@ -269,7 +272,8 @@ class Embeddings(NgramLookup):
             neither, both = "neither input_ids nor inputs_embeds was", "both input_ids and inputs_embeds were"
             problem = neither if input_ids is None else both
             raise InputError(f"{problem} given; pass exactly one: ids to look up, or their vectors")
-        single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
+        row_width = self.token_embedding.embedding_dim
+        single, input_ids, inputs_embeds = with_batch_axis(input_ids, inputs_embeds, row_width)
         after = partial(record_stage, record, single)
         hidden = after("row", self._rows(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:

@@ -1,33 +1,46 @@
-"""The token table of an input layer, and the heads tied to it.
+"""The token table of an input layer: look up rows, find their ids, replace the table, tie heads to it.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
+- rows are in the form that a model accepts as `inputs_embeds`: scaled and, for Inkling, normalized
+- `ids_of` is the exact inverse: rows are found by a hash of their bytes, then compared (tables/row_index.py)
 - names follow transformers where it has them: get_input_embeddings, set_input_embeddings
-- heads tied to the layer follow when the table is replaced or resized
-- see also: tables themselves (tables/), how a head follows its table (tying.py), the layer (embeddings.py)
-Tested in tests/test_embeddings.py and tests/test_head.py.
+- see also: a table itself and its check of ids (tables/), its head (tying.py), other tables (extra_tables.py)
+Tested in tests/test_input_table.py, tests/test_embeddings.py and tests/test_head.py.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from collections.abc import Sequence
+from typing import Any
 
-from inlayer.errors import InputError, ShapeError, type_name
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.families import describe
 from inlayer.head import Head
-from inlayer.tables import StoredEmbedding, Table
-from inlayer.tensors import check_float
+from inlayer.tables import StoredEmbedding, Table, check_id_range
+from inlayer.tables.row_index import RowIndex
+from inlayer.tensors import check_float, check_ids
+
+BLOCK_VALUES = 1 << 22  # values of the table that are hashed at a time
 
 
 class InputTable(nn.Module):
-    """A module with a token table, which can be replaced, resized and tied. `Embeddings` is one."""
+    """A token table, the scale of its rows, and the heads tied to it. `Embeddings` is one."""
 
-    token_embedding: nn.Embedding | StoredEmbedding
-
-    def __init__(self) -> None:
+    def __init__(self, table: Table, scale: float, round_scale: bool) -> None:
         super().__init__()
+        self.token_embedding: nn.Embedding | StoredEmbedding = table
+        self.scale, self.round_scale = scale, round_scale
+        self.norm: nn.Module | None = None  # applied to the rows if norm_at is "rows" (Inkling)
+        self.norm_at = "sum"
         # A plain list, so heads are not registered as children: they belong to the model, not to its input layer.
         self._tied_heads: list[Head] = []
+        self._index: tuple[Any, RowIndex] | None = None  # of ids_of, after the state of the rows that it indexes
 
     @property
     def vocab_size(self) -> int:
@@ -59,6 +72,125 @@ class InputTable(nn.Module):
         """
         table = self.token_embedding
         return table.dtype if isinstance(table, StoredEmbedding) else table.weight.dtype
+
+    def _rows(self, ids: Tensor | None) -> Tensor:
+        """Return the unscaled rows of ids, after checking the ids."""
+        ids = check_ids(ids)
+        if not isinstance(self.token_embedding, (Table, StoredEmbedding)):
+            check_id_range(ids, self.vocab_size)  # other modules do not check ids
+        rows: Tensor = self.token_embedding(ids)
+        return rows
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        rounded = torch.full((), self.scale, dtype=rows.dtype, device=rows.device)
+        return rows * (rounded if self.round_scale else self.scale)
+
+    def _look_up(self, ids: Tensor) -> Tensor:
+        """Return the rows of ids in the form that the model accepts as inputs_embeds."""
+        rows = self._rows(ids)
+        rows = rows if self.scale == 1.0 else self._scaled(rows)
+        if self.norm is not None and self.norm_at == "rows":
+            rows = self.norm(rows)
+        return rows
+
+    def ids_of(self, vectors: Float[Tensor, "... D"]) -> Int[Tensor, "..."]:
+        """Find the ids whose rows, scaled as in `forward`, are exactly these vectors: the inverse of the lookup.
+
+        The first call reads the whole table once, in blocks.
+
+        Args:
+            vectors: (..., D), in the dtype of the table.
+
+        Returns:
+            Ids (...); the first one if several rows are equal.
+
+        Raises:
+            InputError: If a vector is not a row of the table; the message gives its index.
+            DtypeError: If the vectors have a different dtype than the table.
+
+        Example:
+            >>> layer = inlayer.Embeddings(vocab_size=256, n_embd=4, scale=2.0)
+            >>> layer.ids_of(2.0 * layer.token_embedding.weight[[7, 250]])
+            tensor([  7, 250])
+        """
+        width = self.token_embedding.embedding_dim
+        vectors = check_float(vectors, "vectors", width=width).detach()
+        if vectors.dtype != self.dtype:
+            raise DtypeError(f"vectors have dtype {vectors.dtype}; rows of this table are {self.dtype}")
+        query_bytes = _bytes(vectors.reshape(-1, width))
+        ids = self._row_index().find(query_bytes)
+        if (ids < 0).any():  # the index may be older than the rows
+            self._index = None
+            ids = self._row_index().find(query_bytes)
+        if (missing := np.flatnonzero(ids < 0)).size:
+            index = tuple(int(axis) for axis in np.unravel_index(missing[0], vectors.shape[:-1] or (1,)))
+            where = index if len(index) > 1 else index[0]
+            more = f" (and {missing.size - 1} more)" if missing.size > 1 else ""
+            raise InputError(
+                f"the vector at {where}{more} is not a row of the table, scaled by {self.scale:g}; pass input_ids as "
+                "well if vectors were changed or come from elsewhere"
+            )
+        return torch.from_numpy(ids).reshape(vectors.shape[:-1]).to(vectors.device)
+
+    def _row_index(self) -> RowIndex:
+        table = self.token_embedding
+        version = None if isinstance(table, StoredEmbedding) else table.weight._version
+        norm = None if self.norm is None else tuple(parameter._version for parameter in self.norm.parameters())
+        key = id(table), version, norm, self.dtype, self.scale, self.vocab_size
+        if self._index is None or self._index[0] != key:
+            block = max(1, BLOCK_VALUES // table.embedding_dim)
+            self._index = key, RowIndex(self.vocab_size, self._row_bytes, block)
+        return self._index[1]
+
+    @torch.no_grad()
+    def _row_bytes(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        table = self.token_embedding
+        device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
+        return _bytes(self._look_up(torch.from_numpy(ids).to(device)))
+
+    def merge(
+        self, input_ids: Int[Tensor, "... T"], features: Tensor | Sequence[Tensor], placeholder_id: int
+    ) -> Float[Tensor, "... T D"]:
+        """Look up rows and replace placeholder tokens with image or audio vectors.
+
+        Args:
+            input_ids: (B, T) or (T,), with one placeholder per vector. The placeholder needs no row in the table.
+            features: Vectors (N, D) in the order of the placeholders, or a list of such tensors, one per image. They
+                are not scaled, as in transformers.
+            placeholder_id: The id of the placeholder.
+
+        Returns:
+            (B, T, D) or (T, D), for `forward(inputs_embeds=...)`.
+
+        Raises:
+            DtypeError: If the features are not tensors or the id is not an integer.
+            InputError: If the numbers of placeholders and vectors differ; the message names the first unmatched one.
+
+        Example:
+            >>> layer = inlayer.Embeddings(vocab_size=256, n_embd=4)
+            >>> layer.merge(torch.tensor([[7, 99, 99, 8]]), torch.ones(2, 4), placeholder_id=99)[0, 1].tolist()
+            [1.0, 1.0, 1.0, 1.0]
+        """
+        ids, width = check_ids(input_ids), self.token_embedding.embedding_dim
+        if not isinstance(features, (Tensor, list, tuple)):
+            raise DtypeError(f"features is {type_name(features)}; it must be a tensor or a list of tensors")
+        if not isinstance(placeholder_id, (int, np.integer)) or isinstance(placeholder_id, bool):
+            raise DtypeError(f"placeholder_id is {type_name(placeholder_id)}; it must be an integer")
+        parts = [features] if isinstance(features, Tensor) else list(features)
+        parts = [check_float(part, f"features[{n}]", width=width).reshape(-1, width) for n, part in enumerate(parts)]
+        count, is_placeholder = sum(len(part) for part in parts), ids == placeholder_id
+        positions = is_placeholder.nonzero()
+        if len(positions) != count:
+            unmatched = f"vector {len(positions)} has no placeholder"
+            if len(positions) > count:
+                position = positions[count].tolist()
+                unmatched = f"the placeholder at {tuple(position) if len(position) > 1 else position[0]} has no vector"
+            placeholders = f"{len(positions)} placeholders (id {placeholder_id})"
+            raise InputError(f"input_ids has {placeholders}, but features has {count} vectors: {unmatched}")
+        rows = self._look_up(ids.masked_fill(is_placeholder, self.padding_idx or 0))
+        if not count:
+            return rows
+        return rows.masked_scatter(is_placeholder[..., None], torch.cat(parts).to(rows.device, rows.dtype))
 
     def get_input_embeddings(self) -> nn.Embedding | StoredEmbedding:
         """Return the token table, under the name that transformers uses.
@@ -94,45 +226,6 @@ class InputTable(nn.Module):
             raise ShapeError(f"the new rows have width {table.embedding_dim}; this layer's rows have width {width}")
         self.token_embedding = table
         self._resize_biases(table.num_embeddings)
-
-    def resize(
-        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
-        allow_shrink: bool = False,
-    ) -> int:  # fmt: skip
-        """Resize the token table and the heads tied to it; existing rows are unchanged, bit for bit.
-
-        The weight becomes a new parameter: create the optimizer after this call.
-
-        Args:
-            new_vocab_size: Number of rows.
-            pad_to_multiple_of: Round the number of rows up to a multiple.
-            init: New rows: "mean" of the existing ones, "zeros", or a rule of the constructor's `init`.
-            allow_shrink: Allow fewer rows, which drops the last ones.
-
-        Returns:
-            The new number of rows.
-
-        Raises:
-            InputError: If rows would be dropped, or the rows are in a file (use `load(source, trainable=True)`).
-
-        Example:
-            >>> inlayer.Embeddings(vocab_size=100, n_embd=4).resize(101, pad_to_multiple_of=64)
-            128
-        """
-        if not isinstance(self.token_embedding, Table):
-            raise InputError(
-                f"{type_name(self.token_embedding)} cannot be resized, only an inlayer.Table; load(source, "
-                "trainable=True) reads a checkpoint's rows into one"
-            )
-        rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)
-        self._resize_biases(rows)
-        for table in self._other_tables():
-            table.resize(rows, init=init, allow_shrink=True)
-        return rows
-
-    def _other_tables(self) -> list[Table]:
-        """Tables with one row per token that follow when the token table is resized."""
-        return []
 
     def _resize_biases(self, rows: int) -> None:
         for head in self._tied_heads:
@@ -200,3 +293,8 @@ class InputTable(nn.Module):
             if head.bias is not None:  # the bias is not shared
                 head.bias = nn.Parameter(torch.zeros_like(head.bias, device=device))
         return head
+
+
+def _bytes(rows: Tensor) -> npt.NDArray[np.uint8]:
+    """Return the bytes of rows (N, D); 0.0 and -0.0 are equal, so they get the same bytes."""
+    return (rows + 0.0).contiguous().cpu().view(torch.uint8).numpy()

@@ -80,6 +80,23 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
     return ids
 
 
+def with_batch_axis(ids: Tensor | None, embeds: Tensor | None, width: int) -> tuple[bool, Tensor | None, Tensor | None]:
+    """Check ids and vectors, and add a batch axis to those of a single text; the first value says if it is one."""
+    single = False
+    if ids is not None:
+        ids = check_ids(ids)
+        if ids.dim() not in (1, 2):
+            raise ShapeError(f"input_ids has shape {tuple(ids.shape)}; expected (batch, tokens), or (tokens,)")
+        single, ids = ids.dim() == 1, ids[None] if ids.dim() == 1 else ids
+    if embeds is not None:
+        embeds = check_float(embeds, "inputs_embeds", width=width)
+        if embeds.dim() not in (2, 3):
+            expected = "(batch, tokens, width), or (tokens, width)"
+            raise ShapeError(f"inputs_embeds has shape {tuple(embeds.shape)}; expected {expected}")
+        single, embeds = embeds.dim() == 2, embeds[None] if embeds.dim() == 2 else embeds
+    return single, ids, embeds
+
+
 def is_jit_tracing() -> bool:
     """Whether torch.jit.trace is running: sizes are tensors there, and comparing them warns."""
     return not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None

@@ -16,6 +16,7 @@ SAME_ROLE = {
     "checks.py": "checks that raise an error: of arguments, and of learners' results",
     "compare.py": "compares two models, and its command",
     "course.py": "the course, and its routes",
+    "extra_tables.py": "tables besides the token table, and their facts in a walk",
     "gguf.py": "what a package knows about GGUF",
     "html.py": "a package's page as one document",
     "inspect.py": "inspection, and its command",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 
 import pytest
 import torch
@@ -63,6 +65,14 @@ def test_ids_of_follows_changes_of_the_rows() -> None:
         one.ids_of(vectors)
     one.token_embedding.weight.data[7] = 2.0  # which torch does not count as a change
     assert one.ids_of(torch.full((6,), 2.0)) == 7
+
+
+def test_a_layer_can_be_copied_and_pickled_after_ids_of() -> None:
+    one = layer()
+    vectors = one(torch.tensor([5, 6]))
+    one.ids_of(vectors)
+    for other in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert other.ids_of(vectors).tolist() == [5, 6]
 
 
 def merge_one_by_one(one: Embeddings, ids: Tensor, features: list[Tensor], placeholder: int) -> Tensor:
