@@ -124,8 +124,9 @@ class Head(HeadRows):
         hidden = self._check_hidden(hidden)
         local = self._local_rows()
         if local is None:
-            return self.project(hidden, self._weight_without_padding_gradient(), self.bias)
-        logits_M = self.project(sharding.copy_to_all(hidden, local.mesh), local.rows_MD, local.entries(self.bias))
+            return project(self, hidden, self._weight_without_padding_gradient(), self.bias)
+        hidden = sharding.copy_to_all(hidden, local.mesh)
+        logits_M = project(self, hidden, local.rows_MD, local.entries(self.bias))
         return sharding.join_columns(logits_M, self.vocab_size, local.mesh)
 
     def loss(
@@ -215,8 +216,8 @@ class Head(HeadRows):
                 scaled_V = bias_V if bias_V is None or factor == 1.0 else bias_V * factor
                 loss = loss_by_torch(scaled_ND, targets_N, weight_VD, scaled_V, reduction)
             else:
-                project = partial(self.project, weight_VD=weight_VD, bias_V=bias_V)
-                loss = reduce_losses(chunked_losses(project, hidden_ND, targets_N, local, z_loss), reduction)
+                to_logits = partial(project, self, weight_VD=weight_VD, bias_V=bias_V)
+                loss = reduce_losses(chunked_losses(to_logits, hidden_ND, targets_N, local, z_loss), reduction)
         return loss.to(torch.float32 if autocast else hidden_ND.dtype)
 
     def extra_repr(self) -> str:
@@ -226,46 +227,6 @@ class Head(HeadRows):
             f", {name}={getattr(self, name)}" for name, value in defaults.items() if getattr(self, name) != value
         )
         return f"{self.n_embd}, {self.vocab_size}, bias={self.bias is not None}, tied={self.tied}{settings}"
-
-    def project(self, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
-        """Compute logits for given rows, with the factors and the soft cap of this head.
-
-        Args:
-            hidden: Hidden states (..., D).
-            weight_VD: All or some rows.
-            bias_V: Their biases.
-
-        Returns:
-            Logits (..., V).
-
-        Example:
-            >>> Head(4, 256, scale=2.0).project(torch.ones(4), torch.eye(4), None)
-            tensor([2., 2., 2., 2.])
-        """
-        if self.input_scale != 1.0:
-            hidden = hidden * self.input_scale
-        return self.scale_logits(functional.linear(hidden, weight_VD, bias_V))
-
-    def scale_logits(self, logits: Tensor) -> Tensor:
-        """Apply the factors and the soft cap of this head to products of hidden states and rows.
-
-        Args:
-            logits: Products (..., V), with the bias.
-
-        Returns:
-            Logits (..., V).
-
-        Example:
-            >>> Head(4, 256, scale=2.0).scale_logits(torch.ones(4))
-            tensor([2., 2., 2., 2.])
-        """
-        if self.scale != 1.0:
-            logits = logits * self.scale
-        if self.divisor != 1.0:
-            logits = logits / self.divisor
-        if self.soft_cap is not None:
-            logits = torch.tanh(logits / self.soft_cap) * self.soft_cap
-        return logits
 
     def _check_loss(
         self, hidden: object, targets: object, reduction: str, z_loss: float
@@ -315,3 +276,21 @@ class Head(HeadRows):
             )
         padding_idx = self._padding_row()
         return weight_VD if padding_idx is None else without_row_gradient(weight_VD, padding_idx)
+
+
+def project(head: Head, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
+    """Compute logits (..., V) for all or some rows and their biases, with the factors and the soft cap of a head."""
+    if head.input_scale != 1.0:
+        hidden = hidden * head.input_scale
+    return scale_logits(head, functional.linear(hidden, weight_VD, bias_V))
+
+
+def scale_logits(head: Head, logits: Tensor) -> Tensor:
+    """Apply the factors and the soft cap of a head to products of hidden states and rows, with the bias."""
+    if head.scale != 1.0:
+        logits = logits * head.scale
+    if head.divisor != 1.0:
+        logits = logits / head.divisor
+    if head.soft_cap is not None:
+        logits = torch.tanh(logits / head.soft_cap) * head.soft_cap
+    return logits

@@ -158,29 +158,6 @@ class HeadRows(nn.Module):
         self._modules.pop("stored", None)
         return self
 
-    def use_stored(self: Rows, table: nn.Module) -> Rows:
-        """Use the rows of an untied table that stays in its file, instead of a parameter.
-
-        Args:
-            table: A module such as `MappedTable`.
-
-        Returns:
-            The head.
-
-        Raises:
-            ShapeError: If its size is not that of the head.
-
-        Example:
-            >>> table = inlayer.MappedTable("model/model.safetensors", "model.embed_tokens.weight")
-            >>> inlayer.Head(128, 6144, dtype=torch.bfloat16).use_stored(table).tied
-            False
-        """
-        self._check_size(resolve_table(table))
-        self.stored = table  # a registered child, unlike the table of a tied head
-        self.register_parameter("weight", None)
-        self._source = None
-        return self
-
     def _check_size(self, table: nn.Module) -> None:
         size = table_size(table)
         if size != (self.vocab_size, self.n_embd):
@@ -246,3 +223,11 @@ class HeadRows(nn.Module):
             copied = min(rows, len(self.bias))
             bias_V[:copied] = self.bias.detach()[:copied]
             self.bias = nn.Parameter(bias_V, requires_grad=self.bias.requires_grad)
+
+
+def use_stored(head: HeadRows, table: nn.Module) -> None:
+    """Give a head the rows of an untied table that stays in its file, instead of a parameter."""
+    head._check_size(resolve_table(table))
+    head.stored = table  # a registered child, unlike the table of a tied head
+    head.register_parameter("weight", None)
+    head._source = None

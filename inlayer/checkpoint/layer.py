@@ -27,6 +27,7 @@ from inlayer.positions import sinusoidal_encoding
 from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tables.stored import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
+from inlayer.tying import use_stored
 
 COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
 SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it equals the table
@@ -89,7 +90,7 @@ def build_head(model: Model) -> Head | None:
         if model.trainable:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
-            head.use_stored(stored)
+            use_stored(head, stored)
     bias, shapes = model.find_part("head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is BART's
     shape = bias.shape if bias is not None and bias.shape in shapes else None
     if head.bias is not None or shape is not None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
-from inlayer.head import Head
+from inlayer.head import Head, project, scale_logits
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import Forward, UniqueRows
@@ -73,7 +73,7 @@ class LossInputs(NamedTuple):
         return hidden_BTD
 
     def logits(self, hidden: Tensor, weight_VD: Tensor) -> Tensor:
-        return self.head.project(hidden, weight_VD, self.bias)
+        return project(self.head, hidden, weight_VD, self.bias)
 
     def loss(self, hidden_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         """Return the cross-entropy of the next tokens."""
@@ -166,7 +166,7 @@ def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tenso
         else:
             head, hidden_ND = inputs.head, hidden_BTD.flatten(0, 1)[inputs.index_N] * inputs.head.input_scale
             products_NV = functional.linear(hidden_ND, inputs.pipeline.head_rows(), inputs.bias)
-            loss = functional.cross_entropy(head.scale_logits(products_NV), inputs.targets)
+            loss = functional.cross_entropy(scale_logits(head, products_NV), inputs.targets)
             lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))
             if head.tied:
                 # What a tied head sends to the rows in use: the gradient of a matrix product.
