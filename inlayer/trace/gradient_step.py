@@ -85,18 +85,15 @@ class GradientStepFacts:
 
 @one_thread()
 @torch.no_grad()
-def gradient_step(
+def take_gradient_step(
     pipeline: Pipeline,
     texts: Sequence[str],
-    *,
-    rates: Sequence[float] = RATES,
-    tokens: int = 256,
-    first_token: int = 0,
-    change: Change | None = None,
-    projection: TableProjection | None = None,
+    rates: Sequence[float],
+    window: Window,
+    change: Change,
+    projection: TableProjection | None,
 ) -> GradientStepFacts:
-    """Take one step from the stored rows with each learning rate. The other arguments are the same as for a walk."""
-    change, window = change or Change(), Window(tokens, 1, first_token)
+    """Take one step from the stored rows with each learning rate."""
     result = Forward(pipeline, change, window).run_texts(texts)
     inputs = choose_loss(result) if result.count else None
     uniform_loss = math.log(pipeline.table.shape[0])

@@ -13,12 +13,13 @@ import copy
 import math
 import os
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
@@ -27,8 +28,9 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, as_float_dtype
+from inlayer.formats.safetensors import as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
+from inlayer.geometry.projection import TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
@@ -36,59 +38,63 @@ from inlayer.tables.stored import StoredTable
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
-from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
-from inlayer.trace.gradient_step import gradient_step
-from inlayer.trace.position_schemes import RANDOM_POSITIONS, rotate, scheme_of, with_modules, with_positions
+from inlayer.trace.cached import cached
+from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, TokenFacts, Trace
+from inlayer.trace.forward import Window
+from inlayer.trace.gradient_step import RATES, GradientStepFacts, take_gradient_step
+from inlayer.trace.initialization_facts import InitializationFacts
+from inlayer.trace.position_schemes import (
+    RANDOM_POSITIONS,
+    ActiveLayer,
+    Rotary,
+    rotate,
+    scheme_of,
+    with_modules,
+    with_positions,
+)
 from inlayer.trace.record import run, values_of
-from inlayer.trace.scene import TableScene, scene, table_scene
+from inlayer.trace.scene import MAX_VALUES, SceneFacts, TableScene, describe_scene, sample_table
+from inlayer.trace.table_facts import STAGE_TABLES, TOKEN_TABLE, describe_tables
 from inlayer.trace.token_facts import describe_token, initialize
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # values read at once from a larger table
 MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
-STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "position_embedding.weight"}
+
+
+class LayerInMemory(NamedTuple):
+    """A layer that was not opened from a checkpoint, with what a walk needs of a model."""
+
+    embeddings: Embeddings
+    tokenizer: Tokenizer | None
+    head: Head | None
+    source: str
+    note: str
 
 
 class Pipeline:
     """A model prepared for walks. `name` identifies it where several can be chosen."""
 
-    model: Model | None = None  # None if the layer was created in memory
-    family: str | None = None
-    init_std = 0.02
-    table: TableFacts
-    stage_tables: dict[str, TableFacts]  # tables of the stages that add a row, by the name of the parameter
-
-    def __init__(self, model: Model, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
-        remote = model.store.remote
-        head = None if remote else model.head  # a single logit needs every row of the head
-        chosen = model.tokenizer if tokenizer is None else tokenizer
-        self._prepare(model.embeddings, chosen, head, model.source, model.note)
-        self.model = model
+    def __init__(self, model: Model | LayerInMemory, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
+        self.model = model if isinstance(model, Model) else None
+        remote = self.model is not None and self.model.store.remote
+        self.head = None if remote else model.head  # a single logit needs every row of the head
+        self.tokenizer = model.tokenizer if tokenizer is None else tokenizer
+        self.layer, self.source, self.note = model.embeddings, model.source, model.note
         self.name = name or model.source
-        if model.spec is not None:
-            self.family, self.init_std = model.spec.family, model.spec.init_std
-        self.table = _stored_facts(model.table_info, self.layer.dtype, remote)
-        parts = [part for part in STAGE_TABLES.values() if part in self.layer.state_dict()]
-        self.stage_tables = {
-            part: _stored_facts(stored, self.layer.dtype, remote)
-            for part in parts
-            if (stored := model.find_part(part)) is not None
-        }
+        spec = None if self.model is None else self.model.spec
+        self.family = None if spec is None else spec.family
+        self.init_std = float(getattr(self.layer.token_embedding, "init_std", 0.02)) if spec is None else spec.init_std
+        self.tables = describe_tables(self.layer, self.model)
+        self.table = self.tables[TOKEN_TABLE]
+        self._one_hot_products: dict[int, Tensor] = {}
 
     @classmethod
     def from_layer(
         cls, layer: Embeddings, tokenizer: Tokenizer | None, head: Head | None = None, *, source: str, note: str = ""
     ) -> Pipeline:
         """Create a pipeline from a layer in memory."""
-        pipeline = cls.__new__(cls)
-        pipeline._prepare(layer.eval(), tokenizer, head, source, note)
-        parameters = layer.state_dict()
-        pipeline.init_std = float(getattr(layer.token_embedding, "init_std", 0.02))
-        pipeline.table = _memory_facts("token_embedding.weight", layer.token_embedding.weight)
-        pipeline.stage_tables = {
-            part: _memory_facts(part, parameters[part]) for part in STAGE_TABLES.values() if part in parameters
-        }
-        return pipeline
+        return cls(LayerInMemory(layer.eval(), tokenizer, head, source, note))
 
     @classmethod
     def random(
@@ -111,30 +117,50 @@ class Pipeline:
         layer.tie(head)
         return cls.from_layer(layer, tokenizer, head, source="random", note=f"randomly initialized, seed {seed}")
 
-    def _prepare(
-        self, layer: Embeddings, tokenizer: Tokenizer | None, head: Head | None, source: str, note: str
-    ) -> None:
-        self.layer, self.tokenizer, self.head = layer, tokenizer, head
-        self.name, self.source, self.note = source, source, note
-        self.active_layer = lru_cache(32)(lambda name, theta: with_positions(layer, name, theta, self.init_std))
-        self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
-        self.float32_rows = lru_cache(maxsize=2)(lambda module: module.weight.detach().float())
-        # the same for every text of this length
-        self.rotations = lru_cache(maxsize=64)(
-            lambda scheme, theta, *tokens: rotate(self.active_layer(scheme, theta).layer, *tokens)
-        )
-        self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
-        self.merges = lru_cache(maxsize=4_096)(self._merges)
-        self.padding = lru_cache(maxsize=4)(self._padding)
-        self._one_hot_products: dict[int, Tensor] = {}
-
     # ---- operations, each defined in its own module
 
-    walk = run
-    scene = scene
-    gradient_step = gradient_step
-    token = describe_token
-    initialization = initialize
+    def walk(
+        self,
+        texts: Sequence[str] | None,
+        *,
+        inputs_embeds: Tensor | None = None,
+        dims: int = 8,
+        tokens: int = 256,
+        first_token: int = 0,
+        first_channel: int = 0,
+        change: Change | None = None,
+    ) -> Trace:
+        """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
+        window = Window(tokens, dims, first_token, first_channel)
+        return run(self, texts, inputs_embeds, window, change or Change())
+
+    def scene(
+        self, texts: Sequence[str], *, tokens: int = MAX_VALUES, first_token: int = 0, change: Change | None = None
+    ) -> SceneFacts:
+        """Run texts and record their tokens as strips, with the cosines of tokens from `first_token` on."""
+        return describe_scene(self, texts, tokens, first_token, change or Change())
+
+    def gradient_step(
+        self,
+        texts: Sequence[str],
+        *,
+        rates: Sequence[float] = RATES,
+        tokens: int = 256,
+        first_token: int = 0,
+        change: Change | None = None,
+        projection: TableProjection | None = None,
+    ) -> GradientStepFacts:
+        """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
+        window = Window(tokens, 1, first_token)
+        return take_gradient_step(self, texts, rates, window, change or Change(), projection)
+
+    def token(self, token_id: int, *, k: int = 8) -> TokenFacts:
+        """Describe one token id and its k nearest neighbors."""
+        return describe_token(self, token_id, k)
+
+    def initialization(self, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
+        """Initialize a table like the model's and record every step."""
+        return initialize(self, seed, dims)
 
     def facts(self) -> ModelFacts:
         """Summarize the model for a list of models."""
@@ -176,12 +202,12 @@ class Pipeline:
         part = STAGE_TABLES.get(stage, "")
         module = part.partition(".")[0]
         is_own = getattr(layer, module, None) is getattr(self.layer, module, None)
-        return self.stage_tables.get(part) if is_own else None
+        return self.tables.get(part) if is_own else None
 
     @cached_property
     def table_scene(self) -> TableScene:
         """Values at evenly spaced rows and channels of the table."""
-        return table_scene(self)
+        return sample_table(self)
 
     @cached_property
     def routing_tables(self) -> list[TensorInfo]:
@@ -222,33 +248,56 @@ class Pipeline:
 
     def one_hot_product(self, ids: Sequence[int]) -> Tensor:
         """Multiply the one-hot vectors of distinct ids by the whole table; products with a small table are cached."""
-        cached = self._one_hot_products if self.values() <= MAX_CACHED_VALUES else {}
-        if new := [token_id for token_id in ids if token_id not in cached]:
+        products = self._one_hot_products if self.values() <= MAX_CACHED_VALUES else {}
+        if new := [token_id for token_id in ids if token_id not in products]:
             one_hot_NV = torch.zeros(len(new), self.table.shape[0])
             one_hot_NV[range(len(new)), new] = 1.0
             product_ND = torch.zeros(len(new), self.table.shape[1])
             for start, block in self.blocks():
                 product_ND += one_hot_NV[:, start : start + len(block)] @ block
-            cached.update(zip(new, product_ND, strict=True))
-        return torch.stack([cached[token_id] for token_id in ids]) if ids else torch.zeros(0, self.table.shape[1])
+            products.update(zip(new, product_ND, strict=True))
+        return torch.stack([products[token_id] for token_id in ids]) if ids else torch.zeros(0, self.table.shape[1])
 
     def head_rows(self) -> Tensor:
         """Return the head's rows in float32, which are the table's if it is tied."""
         assert self.head is not None
         if self.values() > MAX_CACHED_VALUES:
             return self.head.weight.detach().float()
-        rows_VD: Tensor = self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
-        return rows_VD
+        return self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
 
-    # ---- cached per pipeline
+    # ---- parts of a walk that many walks share
 
-    def _float32_layer(self, scheme: str | None, theta: float | None) -> Embeddings:
+    @cached(32)
+    def active_layer(self, scheme: str | None, theta: float | None) -> ActiveLayer:
+        """Return the layer with a different position scheme or theta, or as it is."""
+        return with_positions(self.layer, scheme, theta, self.init_std)
+
+    @cached(4)
+    def float32_layer(self, scheme: str | None, theta: float | None) -> Embeddings:
         """Return the active layer with everything but the table in float32, for the backward pass."""
         layer = self.active_layer(scheme, theta).layer
         parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
 
-    def _merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
+    @cached(2)
+    def float32_rows(self, module: nn.Embedding | StoredEmbedding | Head) -> Tensor:
+        """Return the rows of the table or the head in float32."""
+        return module.weight.detach().float()
+
+    @cached(64)
+    def rotations(
+        self, scheme: str | None, theta: float | None, first: int, count: int, length: int, dims: int
+    ) -> list[Rotary]:
+        """Return the rotary angles of some tokens, the same for every text of this length."""
+        return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
+
+    @cached(65_536)
+    def spelling(self, token_id: int) -> str:
+        """Return the text of a token, or its number."""
+        return token_label(self.tokenizer, token_id)
+
+    @cached(4_096)
+    def merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
         """Return the merges that turned the bytes of one pre-token into these ids."""
         merges = None if self.tokenizer is None else self.tokenizer.merges(ids)
         if merges is None:
@@ -257,7 +306,8 @@ class Pipeline:
             MergeFacts(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id) for merge in merges
         ]
 
-    def _padding(self, first_channel: int, dims: int) -> Padding:
+    @cached(4)
+    def padding(self, first_channel: int, dims: int) -> Padding:
         """Describe the padding token and some channels of its row."""
         if self.padding_id is None:
             return Padding(id=None, is_padding_idx=False, is_zero=False, row=[])
@@ -323,26 +373,3 @@ def walk(
         texts, inputs_embeds=inputs_embeds, dims=dims, tokens=tokens, first_token=first_token,
         first_channel=first_channel, change=change,
     )  # fmt: skip
-
-
-def _memory_facts(name: str, weight: Tensor) -> TableFacts:
-    rows, width = weight.shape
-    dtype = _dtype_name(weight.dtype)
-    return TableFacts(
-        name=name, file=None, remote=False, dtype=dtype, row_dtype=dtype, shape=(rows, width), offset=0,
-        row_bytes=width * weight.itemsize, itemsize=weight.itemsize,
-    )  # fmt: skip
-
-
-def _stored_facts(stored: TensorInfo, row_dtype: torch.dtype, remote: bool) -> TableFacts:
-    rows, width = stored.shape
-    row_bytes = stored.nbytes // rows
-    itemsize = row_bytes // width if stored.dtype in SAFETENSORS_DTYPES else None
-    return TableFacts(
-        name=stored.name, file=stored.file, remote=remote, dtype=stored.dtype, row_dtype=_dtype_name(row_dtype),
-        shape=(rows, width), offset=stored.offset, row_bytes=row_bytes, itemsize=itemsize,
-    )  # fmt: skip
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -39,19 +39,9 @@ MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 @one_thread()
 @torch.no_grad()
 def run(
-    pipeline: Pipeline,
-    texts: Sequence[str] | None,
-    *,
-    inputs_embeds: Tensor | None = None,
-    dims: int = 8,
-    tokens: int = 256,
-    first_token: int = 0,
-    first_channel: int = 0,
-    change: Change | None = None,
+    pipeline: Pipeline, texts: Sequence[str] | None, inputs_embeds: Tensor | None, window: Window, change: Change
 ) -> Trace:
-    """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
-    change = change or Change()
-    window = Window(tokens, dims, first_token, first_channel)
+    """Run a batch of texts, or vectors instead of texts."""
     if (texts is None) == (inputs_embeds is None):
         raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
     result = Forward(pipeline, change, window)
@@ -73,10 +63,10 @@ def run(
         tokenizer=None if pipeline.tokenizer is None else repr(pipeline.tokenizer).partition("(")[0],
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
-        dims=max(0, min(dims, width - first_channel)),
-        max_tokens=tokens,
-        first_token=first_token,
-        first_channel=first_channel,
+        dims=max(0, min(window.dims, width - window.first_channel)),
+        max_tokens=window.tokens,
+        first_token=window.first_token,
+        first_channel=window.first_channel,
         input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
         texts=[
@@ -87,7 +77,7 @@ def run(
         gather=_gather(result),
         stages=stages,
         positions=_positions(result),
-        padding=pipeline.padding(first_channel, dims),
+        padding=pipeline.padding(window.first_channel, window.dims),
         streams=pipeline.layer.streams,
         memories=ngram_facts(result),
         per_layer=per_layer_facts(result),

@@ -87,16 +87,10 @@ class TableScene:
 
 @one_thread()
 @torch.no_grad()
-def scene(
-    pipeline: Pipeline,
-    texts: Sequence[str],
-    *,
-    tokens: int = MAX_VALUES,
-    first_token: int = 0,
-    change: Change | None = None,
+def describe_scene(
+    pipeline: Pipeline, texts: Sequence[str], tokens: int, first_token: int, change: Change
 ) -> SceneFacts:
     """Run texts and record at most `tokens` tokens of each as strips; cosines are computed from `first_token` on."""
-    change = change or Change()
     window = Window(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
     result = Forward(pipeline, change, window).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].after, result.stages[-1].after
@@ -120,7 +114,7 @@ def scene(
 
 @one_thread()
 @torch.no_grad()
-def table_scene(pipeline: Pipeline) -> TableScene:
+def sample_table(pipeline: Pipeline) -> TableScene:
     """Sample the table: the first and last row and channel are always among those shown."""
     rows, channels = _spread(pipeline.table.shape[0], MAX_ROWS), _spread(pipeline.table.shape[1], MAX_CHANNELS)
     strip = _strip(pipeline.layer.token_embedding(torch.tensor(rows))[:, channels])

@@ -35,7 +35,7 @@ BINS = 41
 
 @one_thread()
 @torch.no_grad()
-def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFacts:
+def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
     """Describe one token id and its k nearest neighbors."""
     rows, width = pipeline.table.shape
     if not isinstance(token_id, int) or not 0 <= token_id < rows:
@@ -71,7 +71,7 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
 
 @one_thread()
 @torch.no_grad()
-def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
+def initialize(pipeline: Pipeline, seed: int, dims: int) -> InitializationFacts:
     """Initialize a table like the model's and record every step."""
     rows, width = pipeline.table.shape
     rows = max(2, min(rows, MAX_VALUES // width))

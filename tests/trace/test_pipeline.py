@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -66,6 +68,17 @@ def test_threads_share_a_pipeline() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda text: pipeline.walk([text]), texts * 5))
     assert found == wanted * 5
+
+
+def test_caches_belong_to_one_pipeline_and_are_freed_with_it() -> None:
+    one, other = (Pipeline.random(["a"], ByteTokenizer()) for _ in range(2))
+    layers = [pipeline.active_layer("none", None) for pipeline in (one, one, other)]
+    assert layers[0] is layers[1]
+    assert layers[0] is not layers[2]
+    freed = weakref.ref(layers[0].layer)
+    del one, layers
+    gc.collect()
+    assert freed() is None
 
 
 def test_walk_leaves_the_layer_unchanged() -> None:
