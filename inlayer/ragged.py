@@ -91,127 +91,7 @@ class Ragged:
             >>> Ragged.from_lists([[72, 105], [33]]).counts.tolist()
             [2, 1]
         """
-        return cls.from_arrays([flat_int64(row, f"row {index}") for index, row in enumerate(rows)])
-
-    @classmethod
-    def from_arrays(cls, rows: Sequence[npt.NDArray[np.integer[Any]]]) -> Ragged:
-        """Combine one integer array per text.
-
-        Args:
-            rows: The ids of each text, arrays with one axis.
-
-        Returns:
-            The ids in one array.
-
-        Example:
-            >>> Ragged.from_arrays([np.array([72, 105]), np.array([33])]).flat.tolist()
-            [72, 105, 33]
-        """
-        flat = np.concatenate(rows) if rows else np.empty(0, np.int64)
-        return cls.from_counts(flat, np.fromiter(map(len, rows), np.int64, len(rows)))
-
-    @classmethod
-    def from_counts(cls, flat: Any, counts: Any) -> Ragged:
-        """Build from the number of ids per text instead of offsets.
-
-        Args:
-            flat: All ids, one text after the other.
-            counts: The number of ids of each text.
-
-        Returns:
-            The same ids with offsets.
-
-        Raises:
-            InputError: If a count is negative, or they do not add up to len(flat).
-
-        Example:
-            >>> Ragged.from_counts([72, 105, 33], [2, 0, 1]).offsets.tolist()
-            [0, 2, 2, 3]
-        """
-        counts = flat_int64(counts, "counts")
-        offsets = np.zeros(counts.size + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
-        return cls(flat, offsets)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
-        """Join batches: the texts of the first, then those of the second, and so on.
-
-        Args:
-            parts: The batches.
-
-        Returns:
-            All texts in one batch; a single part itself.
-
-        Example:
-            >>> Ragged.concatenate([Ragged.from_lists([[1], [2]]), Ragged.from_lists([[3, 4]])]).offsets.tolist()
-            [0, 1, 2, 4]
-        """
-        if len(parts) == 1:
-            return parts[0]
-        empty = np.empty(0, np.int64)
-        flat, counts = [part.flat for part in parts], [part.counts for part in parts]
-        return cls.from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
-
-    @classmethod
-    def merge(cls, size: int, parts: Sequence[tuple[IdArray, Ragged]]) -> Ragged:
-        """Merge batches into one: text j of a part becomes text `where[j]` of the result.
-
-        Args:
-            size: Number of texts.
-            parts: Pairs of indices (`where`) and a batch.
-
-        Returns:
-            All texts in one batch.
-
-        Raises:
-            InputError: If an index is missing or repeated.
-
-        Example:
-            >>> one, two = Ragged.from_lists([[1], [2]]), Ragged.from_lists([[3, 4]])
-            >>> Ragged.merge(3, [(np.array([0, 2]), one), (np.array([1]), two)]).flat.tolist()
-            [1, 3, 4, 2]
-        """
-        indices = np.concatenate([where for where, _ in parts]) if parts else np.empty(0, np.int64)
-        if indices.size != size or not np.array_equal(np.sort(indices), np.arange(size)):
-            raise InputError(f"the parts have {indices.size} indices; each of 0..{size - 1} must occur exactly once")
-        counts = np.zeros(size, np.int64)
-        for where, part in parts:
-            counts[where] = part.counts
-        result = cls.from_counts(np.empty(int(counts.sum()), np.int64), counts)
-        for where, part in parts:
-            shift = np.repeat(result.offsets[:-1][where] - part.offsets[:-1], part.counts)
-            result.flat[shift + np.arange(part.flat.size)] = part.flat
-        return result
-
-    def wrapped(self, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
-        """Add the same ids around each text, such as begin-of-text and end-of-text.
-
-        Args:
-            prefix: Ids before each text.
-            suffix: Ids after each text.
-
-        Returns:
-            A new batch, or this one if there is nothing to add.
-
-        Example:
-            >>> Ragged.from_lists([[72], []]).wrapped([1], [2]).flat.tolist()
-            [1, 72, 2, 1, 2]
-        """
-        extra = len(prefix) + len(suffix)
-        if extra == 0:
-            return self
-        offsets = self.offsets + extra * np.arange(len(self) + 1)
-        flat = np.empty(self.flat.size + extra * len(self), np.int64)
-        is_body = np.ones(flat.size, bool)
-        for index, value in enumerate(prefix):
-            flat[offsets[:-1] + index] = value
-            is_body[offsets[:-1] + index] = False
-        for index, value in enumerate(reversed(suffix)):
-            flat[offsets[1:] - 1 - index] = value
-            is_body[offsets[1:] - 1 - index] = False
-        flat[is_body] = self.flat
-        return Ragged(flat, offsets)
+        return ragged_from_arrays([flat_int64(row, f"row {index}") for index, row in enumerate(rows)])
 
     @property
     def counts(self) -> IdArray:
@@ -232,23 +112,6 @@ class Ragged:
             raise IdRangeError(f"text {index} is outside a batch of {len(self)} texts")
         index %= len(self)
         return self.flat[self.offsets[index] : self.offsets[index + 1]]
-
-    def part(self, start: int, stop: int) -> Ragged:
-        """Return the texts from `start` up to but not including `stop`.
-
-        Args:
-            start: The first text.
-            stop: One more than the last text; at most the number of texts.
-
-        Returns:
-            A batch whose `flat` is a view of this one's.
-
-        Example:
-            >>> Ragged.from_lists([[72, 105], [], [33]]).part(1, 3).offsets.tolist()
-            [0, 0, 1]
-        """
-        offsets = self.offsets[start : stop + 1]
-        return Ragged(self.flat[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def __iter__(self) -> Iterator[IdArray]:
         return (self[index] for index in range(len(self)))
@@ -304,3 +167,64 @@ class Ragged:
         ids_BT = np.full((len(self), width), pad_id, np.int64)
         ids_BT[mask_BT] = self.flat  # both are in row order
         return torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
+
+
+def ragged_from_arrays(rows: Sequence[npt.NDArray[np.integer[Any]]]) -> Ragged:
+    """Combine one integer array per text."""
+    flat = np.concatenate(rows) if rows else np.empty(0, np.int64)
+    return ragged_from_counts(flat, np.fromiter(map(len, rows), np.int64, len(rows)))
+
+
+def ragged_from_counts(flat: Any, counts: IdArray) -> Ragged:
+    """Build from the number of ids per text instead of offsets."""
+    offsets = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return Ragged(flat, offsets)
+
+
+def concatenate_batches(parts: Sequence[Ragged]) -> Ragged:
+    """Join batches: the texts of the first, then those of the second, and so on."""
+    if len(parts) == 1:
+        return parts[0]
+    empty = np.empty(0, np.int64)
+    flat, counts = [part.flat for part in parts], [part.counts for part in parts]
+    return ragged_from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
+
+
+def merge_batches(size: int, parts: Sequence[tuple[IdArray, Ragged]]) -> Ragged:
+    """Merge batches into one of `size` texts: text j of a part becomes text `where[j]` of the result."""
+    indices = np.concatenate([where for where, _ in parts]) if parts else np.empty(0, np.int64)
+    if indices.size != size or not np.array_equal(np.sort(indices), np.arange(size)):
+        raise InputError(f"the parts have {indices.size} indices; each of 0..{size - 1} must occur exactly once")
+    counts = np.zeros(size, np.int64)
+    for where, part in parts:
+        counts[where] = part.counts
+    result = ragged_from_counts(np.empty(int(counts.sum()), np.int64), counts)
+    for where, part in parts:
+        shift = np.repeat(result.offsets[:-1][where] - part.offsets[:-1], part.counts)
+        result.flat[shift + np.arange(part.flat.size)] = part.flat
+    return result
+
+
+def add_around(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
+    """Add the same ids around each text, such as begin-of-text and end-of-text."""
+    extra = len(prefix) + len(suffix)
+    if extra == 0:
+        return batch
+    offsets = batch.offsets + extra * np.arange(len(batch) + 1)
+    flat = np.empty(batch.flat.size + extra * len(batch), np.int64)
+    is_body = np.ones(flat.size, bool)
+    for index, value in enumerate(prefix):
+        flat[offsets[:-1] + index] = value
+        is_body[offsets[:-1] + index] = False
+    for index, value in enumerate(reversed(suffix)):
+        flat[offsets[1:] - 1 - index] = value
+        is_body[offsets[1:] - 1 - index] = False
+    flat[is_body] = batch.flat
+    return Ragged(flat, offsets)
+
+
+def part_of(batch: Ragged, start: int, stop: int) -> Ragged:
+    """The texts from `start` up to but not including `stop`; `flat` is a view of the batch's."""
+    offsets = batch.offsets[start : stop + 1]
+    return Ragged(batch.flat[offsets[0] : offsets[-1]], offsets - offsets[0])

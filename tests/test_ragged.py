@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
-from inlayer.ragged import Ragged
+from inlayer.ragged import Ragged, add_around, concatenate_batches, merge_batches, part_of
 
 ROWS = st.lists(st.lists(st.integers(0, 2**40), max_size=6), max_size=7)
 
@@ -65,9 +65,18 @@ def test_padded_shapes_and_sides():
 
 
 @given(ROWS, st.lists(st.integers(0, 9), max_size=2), st.lists(st.integers(0, 9), max_size=2))
-def test_wrapped(rows, prefix, suffix):
-    ours = Ragged.from_lists(rows).wrapped(prefix, suffix)
+def test_add_around(rows, prefix, suffix):
+    ours = add_around(Ragged.from_lists(rows), prefix, suffix)
     assert ours == Ragged.from_lists([prefix + row + suffix for row in rows])
+
+
+@given(ROWS, st.integers(0, 7))
+def test_parts_concatenate_to_the_batch(rows, cut):
+    batch, cut = Ragged.from_lists(rows), min(cut, len(rows))
+    parts = [part_of(batch, 0, cut), part_of(batch, cut, len(rows))]
+    assert parts == [Ragged.from_lists(rows[:cut]), Ragged.from_lists(rows[cut:])]
+    assert concatenate_batches(parts) == batch
+    assert np.shares_memory(parts[0].flat, batch.flat) == (parts[0].flat.size > 0)
 
 
 @given(ROWS, st.randoms())
@@ -79,15 +88,15 @@ def test_merge_restores_the_order(rows, random):
         (np.array(some, np.int64), Ragged.from_lists([rows[place] for place in some]))
         for some in (places[:cut], places[cut:])
     ]
-    assert Ragged.merge(len(rows), parts) == Ragged.from_lists(rows)
+    assert merge_batches(len(rows), parts) == Ragged.from_lists(rows)
 
 
 def test_merge_needs_every_index_exactly_once():
     one = Ragged.from_lists([[1]])
     with pytest.raises(InputError, match="exactly once"):
-        Ragged.merge(2, [(np.array([0]), one), (np.array([0]), one)])
+        merge_batches(2, [(np.array([0]), one), (np.array([0]), one)])
     with pytest.raises(InputError, match="exactly once"):
-        Ragged.merge(2, [(np.array([1]), one)])
+        merge_batches(2, [(np.array([1]), one)])
 
 
 def test_row_is_a_view():

@@ -26,7 +26,7 @@ from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, Toke
 from inlayer.files import quoted
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import as_float_dtype
-from inlayer.ragged import IdArray, Ragged
+from inlayer.ragged import IdArray, Ragged, concatenate_batches, part_of
 from inlayer.render.progress_bar import Progress
 from inlayer.tokenizers.base import check_text, check_texts, is_list_like
 
@@ -174,7 +174,7 @@ class Encoder:
             while start < len(ids):
                 fitting = int(np.searchsorted(ends, ends[start] + values // self.pooler.width, "right")) - 1
                 stop = max(start + 1, fitting)
-                part = ids.part(start, stop)
+                part = part_of(ids, start, stop)
                 yield self.per_token(part, settings) if per_token else self.pooled(part, settings)
                 start = stop
 
@@ -262,7 +262,7 @@ class Encoder:
                 progress(done, len(texts))
         if not per_token:
             return vectors
-        return self.per_token(Ragged.concatenate(parts), settings)
+        return self.per_token(concatenate_batches(parts), settings)
 
 
 def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:

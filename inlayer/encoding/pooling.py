@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_id_array
 from inlayer.geometry.nearest import to_float32
-from inlayer.ragged import IdArray, Ragged
+from inlayer.ragged import IdArray, Ragged, part_of
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads
 
@@ -77,7 +77,7 @@ class RowPooler:
         out = np.empty((len(ids), self.width), np.float32) if out is None else out
         if mode == "mean":
             for start in range(0, len(ids), BLOCK_TEXTS):
-                self._mean(ids.part(start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS])
+                self._mean(part_of(ids, start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS])
             return out
         out[:] = 0
         filled = np.flatnonzero(ids.counts)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import DtypeError, InputError, TextError, type_name
-from inlayer.ragged import Ragged
+from inlayer.ragged import Ragged, ragged_from_counts
 from inlayer.tokenizers.base import Token, Tokenizer, check_id_bounds, check_text, check_texts, not_byte_level
 from inlayer.tokenizers.offsets import byte_offsets
 
@@ -47,7 +47,7 @@ class ByteTokenizer(Tokenizer):
                 check_text(text, f"text {index}")  # raises an error that names the text
             raise
         flat = np.frombuffer(b"".join(encoded), np.uint8)
-        return Ragged.from_counts(flat, np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        return ragged_from_counts(flat, np.fromiter(map(len, encoded), np.int64, len(encoded)))
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         return self.decode_bytes(ids).decode(errors="replace")

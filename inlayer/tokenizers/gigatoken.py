@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.ragged import Ragged
+from inlayer.ragged import Ragged, concatenate_batches, merge_batches
 from inlayer.threads import core_count, map_in_threads
 from inlayer.tokenizers.base import surrogate_error
 from inlayer.tokenizers.untrusted_files import library_errors, steps_of
@@ -63,7 +63,7 @@ def encode_fast(encoder: Any, texts: list[str]) -> Ragged:
         offsets = np.asarray(layout.offsets.data)
         return Ragged(np.asarray(layout.content.data)[: offsets[-1]], offsets)
 
-    return Ragged.concatenate(map_in_threads(encode, shares))
+    return concatenate_batches(map_in_threads(encode, shares))
 
 
 def equal_shares(texts: list[str]) -> list[list[str]]:
@@ -84,7 +84,7 @@ def encode_with_both(texts: list[str], fast: EncodeBatch, exact: EncodeBatch, ex
     slow = np.array(excluded, np.int64)
     quick = np.setdiff1d(np.arange(len(texts)), slow)
     parts = [(quick, fast([texts[index] for index in quick])), (slow, exact([texts[index] for index in slow]))]
-    return Ragged.merge(len(texts), parts)
+    return merge_batches(len(texts), parts)
 
 
 def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens: list[str]) -> EncodeBatch | None:

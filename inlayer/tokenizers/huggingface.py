@@ -24,7 +24,7 @@ import numpy as np
 
 from inlayer.errors import InlayerError, TokenizerError, type_name
 from inlayer.files import parse_json
-from inlayer.ragged import IdArray, Ragged
+from inlayer.ragged import IdArray, Ragged, ragged_from_counts
 from inlayer.tokenizers.base import Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
@@ -124,7 +124,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             encodings = variant.encode_batch_fast(block, add_special_tokens=add_special_tokens)
             counts += map(len, encodings)
             flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
-        return Ragged.from_counts(np.concatenate(flats), np.array(counts, np.int64))
+        return ragged_from_counts(np.concatenate(flats), np.array(counts, np.int64))
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:

@@ -17,7 +17,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from inlayer.errors import IdRangeError
-from inlayer.ragged import Ragged
+from inlayer.ragged import Ragged, add_around
 from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_id_bounds, check_text, check_texts, not_byte_level
 from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_with_unstable_characters
 from inlayer.tokenizers.merges import MergeTable
@@ -116,7 +116,7 @@ class LibraryTokenizer(Tokenizer):
                 excluded |= {index for index, text in enumerate(items) if self._special_pattern.search(text)}
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
             batch = encode_with_both(items, fast, exact, sorted(excluded))
-        return batch.wrapped(*around) if add_special_tokens else batch
+        return add_around(batch, *around) if add_special_tokens else batch
 
     def decode_bytes(self, ids: Any) -> bytes:
         if not self._byte_level:

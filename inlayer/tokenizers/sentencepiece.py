@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.ragged import Ragged
+from inlayer.ragged import Ragged, add_around, ragged_from_arrays
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
@@ -75,8 +75,8 @@ class SentencePieceTokenizer(LibraryTokenizer):
         rows: list[npt.NDArray[np.int32]] = []
         for start in range(0, len(texts), BLOCK_TEXTS):
             rows += self._exact.encode(texts[start : start + BLOCK_TEXTS], return_type="numpy")
-        batch = Ragged.from_arrays(rows)
-        return batch.wrapped(*self._around) if add_special_tokens else batch
+        batch = ragged_from_arrays(rows)
+        return add_around(batch, *self._around) if add_special_tokens else batch
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """Decode as the library does: control tokens have no text, regardless of `skip_special_tokens`."""

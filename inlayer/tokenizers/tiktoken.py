@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TextError, TokenizerError
-from inlayer.ragged import Ragged
+from inlayer.ragged import Ragged, add_around, ragged_from_arrays
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
@@ -113,8 +113,8 @@ class TiktokenTokenizer(LibraryTokenizer):
             raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
-        batch = Ragged.from_arrays([self._encode_array(text, parse_special) for text in texts])
-        return batch.wrapped(*self._around) if add_special_tokens else batch
+        batch = ragged_from_arrays([self._encode_array(text, parse_special) for text in texts])
+        return add_around(batch, *self._around) if add_special_tokens else batch
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
