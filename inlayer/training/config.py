@@ -155,7 +155,7 @@ class TrainConfig:
 
     Example:
         >>> config = TrainConfig(preset="toy", steps=100)
-        >>> config.warmup_steps, config.decoder_config(vocab_size=256).n_embd
+        >>> config.resolved()["warmup"], config.decoder_config(vocab_size=256).n_embd
         (10, 64)
     """
 
@@ -238,28 +238,8 @@ class TrainConfig:
         if self.tokenizer == "bpe":
             from inlayer.tokenizers.bpe_training import check_vocab_size
 
-            check_vocab_size(self.bpe_vocab_size, 2)  # two special tokens: padding and end of text
-        self.decoder_config(self.bpe_vocab_size)
-
-    @property
-    def bpe_vocab_size(self) -> int:
-        """Vocabulary size of the tokenizer, if one is trained.
-
-        Example:
-            >>> TrainConfig().bpe_vocab_size
-            4096
-        """
-        return VOCAB_SIZE if self.vocab_size is None else self.vocab_size
-
-    @property
-    def warmup_steps(self) -> int:
-        """Number of warm-up steps, derived from `steps` if `warmup` is None.
-
-        Example:
-            >>> TrainConfig(steps=100).warmup_steps
-            10
-        """
-        return min(50, self.steps // 10) if self.warmup is None else self.warmup
+            check_vocab_size(bpe_vocab_size(self), 2)  # two special tokens: padding and end of text
+        self.decoder_config(bpe_vocab_size(self))
 
     def decoder_config(self, vocab_size: int, padding_idx: int | None = None) -> DecoderConfig:
         """Determine the architecture to train.
@@ -298,76 +278,53 @@ class TrainConfig:
             >>> TrainConfig(preset="toy").resolved()["n_embd"]
             64
         """
-        decoder, values = self.decoder_config(self.bpe_vocab_size), asdict(self)
+        decoder, values = self.decoder_config(bpe_vocab_size(self)), asdict(self)
         values |= {name: getattr(decoder, name) for name in values if hasattr(decoder, name)}
         return values | {
             "positions": decoder.position_scheme,
             "n_kv_head": decoder.kv_heads,
             "n_inner": decoder.hidden_width,
-            "vocab_size": self.bpe_vocab_size if self.tokenizer == "bpe" else None,
-            "warmup": self.warmup_steps,
+            "vocab_size": bpe_vocab_size(self) if self.tokenizer == "bpe" else None,
+            "warmup": warmup_steps(self),
         }
 
-    def learning_rate_at(self, step: int) -> float:
-        """Compute the learning rate of a step.
 
-        Args:
-            step: The step, counted from 1.
+def bpe_vocab_size(config: TrainConfig) -> int:
+    """Vocabulary size of the tokenizer, if one is trained."""
+    return VOCAB_SIZE if config.vocab_size is None else config.vocab_size
 
-        Returns:
-            The learning rate of the blocks.
 
-        Example:
-            >>> TrainConfig(steps=100, learning_rate=0.01).learning_rate_at(5)
-            0.005
-        """
-        warmup = self.warmup_steps
-        if step <= warmup:
-            return self.learning_rate * step / warmup
-        done = (step - warmup) / max(1, self.steps - warmup)
-        remaining = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[self.schedule]
-        return self.learning_rate * (self.min_lr_ratio + (1 - self.min_lr_ratio) * remaining)
+def warmup_steps(config: TrainConfig) -> int:
+    """Number of warm-up steps, derived from `steps` if `warmup` is None."""
+    return min(50, config.steps // 10) if config.warmup is None else config.warmup
 
-    def to_json(self) -> bytes:
-        """Encode the config as a run folder stores it, without `out` and `parallel`.
 
-        Returns:
-            JSON in UTF-8.
+def learning_rate_at(config: TrainConfig, step: int) -> float:
+    """The learning rate of the blocks at a step, counted from 1."""
+    warmup = warmup_steps(config)
+    if step <= warmup:
+        return config.learning_rate * step / warmup
+    done = (step - warmup) / max(1, config.steps - warmup)
+    remaining = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[config.schedule]
+    return config.learning_rate * (config.min_lr_ratio + (1 - config.min_lr_ratio) * remaining)
 
-        Example:
-            >>> TrainConfig.from_json(TrainConfig(steps=7).to_json()).steps
-            7
-        """
-        values = {name: value for name, value in asdict(self).items() if name not in NOT_SAVED}
-        return (json.dumps({"format": FORMAT, **values}, indent=2) + "\n").encode()
 
-    @classmethod
-    def from_json(cls, data: bytes, **not_saved: Any) -> TrainConfig:
-        """Read what `to_json` wrote.
+def config_to_json(config: TrainConfig) -> bytes:
+    """Encode the config as a run folder stores it, without `out` and `parallel`."""
+    values = {name: value for name, value in asdict(config).items() if name not in NOT_SAVED}
+    return (json.dumps({"format": FORMAT, **values}, indent=2) + "\n").encode()
 
-        Args:
-            data: JSON in UTF-8.
-            not_saved: The fields that are not stored, `out` and `parallel`.
 
-        Returns:
-            The config.
-
-        Raises:
-            ConfigError: If a value is out of range.
-            ValueError: If it is not valid JSON of this format.
-
-        Example:
-            >>> TrainConfig.from_json(TrainConfig(steps=7).to_json(), out="folder").out
-            'folder'
-        """
-        values = json.loads(data)
-        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
-            raise ValueError(f"its format is not {FORMAT}")
-        if different := {setting.name for setting in fields(cls)} - {*NOT_SAVED} ^ values.keys():
-            raise ValueError(f"{quoted(min(different))} is missing or unknown")
-        if not isinstance(values["files"], list) or not all(isinstance(file, str) for file in values["files"]):
-            raise ValueError("files is not a list of paths")
-        return cls(**{**values, "files": tuple(values["files"])}, **not_saved)
+def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
+    """Read what `config_to_json` wrote; ValueError if it is damaged."""
+    values = json.loads(data)
+    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    if different := {setting.name for setting in fields(TrainConfig)} - {*NOT_SAVED} ^ values.keys():
+        raise ValueError(f"{quoted(min(different))} is missing or unknown")
+    if not isinstance(values["files"], list) or not all(isinstance(file, str) for file in values["files"]):
+        raise ValueError("files is not a list of paths")
+    return TrainConfig(**{**values, "files": tuple(values["files"])}, **not_saved)
 
 
 def is_due(config: TrainConfig, every: int, step: int) -> bool:

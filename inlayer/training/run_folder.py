@@ -33,7 +33,7 @@ from inlayer.files import check_path, file_errors, locked, new_folder, path_kind
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
-from inlayer.training.config import TrainConfig, is_due
+from inlayer.training.config import TrainConfig, bpe_vocab_size, config_from_json, config_to_json, is_due
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.encoded_corpus import (
@@ -100,7 +100,7 @@ class Run:
         except UnicodeEncodeError:
             raise InputError(f"{shown(folder)} is not valid UTF-8, which safetensors requires of a path") from None
         config = with_absolute_paths(config)
-        Decoder(config.decoder_config(config.bpe_vocab_size), device="meta")  # reports impossible sizes early
+        Decoder(config.decoder_config(bpe_vocab_size(config)), device="meta")  # reports impossible sizes early
         if config.files:
             next(read_chunks(config.files))  # reports missing and empty files early
         if config.tokenizer not in {"bytes", "bpe"}:
@@ -110,7 +110,7 @@ class Run:
         try:
             run.inner.mkdir(parents=True, exist_ok=True)
             with run.locked():
-                write_atomic(run.inner / CONFIG, run.config.to_json())
+                write_atomic(run.inner / CONFIG, config_to_json(run.config))
         except OSError as error:
             run._remove()
             raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
@@ -124,7 +124,7 @@ class Run:
             raise InputError(f"{shown(folder)} contains no run to resume; start one without --resume")
         path = folder / "run" / CONFIG
         try:
-            config = TrainConfig.from_json(path.read_bytes(), out=out, parallel=parallel)
+            config = config_from_json(path.read_bytes(), out=out, parallel=parallel)
             for name in (*config.files, config.tokenizer):
                 path_kind(Path(name))  # reports what cannot be a path
         except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -135,7 +135,7 @@ class Run:
         """Give the run more steps. The remaining ones use the schedule of a run of this length."""
         self.config = replace(self.config, steps=steps)
         with self.locked():
-            write_atomic(self.inner / CONFIG, self.config.to_json())
+            write_atomic(self.inner / CONFIG, config_to_json(self.config))
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the folder: one process trains in it at a time."""
@@ -201,7 +201,7 @@ class Run:
                     (new / name).write_bytes(data)
 
     def _train_tokenizer(self, folder: Path) -> None:
-        vocab_size, corpus = self.config.bpe_vocab_size, folder / "corpus.txt"
+        vocab_size, corpus = bpe_vocab_size(self.config), folder / "corpus.txt"
         self.progress.stage(f"training a tokenizer with {vocab_size:,} ids")
         if not self.config.files:
             with corpus.open("w", encoding="utf-8", newline="") as text:
@@ -276,7 +276,7 @@ class Run:
     def _warn_about_the_text(self, tokens: EncodedCorpus, width: int) -> None:
         """Warn if the text is too small for the vocabulary or for validation."""
         config, held_out = self.config, tokens.validation.size
-        if config.tokenizer == "bpe" and tokens.vocab_size < (wanted := config.bpe_vocab_size):
+        if config.tokenizer == "bpe" and tokens.vocab_size < (wanted := bpe_vocab_size(config)):
             sizes = f"{tokens.vocab_size:,} ids instead of {wanted:,}"
             self.alerts.raised["vocabulary"] = f"the vocabulary has {sizes}, because the text is too small for more"
         if config.validation and held_out < width:
@@ -307,7 +307,7 @@ class Run:
 
     def _facts(self) -> dict[str, str]:
         """Checksums that a state has to match: config (except `steps`, which may grow), tokenizer and metrics."""
-        config, tokenizer = hashlib.sha256(replace(self.config, steps=1).to_json()), hashlib.sha256()
+        config, tokenizer = hashlib.sha256(config_to_json(replace(self.config, steps=1))), hashlib.sha256()
         for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
             tokenizer.update(path.name.encode() + path.read_bytes())
         digests = {"config": config, "tokenizer": tokenizer, "metrics": self._digest}

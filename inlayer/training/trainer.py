@@ -22,7 +22,7 @@ from torch import Tensor
 
 from inlayer.errors import ConfigError, ShapeError
 from inlayer.tables import Table
-from inlayer.training.config import TrainConfig, is_due
+from inlayer.training.config import TrainConfig, is_due, learning_rate_at
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.metrics import Metrics, measure_rows, record_input_gradient
 from inlayer.training.optimizer import make_optimizers, set_learning_rates
@@ -65,7 +65,7 @@ class Trainer:
             raise ShapeError(f"windows have shape {tuple(windows.shape)}; expected {expected}")
         config, step = self.config, self.step + 1
         measured = step == 1 or is_due(config, config.log_interval, step)
-        learning_rate = config.learning_rate_at(step)
+        learning_rate = learning_rate_at(config, step)
         set_learning_rates(self.optimizers, learning_rate)
         tied = measured and self.decoder.head.tied
         handle, input_gradient = record_input_gradient(self.table) if tied else (nullcontext(), None)

@@ -18,7 +18,7 @@ import inlayer
 from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.files import locked
 from inlayer.inspection import inspect
-from inlayer.training.config import TrainConfig
+from inlayer.training.config import TrainConfig, learning_rate_at
 from inlayer.training.encoded_corpus import open_tokens
 from inlayer.training.export import load_decoder
 from inlayer.training.metrics import from_line
@@ -365,7 +365,7 @@ def test_run_is_extended(text: Path, tmp_path: Path) -> None:
     assert report.steps == 20
     lines = read_metrics(tmp_path / "whole")
     assert lines[:12] == before
-    assert [line["learning_rate"] for line in lines[12:]] == [longer.learning_rate_at(step) for step in range(13, 21)]
+    assert [line["learning_rate"] for line in lines[12:]] == [learning_rate_at(longer, step) for step in range(13, 21)]
 
     class Stop(TrainingProgress):
         def step(self, metrics: dict[str, int | float]) -> None:
