@@ -171,7 +171,7 @@ def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
     ids_by_token: dict[bytes, int] = {}
     if vocabulary.tokenizer is None:
         raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
-    prefix = vocabulary.tokenizer.continuation_prefix
+    prefix = vocabulary.tokenizer._continuation_prefix
     for token_id in range(vocabulary.rows):
         token = token_bytes(vocabulary.tokenizer, token_id)
         if token is not None:

@@ -229,23 +229,8 @@ class Tokenizer(ABC):
         check_text(text)
         return None
 
-    def analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        """Find the tokens and the pre-tokens of a text, which some tokenizers compute in one pass.
-
-        Args:
-            text: Valid Unicode.
-
-        Returns:
-            The results of `tokens` and of `pre_tokens`.
-
-        Raises:
-            InlayerError: Same as `encode`.
-
-        Example:
-            >>> tokens, pre_tokens = inlayer.load("default").tokenizer.analyze("I love dogs")
-            >>> len(tokens), len(pre_tokens)
-            (4, 3)
-        """
+    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
+        """The tokens and the pre-tokens of a text, which some tokenizers compute in one pass."""
         return self.tokens(text), self.pre_tokens(text)
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
@@ -280,13 +265,8 @@ class Tokenizer(ABC):
         return frozenset(self.special_tokens.values())
 
     @property
-    def continuation_prefix(self) -> bytes:
-        """How a token that continues a word starts: `##` in WordPiece; empty if tokens include their spaces.
-
-        Example:
-            >>> inlayer.load("default").tokenizer.continuation_prefix
-            b''
-        """
+    def _continuation_prefix(self) -> bytes:
+        """How a token that continues a word starts: `##` in WordPiece; empty if tokens include their spaces."""
         return b""
 
     @property

@@ -90,8 +90,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._fast_source: tuple[str, dict[str, Any]] | None = (text, settings)  # until the fast path opens
 
     @property
-    def continuation_prefix(self) -> bytes:
-        """As in the base class."""
+    def _continuation_prefix(self) -> bytes:
         return str(getattr(self._exact.model, "continuing_subword_prefix", None) or "").encode()
 
     # -- encoding --
@@ -188,7 +187,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (Llama-2)."""
         return self._explain(text, False, parse_special)[1]
 
-    def analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
+    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
         return self._explain(text, True, True)
 
     def _explain(

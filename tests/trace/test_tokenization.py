@@ -23,7 +23,7 @@ def test_tokenization_matches_the_tokenizer(name: str, text: str) -> None:
     assert bytes.fromhex("".join(character.bytes for character in trace.characters)) == text.encode()
     assert [token.id for token in tokens] == tokenizer.encode(text)
     spans = tokenizer.pre_tokens(text)
-    assert tokenizer.analyze(text) == (tokenizer.tokens(text), spans)
+    assert tokenizer._analyze(text) == (tokenizer.tokens(text), spans)
     if trace.pre_tokens is None:
         assert spans is None
         return
