@@ -69,7 +69,6 @@ def train_bpe(
     paths = check_files(files, "train_bpe reads text files")
     specials = check_special_tokens(special_tokens)
     check_vocab_size(vocab_size, len(specials))
-    check_integer(min_frequency, "min_frequency")
     check_size(min_frequency, "min_frequency")
     max_merges = sum(path.stat().st_size for path in paths)  # every merge joins at least two bytes
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -104,17 +103,12 @@ def train_bpe(
 
 def check_vocab_size(vocab_size: int, n_special: int) -> None:
     """Check the size of a byte-level BPE vocabulary with this number of special tokens."""
-    check_integer(vocab_size, "vocab_size")
+    check_size(vocab_size, "vocab_size")
     if not 256 + n_special <= vocab_size <= MAX_VOCAB:
         raise InputError(
             f"vocab_size is {vocab_size}; with 256 bytes and {n_special} special tokens it must be in "
             f"{256 + n_special}..{MAX_VOCAB}"
         )
-
-
-def check_integer(value: object, name: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise DtypeError(f"{name} is {type_name(value)}, not an integer")
 
 
 def check_special_tokens(special_tokens: object) -> list[str]:
