@@ -145,7 +145,7 @@ class CourseService:
         """Make a task the current one and create its file if it does not exist."""
         with self.edit() as state:
             task = self.choose_task(name, state)
-            file = task_files.create_file(task, choose_folder(state, self.folder))
+            file = task_files.open_file(task, choose_folder(state, self.folder), create=True)
             state.current = task.id
         return file
 
@@ -165,8 +165,7 @@ class CourseService:
             if name is None or (task is None and name in self.course.tasks):
                 wanted = task if name is None else name
                 chosen = self.choose_task(wanted, state) if create else self.opened_task(wanted, state)
-                folder = choose_folder(state, self.folder)
-                file = task_files.create_file(chosen, folder) if create else task_files.find_file(chosen, folder)
+                file = task_files.open_file(chosen, choose_folder(state, self.folder), create=create)
                 if file.is_new:
                     state.current = chosen.id
                 return file
@@ -180,7 +179,7 @@ class CourseService:
                 # `check gather.py` works anywhere; `watch gather.py` waits for a file that does not exist yet.
                 path = choose_folder(replace(state), self.folder) / f"{chosen.id}.py"
                 if not create or path_kind(path) == "file":
-                    return task_files.find_file(chosen, choose_folder(state, self.folder))
+                    return task_files.open_file(chosen, choose_folder(state, self.folder), create=False)
             return TaskFile(task=chosen, path=path)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:

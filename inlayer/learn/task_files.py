@@ -66,24 +66,16 @@ def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
     return Path(state.folder)
 
 
-def create_file(task: Task, folder: Path) -> TaskFile:
-    """Write the task's starter file, unless the file exists."""
+def open_file(task: Task, folder: Path, *, create: bool) -> TaskFile:
+    """Return the learner's file for a task. If it does not exist, `create` writes the starter file."""
     path = folder / f"{task.id}.py"
-    if (kind := path_kind(path)) == "missing":
+    if (kind := path_kind(path)) not in {"file", "missing"}:
+        raise not_a_file(path, kind)
+    if kind == "missing":
+        if not create:
+            raise InputError(f"{shown(path)} does not exist; open the task with inlayer learn next {task.id}")
         write_file(path, task.start)
-    elif kind != "file":
-        raise not_a_file(path, kind)
     return TaskFile(task=task, path=path, is_new=kind == "missing")
-
-
-def find_file(task: Task, folder: Path) -> TaskFile:
-    """Return the learner's file for a task that was opened before; never creates it."""
-    path = folder / f"{task.id}.py"
-    if (kind := path_kind(path)) == "missing":
-        raise InputError(f"{shown(path)} does not exist; open the task with inlayer learn next {task.id}")
-    if kind != "file":
-        raise not_a_file(path, kind)
-    return TaskFile(task=task, path=path)
 
 
 def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
