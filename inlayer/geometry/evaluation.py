@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError
-from inlayer.files import not_a_file, quoted, shown
+from inlayer.files import file_errors, not_a_file, path_kind, quoted, shown
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
@@ -166,8 +166,10 @@ def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
 
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     """Lines of a text file with their numbers, without empty ones and comments."""
+    if (kind := path_kind(path)) == "missing":
+        raise not_a_file(path, kind)
     try:
-        with path.open(encoding="utf-8") as file:
+        with file_errors(path), path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
                 if len(line) > MAX_LINE:
                     raise InputError(f"{shown(path)}, line {number} has more than {MAX_LINE} characters")
@@ -175,7 +177,3 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
                     yield number, line.strip()
     except UnicodeDecodeError:
         raise InputError(f"{shown(path)} is not valid UTF-8") from None
-    except FileNotFoundError:
-        raise not_a_file(path, "missing") from None
-    except OSError as error:
-        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None
