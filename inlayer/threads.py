@@ -1,4 +1,4 @@
-"""Base module: work on all cores, in threads.
+"""Base module: work on all cores, in threads, and processes that end with the one that started them.
 
 - threads suffice, because numpy and the tokenizer libraries release the GIL
 - OMP_NUM_THREADS limits these threads, too: Ray sets it to 1 for a worker that has one core of many
@@ -7,6 +7,7 @@ Tested in tests/test_threads.py.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -46,6 +47,20 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) ->
     for pair in zip(items, futures, strict=True):
         Thread(target=run, args=pair, daemon=True).start()
     return [future.result() for future in futures]
+
+
+def when_parent_ends(action: Callable[[], object]) -> None:
+    """In a process that another one started: call a function when that one ends, even by SIGKILL."""
+    from multiprocessing.connection import wait
+
+    if (parent := multiprocessing.parent_process()) is not None:
+        sentinel = parent.sentinel
+
+        def watch() -> None:
+            wait([sentinel])
+            action()
+
+        Thread(target=watch, name="inlayer-parent", daemon=True).start()
 
 
 @contextmanager

@@ -10,7 +10,6 @@ Tested with a server that is stopped in tests/web/test_maps.py.
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ import threading
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from inlayer.geometry.projection import TableProjection, cache_folder, fingerpri
 from inlayer.geometry.tsne import missing_tsne
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
+from inlayer.threads import when_parent_ends
 
 WAIT = 20.0  # seconds, less than a client waits for a response
 MAX_ROWS = 500_000  # largest table that is mapped
@@ -109,17 +109,10 @@ class BackgroundMaps:
 
 def compute_tsne(table: StoredTable, cache: Path) -> None:
     """Compute t-SNE in a process of its own, which ends with the one that started it."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
-
     # Turn SIGTERM into SystemExit, so that a partly written file is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, daemon=True).start()
+    when_parent_ends(partial(os.kill, os.getpid(), signal.SIGTERM))
     with suppress(AttributeError, OSError):
         os.nice(10)
     cache.mkdir(parents=True, exist_ok=True)

@@ -15,13 +15,11 @@ import asyncio
 import gc
 import ipaddress
 import multiprocessing
-import multiprocessing.connection
 import os
 import secrets
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +35,7 @@ from uvicorn.supervisors import Multiprocess
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
+from inlayer.threads import when_parent_ends
 from inlayer.web.guard import HEADERS, Guard, error_response
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def print_address(address: Address) -> None:
 
 def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:
     """Build the application inside a worker process."""
-    exit_with_parent()
+    when_parent_ends(partial(os._exit, 0))
     from inlayer.web.app import make_app
 
     hosts = () if _address(host) else (host,)
@@ -106,18 +105,6 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
     gc.collect()
     gc.freeze()  # otherwise every full collection visits torch and the models, and blocks the event loop for 0.1 s
     return app
-
-
-def exit_with_parent() -> None:
-    """End this process when the one that started it ends, even by SIGKILL."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        sentinel = parent.sentinel
-
-        def watch() -> None:
-            multiprocessing.connection.wait([sentinel])
-            os._exit(0)
-
-        threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
 
 
 class Supervisor(Multiprocess):
@@ -222,7 +209,7 @@ def find_model_names(open_pipelines: OpenPipelines, processes: BaseContext) -> l
 
 def send_model_names(sender: Connection, open_pipelines: OpenPipelines) -> None:
     """Send the names of the models, or the error of one that cannot be opened."""
-    exit_with_parent()
+    when_parent_ends(partial(os._exit, 0))
     try:
         sender.send(list(open_pipelines()))
     except Exception as error:
