@@ -8,7 +8,7 @@ Part of step 4 of trace/terminal.py. Tested in tests/trace/test_per_layer.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,7 @@ from inlayer.trace.family_facts import PerLayerFacts, RoutingFacts, ValueFacts
 from inlayer.trace.layout import Layout
 
 if TYPE_CHECKING:
-    from inlayer.trace.facts import TextTrace
+    from inlayer.trace.facts import TokenTrace
     from inlayer.trace.forward import Forward
 
 
@@ -116,16 +116,17 @@ def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
     read = "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
     yield from layout.note(f"{size}{read}; norms of the blocks' vectors")
 
-    def token_line(line: Text, text_index: int, index: int) -> Text:
+    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
+        line = layout.head(index, token)
         if facts.offsets is not None:
             line.append(f"  byte {facts.offsets[text_index][index]:,}", style="cyan")
         norms = "".join(f" {norm:.3g}" for norm in facts.norms[text_index][index])
         available = max(1, layout.columns - len(line.plain) - 1)
         if len(norms) > available:
             norms = norms[: available - len(layout.glyphs.more)] + layout.glyphs.more
-        return line.append(f" {norms}", style="dim")
+        yield line.append(f" {norms}", style="dim")
 
-    yield from _each_token(layout, token_line)
+    yield from layout.each_token(lines)
 
 
 def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
@@ -138,9 +139,11 @@ def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
     yield from layout.note(f"{size}{read}; attention of blocks {blocks} adds them to its values")
     grid = layout.grid([vector for text in facts.vectors for vector in text], facts.width)
     yield layout.grid_heading(grid)
-    yield from _each_token(
-        layout, lambda line, text_index, index: layout.vector(line, facts.vectors[text_index][index], grid)
-    )
+
+    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
+        yield layout.vector(layout.head(index, token), facts.vectors[text_index][index], grid)
+
+    yield from layout.each_token(lines)
 
 
 def routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
@@ -153,23 +156,10 @@ def routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
     read = f"a token reads {first.row_bytes:,} bytes of each" if others else f"a token reads {first.row_bytes:,} bytes"
     yield from layout.note(f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block")
 
-    def token_line(line: Text, text_index: int, index: int) -> Text:
+    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
         groups = (" ".join(map(str, table.experts[text_index][index])) for table in tables)
-        line.append("  " + f" {layout.glyphs.bar} ".join(groups))
+        line = layout.head(index, token).append("  " + f" {layout.glyphs.bar} ".join(groups))
         line.truncate(layout.columns, overflow="ellipsis")
-        return line
+        yield line
 
-    yield from _each_token(layout, token_line)
-
-
-def _each_token(layout: Layout, token_line: Callable[[Text, int, int], Text]) -> Iterator[Text]:
-    """The lines of all texts; `token_line` completes that of a token, given the index of its text and its own index."""
-    text_indices = iter(range(len(layout.trace.texts)))
-
-    def text_lines(text: TextTrace) -> Iterator[Text]:
-        text_index, tokens = next(text_indices), layout.tokens(text)
-        for index, token in enumerate(tokens):
-            yield token_line(layout.head(index, token), text_index, index)
-        yield from layout.omitted_tokens(text, len(tokens))
-
-    yield from layout.each_text(text_lines)
+    yield from layout.each_token(lines)

@@ -132,25 +132,25 @@ class Layout:
         """Tokens from the start of the window to the end of the text, without padding."""
         return max(0, text.n_tokens - self.trace.first_token)
 
-    def each_text(self, lines: Callable[[TextTrace], Iterable[Text]]) -> Iterator[Text]:
-        """Yield the lines of each text, below a heading if there are several, and the number of texts omitted."""
-        for index, text in enumerate(self.texts, start=1):
+    def each_text(self, lines: Callable[[int, TextTrace], Iterable[Text]]) -> Iterator[Text]:
+        """Yield the lines of each text, given its index, below a heading if there are several; count those omitted."""
+        for index, text in enumerate(self.texts):
             if self.is_batch:
-                line = Text(f"{' ' * INDENT}text {index} of {self.trace.shape[0]}", style="bold")
+                line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
                 shown = self.glyphs.fold(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
                 yield line if text.text is None else line.append(f"  {shown}", style="not bold dim")
-            yield from lines(text)
+            yield from lines(index, text)
         yield from self.more(self.trace.shape[0] - len(self.texts), "text")
 
     def each_token(
-        self, lines: Callable[[int, TokenTrace], Iterable[Text]], limit: int | None = None
+        self, lines: Callable[[int, int, TokenTrace], Iterable[Text]], limit: int | None = None
     ) -> Iterator[Text]:
-        """Yield the lines of each token of each text, and the number of tokens omitted."""
+        """Yield the lines of each token, given the index of its text and its own, and the number of tokens omitted."""
 
-        def text_lines(text: TextTrace) -> Iterator[Text]:
+        def text_lines(text_index: int, text: TextTrace) -> Iterator[Text]:
             shown = self.tokens(text)[:limit]
             for index, token in enumerate(shown):
-                yield from lines(index, token)
+                yield from lines(text_index, index, token)
             yield from self.omitted_tokens(text, len(shown))
 
         return self.each_text(text_lines)

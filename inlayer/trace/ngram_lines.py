@@ -33,16 +33,16 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])
     heading = f"  n  {'row':>{rows}}  {'byte':>{offsets}}  heads  n-gram"
     yield Text(" " * layout.head_width + heading, style="dim")
-    texts = iter(range(len(layout.trace.texts)))
 
-    def text_lines(number: int) -> Iterator[Text]:
-        text = layout.trace.texts[number]
-        tokens = layout.tokens(text)
-        for index, token in enumerate(tokens):
-            yield from _token_lines(layout, index, token, memory, number, rows, offsets)
-        yield from layout.omitted_tokens(text, len(tokens))
+    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
+        for order, read in enumerate(memory.reads[text_index][index]):
+            line = layout.head(index, token) if order == 0 else Text(" " * layout.head_width)
+            line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
+            line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
+            available = layout.columns - len(line.plain) - 2
+            yield line.append(f"  {layout.glyphs.fold(read.text, max(1, available))}", style="dim")
 
-    yield from layout.each_text(lambda _text: text_lines(next(texts)))
+    yield from layout.each_token(lines)
     for group in memory.shared[:MAX_SHARED]:
         yield from layout.note(_sharing(layout, group), max_lines=2)
     yield from layout.more(len(memory.shared) - MAX_SHARED, "group")
@@ -56,14 +56,3 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
     heads = "all" if shares_all else f"{group.shared_heads} of {group.order_heads}"
     heads += " hash heads" if shares_all else " hash heads, by collision"
     return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
-
-
-def _token_lines(
-    layout: Layout, index: int, token: TokenTrace, memory: NgramFacts, text: int, rows: int, offsets: int
-) -> Iterator[Text]:
-    for order, read in enumerate(memory.reads[text][index]):
-        line = layout.head(index, token) if order == 0 else Text(" " * layout.head_width)
-        line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
-        line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
-        available = layout.columns - len(line.plain) - 2
-        yield line.append(f"  {layout.glyphs.fold(read.text, max(1, available))}", style="dim")

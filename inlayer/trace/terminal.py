@@ -97,7 +97,7 @@ def bytes_step(layout: Layout) -> Iterator[Text]:
     """Step 1: each character above its bytes."""
     fold, as_hex = layout.glyphs.fold, layout.glyphs.hex
 
-    def lines(text: TextTrace) -> Iterator[Text]:
+    def lines(_: int, text: TextTrace) -> Iterator[Text]:
         units = [
             (fold(char.text, 12), as_hex(char.bytes, 24), "cyan" if len(char.bytes) > 2 else "dim")
             for char in text.characters
@@ -113,7 +113,7 @@ def pre_tokens_step(layout: Layout) -> Iterator[Text]:
     """Step 2: the same bytes, divided into pre-tokens."""
     available = layout.columns - INDENT - 2
 
-    def lines(text: TextTrace) -> Iterator[Text]:
+    def lines(_: int, text: TextTrace) -> Iterator[Text]:
         units = [
             (layout.glyphs.fold_bytes(part.bytes, available), layout.glyphs.hex(part.bytes, available), "dim")
             for part in text.pre_tokens or []
@@ -129,7 +129,7 @@ def ids_step(layout: Layout) -> Iterator[Text]:
     digits = max([2, *(len(str(token.id)) for token in layout.shown_tokens)])
     yield _token_heading(layout).append(f"  {'id':>{digits}}  bytes")
 
-    def lines(text: TextTrace) -> Iterator[Text]:
+    def lines(_: int, text: TextTrace) -> Iterator[Text]:
         tokens = layout.tokens(text)
         for index, token in enumerate(tokens):
             line = layout.head(index, token)
@@ -156,7 +156,7 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
     title = glyphs.fold(f"first {'values' if table.itemsize else 'block'} in hex", available, blank=" ")
     yield _token_heading(layout).append(f"  {'id':>{digits}}  {'byte':>{offsets}}  {title}")
 
-    def lines(index: int, token: TokenTrace) -> Iterator[Text]:
+    def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
         line = layout.head(index, token).append(f"  {token.id:>{digits}}", style="cyan")
         line.append(f"  {token.offset:>{offsets},}  ")
         data = " ".join(token.stored_hex)
@@ -206,7 +206,7 @@ def positions_step(layout: Layout) -> Iterator[Text]:
         added = [] if value.added is None else [(f"+ position {token.position}", value.added)]
         return [(names[stage], before), *added, ("= sum", value.after)]
 
-    def lines(index: int, token: TokenTrace) -> Iterator[Text]:
+    def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
         return layout.named_vectors(index, layout.label(token), parts(token), grid)
 
     shown = MAX_BATCH_SUMS if layout.is_batch else MAX_SUMS
@@ -300,7 +300,7 @@ def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channel
     grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
     yield layout.grid_heading(grid)
 
-    def lines(index: int, token: TokenTrace) -> Iterator[Text]:
+    def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
         yield layout.vector(layout.head(index, token), vector(token), grid, style="" if token.mask else "dim")
 
     yield from layout.each_token(lines)
