@@ -24,7 +24,7 @@ from inlayer.trace.backward import backward
 from inlayer.trace.extra_tables import per_layer_facts, routing_facts, value_facts
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward, Window
-from inlayer.trace.ngram_rows import ngram_facts
+from inlayer.trace.ngrams import ngram_facts
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_lines import relative_facts
 from inlayer.trace.steps import describe_steps

@@ -21,7 +21,7 @@ from inlayer.render.numbers import count
 from inlayer.trace.extra_tables import per_layer_lines, routing_lines, value_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
-from inlayer.trace.ngram_lines import memory_lines
+from inlayer.trace.ngrams import memory_lines
 from inlayer.trace.relative_lines import relative_lines
 from inlayer.trace.steps import setup_code
 
