@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from threading import Lock, Thread
 from typing import TypeVar
 
-__all__ = ["core_count", "map_in_threads", "one_blas_thread"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _BLAS_LIMIT = Lock()

@@ -19,8 +19,6 @@ from typer.main import get_command
 from inlayer.cli.app import app
 from inlayer.errors import InlayerError, needs_torch
 
-__all__ = ["main"]
-
 COMMANDS = {  # modules, in the order of --help
     "walk": "walk", "inspect": "inspect", "neighbors": "neighbors", "analogy": "neighbors", "map": "map",
     "compare": "compare", "evaluate": "evaluate", "embed": "embed", "search": "embed",

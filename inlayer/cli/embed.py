@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from inlayer.encoding.resumable_job import EmbedJob
     from inlayer.encoding.sources import Reader
 
-__all__ = ["embed", "search"]
-
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 POOLS = ("mean", "first", "last", "max")
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8

@@ -14,8 +14,6 @@ from typing import Any
 from inlayer.errors import InputError
 from inlayer.files import quoted
 
-__all__ = ["check_storable", "parse_line"]
-
 RARE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]|\d{19}")  # surrogates and large numbers
 
 

@@ -10,8 +10,6 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["MAX_TEXT", "CountedLines", "LongLineError", "blocks"]
-
 BLOCK = 2**22  # bytes read at once
 MAX_TEXT = 2**26  # bytes of one line or field
 

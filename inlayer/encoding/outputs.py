@@ -29,8 +29,6 @@ from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
 from inlayer.tables import StoredTable
 
-__all__ = ["FORMATS", "check_output", "join_parts", "open_vectors", "write_part"]
-
 Array = npt.NDArray[Any]
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"

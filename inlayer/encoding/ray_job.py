@@ -28,8 +28,6 @@ from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import atomic_path, shown
 
-__all__ = ["RayJob"]
-
 
 class RowGroup(NamedTuple):
     """A row group of a file, and the number of its first slice among all slices."""

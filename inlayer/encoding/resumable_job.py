@@ -29,8 +29,6 @@ from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic
 
-__all__ = ["EmbedJob", "embed_rows"]
-
 PART_BYTES = 2**26  # size of the vectors in one part
 PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number: of rows in the part
 JOB_FILE_PATTERN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")

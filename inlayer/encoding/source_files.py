@@ -15,8 +15,6 @@ from pathlib import Path
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import not_a_file, path_kind, shown
 
-__all__ = ["find_sources", "kind_of"]
-
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
 # What looks like a path, a pattern or a file name is not taken for a text.

@@ -33,8 +33,6 @@ from inlayer.files import listing, quoted, shown
 from inlayer.render.numbers import count
 from inlayer.tokenizers.base import check_text
 
-__all__ = ["ReadProgress", "Reader", "import_pyarrow", "rows_at_once", "unreadable_parquet"]
-
 ROWS, ROWS_BYTES = 16_384, 2**25  # read at once from a table: rows or bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the texts (the default of inputs, and in every output), and the vectors
 TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"

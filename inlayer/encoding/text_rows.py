@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["TextRows"]
-
 
 class TextRows(NamedTuple):
     """Texts, the other columns of their rows (one dict per text, or an Arrow table), and where they come from."""

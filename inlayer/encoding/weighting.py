@@ -31,8 +31,6 @@ from inlayer.tokenizers.base import check_texts
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-__all__ = ["Weighting", "cache_key", "open_weighting"]
-
 Vectors = npt.NDArray[np.float32]
 FILE = "weighting.safetensors"
 MIN_VARIANCE = 1e-9  # relative to the largest; directions below this are noise and are excluded

@@ -19,8 +19,6 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["Page", "embed_json", "fill_page", "hash_of", "read_files", "style_sheet"]
-
 
 @cache
 def read_files(package: str, *names: str) -> str:

@@ -28,8 +28,6 @@ from inlayer.trace import Pipeline
 from inlayer.web.schemas import EmbeddingsRequest
 from inlayer.web.worker_threads import WorkerThreads
 
-__all__ = ["add_embeddings"]
-
 MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
 
 
