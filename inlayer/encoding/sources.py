@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from inlayer.encoding.json_values import check_storable, parse_line
-from inlayer.encoding.lines import MAX_TEXT, CountedLines, LongLineError, blocks
+from inlayer.encoding.lines import MAX_TEXT, CountedLines, LongLineError, blocks, check_storable, parse_line
 from inlayer.encoding.source_files import PACKED, kind_of
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
