@@ -8,6 +8,7 @@ Tested in tests/trace/test_pipeline.py.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +20,6 @@ from inlayer.geometry.nearest import nearest_to_row
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import NeighborFacts, TokenFacts
-from inlayer.trace.initialization_facts import InitializationFacts, InitializationStep
 from inlayer.trace.record import stored_hex, values_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,34 @@ MAX_NEIGHBORS = 100
 MAX_VALUES = 2**20  # largest table that is initialized
 SHOWN_ROWS = 4
 BINS = 41
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitializationStep:
+    """The table after one step of its initialization."""
+
+    title: str
+    note: str
+    code: str  # the line of PyTorch that performs it
+    mean: float
+    std: float
+    counts: list[int]  # histogram of all values between the edges
+    edges: list[float]  # one more than counts
+    rows: list[list[float]]  # the rows of `InitializationFacts.ids`, first `dims` channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitializationFacts:
+    """How a table of the model's width is initialized: drawn, drawn again with the model's std, padding row zeroed."""
+
+    vocab_size: int  # rows of the table shown, which has fewer rows than a very large model's
+    width: int
+    padding_idx: int | None
+    seed: int
+    init_std: float
+    dims: int
+    ids: list[int]  # rows shown, the padding row among them
+    steps: list[InitializationStep]
 
 
 @one_thread()

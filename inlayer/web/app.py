@@ -33,8 +33,8 @@ from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import ModelFacts, TokenFacts
 from inlayer.trace.gradient_step import GradientStepFacts
 from inlayer.trace.html import content_security_policy, page
-from inlayer.trace.initialization_facts import InitializationFacts
 from inlayer.trace.scene import SceneFacts, TableScene
+from inlayer.trace.token_facts import InitializationFacts
 from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_page, error_response, expects_page

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from inlayer.trace import facts
-from inlayer.trace.initialization_facts import InitializationFacts
+from inlayer.trace.token_facts import InitializationFacts
 
 FILE = Path(facts.__file__).parent / "schema.json"
 ROOTS = (facts.Trace, facts.TokenFacts, InitializationFacts, facts.ModelFacts)
