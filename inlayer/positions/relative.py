@@ -26,9 +26,7 @@ MAX_HEADS = 2**16
 def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, " H"]:
     """The slope of every attention head: a geometric sequence, with more in between if heads are not a power of two.
 
-    Args:
-        heads: Number of attention heads.
-        bias_max: MPT's `alibi_bias_max`, whose slopes are in a different order; None for BLOOM and Falcon.
+    `bias_max` is MPT's `alibi_bias_max`, whose slopes are in a different order; None for BLOOM and Falcon.
 
     Example:
         >>> alibi_slopes(4)
@@ -61,10 +59,8 @@ def alibi_from_spec(
 ) -> tuple[Float[Tensor, " H"], Float[Tensor, "B H 1 T"]]:
     """Return the slopes of a model, and the bias of each key, in the dtypes of the original model.
 
-    Args:
-        spec: `Embeddings.relative` of the model.
-        position_ids: The positions of the keys; for MPT, minus the position of the last token.
-        dtype: Dtype of the hidden states. MPT's bias is always float32.
+    `spec` is `Embeddings.relative`, and `dtype` that of the hidden states; MPT's bias is always float32, and its
+    positions are those of the keys minus the position of the last token.
 
     Example:
         >>> slopes, bias = alibi_from_spec(AlibiSpec(heads=2), torch.arange(3)[None], torch.float32)
