@@ -25,17 +25,7 @@ from inlayer.families.config_reader import text_config
 from inlayer.files import listing, path_kind, printable
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.findings import SEVERITIES, Finding, shorten
-from inlayer.inspection.report import (
-    HeadFacts,
-    NgramMemoryFacts,
-    OtherTableFacts,
-    PositionFacts,
-    Report,
-    RowFacts,
-    TokenTableFacts,
-    TrainingFacts,
-    VocabularyFacts,
-)
+from inlayer.inspection.report import Report
 from inlayer.inspection.rows import ScannedRows, row_facts
 from inlayer.inspection.scan import Ids, RowStatistics, mean_direction, near_zero_share, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
@@ -91,18 +81,14 @@ def inspect(
     scanned = _scan(model, quick, progress)
     # The bar is full by then, but Ctrl-C also stops reading the other tables.
     keep_full: Progress | None = None if progress is None else lambda *_: progress(scanned.total, scanned.total)
-    facts, table_findings, tables_not_checked = _collect_facts(scanned, quick, keep_full)
-    findings = [*_collect_findings(scanned, facts), *table_findings, *_head_row_findings(scanned)]
+    facts = _collect_facts(scanned, quick, keep_full)
+    findings = [*_collect_findings(scanned, facts), *facts.findings, *_head_row_findings(scanned)]
     not_checked = _not_checked(model, scanned.rows, facts, scanned.was_stopped)
-    return Report(
-        source=model.source,
-        kind=model.store.kind,
-        description=model.note,
-        quick=quick,
+    return replace(
+        facts,
         strict=strict,
-        **facts._asdict(),
         findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
-        not_checked=(*not_checked, *tables_not_checked),
+        not_checked=(*not_checked, *facts.not_checked),
     )
 
 
@@ -119,19 +105,6 @@ class ScannedModel(NamedTuple):
     head: check_head.HeadScan
     total: int  # rows to read, for the progress
     was_stopped: bool
-
-
-class ReportFacts(NamedTuple):
-    """The facts of a report, under the names of its fields."""
-
-    table: TokenTableFacts
-    positions: PositionFacts
-    head: HeadFacts
-    tables: tuple[OtherTableFacts, ...]
-    ngrams: tuple[NgramMemoryFacts, ...]
-    vocabulary: VocabularyFacts
-    rows: RowFacts
-    training: TrainingFacts | None
 
 
 def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
@@ -171,13 +144,10 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     )
 
 
-def _collect_facts(
-    scanned: ScannedModel, quick: bool, progress: Progress | None
-) -> tuple[ReportFacts, list[Finding], list[str]]:
+def _collect_facts(scanned: ScannedModel, quick: bool, progress: Progress | None) -> Report:
     """Return all facts, and for the other tables, which are read here, the findings and what was not checked."""
     model, tokens = scanned.model, scanned.tokens
-    table, positions = check_layer.table_facts(model), check_layer.position_facts(model)
-    head = check_head.head_facts(model, scanned.head)
+    table = check_layer.table_facts(model)
     others, findings, not_checked = check_tables.check_tables(
         model,
         tokens,
@@ -188,14 +158,28 @@ def _collect_facts(
     )
     ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
     reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
-    vocabulary = check_tokens.vocabulary_facts(tokens, scanned.rows.statistics, scanned.roles, table.config_vocab_size)
-    rows = row_facts(scanned.rows, scanned.padding_id, near_zero_share(model.table, _spread(reached, MAX_SAMPLED)))
-    training = check_layer.training_facts(model)
-    facts = ReportFacts(table, positions, head, tuple(others), tuple(ngrams), vocabulary, rows, training)
-    return facts, [*findings, *ngram_findings], not_checked
+    near_zero = near_zero_share(model.table, _spread(reached, MAX_SAMPLED))
+    return Report(
+        source=model.source,
+        kind=model.store.kind,
+        description=model.note,
+        quick=quick,
+        table=table,
+        positions=check_layer.position_facts(model),
+        head=check_head.head_facts(model, scanned.head),
+        tables=tuple(others),
+        ngrams=tuple(ngrams),
+        vocabulary=check_tokens.vocabulary_facts(
+            tokens, scanned.rows.statistics, scanned.roles, table.config_vocab_size
+        ),
+        rows=row_facts(scanned.rows, scanned.padding_id, near_zero),
+        training=check_layer.training_facts(model),
+        findings=(*findings, *ngram_findings),
+        not_checked=tuple(not_checked),
+    )
 
 
-def _collect_findings(scanned: ScannedModel, facts: ReportFacts) -> Iterator[Finding]:
+def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]:
     """Findings about layer, head, tokens and rows."""
     model, tokens, rows = scanned.model, scanned.tokens, scanned.rows
     yield from check_layer.table_findings(model, facts.table)
@@ -214,7 +198,7 @@ def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
         yield from check_head.head_row_findings(rows, scanned.rows)
 
 
-def _not_checked(model: Model, rows: ScannedRows, facts: ReportFacts, was_stopped: bool) -> Iterator[str]:
+def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bool) -> Iterator[str]:
     """What could not be checked, and so must not be reported as healthy."""
     tokens, head = rows.tokens, facts.head
     if model.spec is None and not model.is_static:
