@@ -25,9 +25,8 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.measure import Ratio, Result, as_json, installed, show
-from inlayer.geometry.distortion import Distortion
+from inlayer.geometry.map_facts import MapFacts, encode
 from inlayer.geometry.map_page import map_document
-from inlayer.geometry.projection import TableProjection
 
 SIZES = (6_144, 163_840, 500_000)
 TOKENS, WIDTH = 2_000, 4_096  # size of the heat strips
@@ -125,9 +124,13 @@ def synthetic_page(rows: int) -> str:
     random = np.random.default_rng(0)
     centers = random.standard_normal((40, 2)) * 30
     points = (centers[random.integers(0, 40, rows)] + random.standard_normal((rows, 2)) * 4).astype(np.float32)
-    distortion = Distortion(10, np.arange(0), np.zeros(0, np.float32), 1.0)
-    data = {"texts": [f" word{number:x}" if number % 3 else f"part{number:x}" for number in range(rows)]}
-    return map_document(f"{rows:,} points", TableProjection("tsne", points), distortion, data)
+    facts = MapFacts(
+        method="tsne", complete=True, is_improving=False, points=encode(points),
+        texts=[f" word{number:x}" if number % 3 else f"part{number:x}" for number in range(rows)],
+        kept=encode(np.full(rows, np.nan)), kept_share=1.0, trustworthiness=1.0, measured=10, n_undrawn=0,
+        undrawn_ids=[],
+    )  # fmt: skip
+    return map_document(f"{rows:,} points", facts, {})
 
 
 def main() -> None:

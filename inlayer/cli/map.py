@@ -86,7 +86,7 @@ def map_(
                 "source": model.source, "method": projection.method, "complete": projection.complete,
                 "rows": len(projection.points), "explained_variance": projection.explained, "k": distortion.k,
                 "measured_rows": len(distortion.ids), "kept_share": float(distortion.kept.mean()),
-                "trustworthiness": distortion.trustworthiness, "undrawn_ids": _undrawn_rows(projection),
+                "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
                 "files": written,
                 "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
             }
@@ -101,23 +101,15 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
     spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
     sampled = f" (measured on {SAMPLED_ROWS:,} of the rows)" if len(distortion.ids) == SAMPLED_ROWS else ""
-    undrawn = _undrawn_rows(projection)
+    undrawn = projection.undrawn_ids.tolist()
+    named = ", ".join(map(str, undrawn[:MAX_NAMED])) + ", ..." * (len(undrawn) > MAX_NAMED)
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"on average, {distortion.kept.mean():.1%} of a token's {distortion.k} nearest tokens are also its neighbors "
         f"on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
-        *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): {_named(undrawn)}" for _ in undrawn[:1]),
+        *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
         *(f"wrote {printable(shown(name))}" for name in written),
     ]
     console().print("\n".join(lines))
     if not written:
         console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")
-
-
-def _undrawn_rows(projection: TableProjection) -> list[int]:
-    """Rows that have no coordinates on the map."""
-    return [row for row, (x, _) in enumerate(projection.points.tolist()) if not math.isfinite(x)]
-
-
-def _named(ids: list[int]) -> str:
-    return "id " + ", ".join(map(str, ids[:MAX_NAMED])) + (", ..." if len(ids) > MAX_NAMED else "")

@@ -44,17 +44,16 @@ class MapFacts:
 
 
 def map_facts(
-    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, *, is_improving: bool = False
+    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion | None = None
 ) -> MapFacts:
-    """Describe a projection; its faithfulness is measured here, unless it was saved with it."""
-    rows = table.num_embeddings
+    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it."""
+    rows, undrawn = table.num_embeddings, projection.undrawn_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
-    distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
-    undrawn = np.flatnonzero(np.isnan(projection.points).any(axis=1))
+    distortion = distortion or projection.distortion or measure_distortion(table, projection.points, sample=sample)
     return MapFacts(
         method=projection.method,
         complete=projection.complete,
-        is_improving=is_improving,
+        is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
         kept=encode(kept_shares(rows, distortion)),

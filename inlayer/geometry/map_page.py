@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
 from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.map_facts import encode, encode_words, kept_shares, map_facts
+from inlayer.geometry.map_facts import MapFacts, encode, kept_shares, map_facts
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
@@ -42,7 +42,6 @@ EXAMPLES = {  # word groups of a picture that should be close together, by color
 }
 MAX_LABEL = 22  # columns
 LABEL_GLYPHS = glyphs_for("utf-8", color=False)
-MAX_LISTED = 8  # zero or non-finite rows that are named
 MAP_SCRIPTS = ("visible.js", "map_points.js", "map_labels.js", "map_overlay.js", "map_input.js", "map_canvas.js")
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
@@ -56,40 +55,24 @@ def map_page(
     progress: Progress | None = None,
 ) -> str:
     """Return the whole document, with the true neighbors of every row of a table that is not too large."""
-    rows = table.num_embeddings
-    data: dict[str, Any] = {"texts": [vocabulary.text(token_id) for token_id in range(rows)], "k": NEIGHBORS}
-    data["words"] = encode_words(vocabulary)
-    if rows <= MAX_NEIGHBOR_ROWS:
+    facts, neighbors = map_facts(table, vocabulary, projection, distortion), {}
+    if table.num_embeddings <= MAX_NEIGHBOR_ROWS:
         ids, cosines = all_neighbors(table, projection.points, progress)
-        data |= {"near": encode(ids, "<i4"), "cosines": encode(cosines)}
-    return map_document(title, projection, distortion, data)
+        neighbors = {"near": encode(ids, "<i4"), "cosines": encode(cosines), "k": NEIGHBORS}
+    return map_document(title, facts, neighbors)
 
 
-def map_document(title: str, projection: TableProjection, distortion: Distortion, data: dict[str, Any]) -> str:
-    """Return the page of one map; `data` has the texts of all rows, and optionally their neighbors."""
-    rows = len(projection.points)
-    data = data | {
-        "points": encode(projection.points),
-        "measured": distortion.k,
-        "kept": encode(kept_shares(rows, distortion)),
-    }
-    undrawn = np.flatnonzero(np.isnan(projection.points).any(axis=1))
-    listed = ", ".join(str(token_id) for token_id in undrawn[:MAX_LISTED].tolist())
-    listing = f"Not drawn (zero or non-finite rows): {listed}{', ...' * (len(undrawn) > MAX_LISTED)}. "
+def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
+    """Return the page of one map, optionally with the neighbors of all rows."""
+    undrawn = ", ".join(map(str, facts.undrawn_ids)) + ", ..." * (facts.n_undrawn > len(facts.undrawn_ids))
     about = (
-        f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "
-        + (_faithfulness(distortion) if len(distortion.ids) else "")
-        + (listing if len(undrawn) else "")
-        + "Click a token to see its true neighbors."
+        f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {facts.kept_share:.0%} of a "
+        f"token's {facts.measured} nearest tokens are also its neighbors on this map; trustworthiness "
+        f"{facts.trustworthiness:.2f}. {f'Not drawn (zero or non-finite rows): {undrawn}. ' if undrawn else ''}"
+        "Click a token to see its true neighbors."
     )
-    return maps_page("map", "map.css").document(title, data, rows=f"{rows:,}", about=escape(about))
-
-
-def _faithfulness(distortion: Distortion) -> str:
-    return (
-        f"On average, {distortion.kept.mean():.0%} of a token's {distortion.k} nearest tokens are also its neighbors "
-        f"on this map; trustworthiness {distortion.trustworthiness:.2f}. "
-    )
+    parts = {"rows": f"{len(facts.texts):,}", "about": escape(about)}
+    return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
 
 
 def maps_page(name: str, *styles: str) -> Page:

@@ -61,6 +61,11 @@ class TableProjection(NamedTuple):
     axes: Points | None = None
     distortion: Distortion | None = None
 
+    @property
+    def undrawn_ids(self) -> npt.NDArray[np.int64]:
+        """Zero and non-finite rows, which have no coordinates."""
+        return np.flatnonzero(np.isnan(self.points).any(axis=1))
+
 
 def project(
     table: StoredTable, method: str = "pca", *, cache: Path | None = None, progress: Progress | None = None
