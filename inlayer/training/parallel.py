@@ -110,10 +110,7 @@ def _rank_and_size() -> tuple[int, int]:
     environment = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
     if all(value is None for value in environment.values()):
         return 0, 1
-    try:
-        rank, size = (int(value or "") for value in environment.values())
-    except ValueError:
-        rank, size = 0, 0
+    rank, size = (int(value) if value and value.isdecimal() else -1 for value in environment.values())
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 and name not in os.environ]
     if not 0 <= rank < size or missing:
         raise ConfigError(
