@@ -140,7 +140,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["embed", "a", "--dim", "999"], "--dim is 999; it must be at most 128"),
         (["embed", "a", "--dtype", "int4"], "--dtype is 'int4'; it must be one of"),
         (["neighbors", "a", "--script", "up"], "--script 'up' is unknown"),
-        (["map", "--method", "up"], "--method 'up' is unknown"),
+        (["map", "--method", "up"], "--method is 'up'; it must be one of 'best'"),
         (["train", "--n-embd", "30"], "--n-embd 30 is not divisible by --n-head 4"),
         (["train", "--beta1", "1"], "--beta1 is 1; it must be less than 1"),
         (["train", "n_head.txt"], "n_head.txt: not found"),

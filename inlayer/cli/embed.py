@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from inlayer.encoding.sources import Reader
 
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
-POOLS = ("mean", "first", "last", "max")
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8
 NUMBER = 8  # columns of a number and the space before it
 COMPARED_ROWS = 8  # texts whose similarities fit on a line
@@ -53,7 +52,7 @@ SEARCH_EXAMPLES = examples(
     'inlayer search "a pet" --in vectors.npy --model default --pool mean --json',
 )
 
-Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
+Pool = Literal["mean", "first", "last", "max"]
 Weights = Annotated[
     str | None, typer.Option(metavar="FILE", help="Fitted token weights (SIF or whitening), written by Weighting.save.")
 ]
@@ -80,16 +79,19 @@ def embed(
     per_file: Annotated[
         bool, typer.Option("--per-file", help="Read each .txt file as one text, not one per line.")
     ] = False,
-    pool: Pool = "mean",
+    pool: Annotated[
+        Pool, typer.Option(metavar="NAME", help="How to pool the rows of a text: mean, first, last or max.")
+    ] = "mean",
     weights: Weights = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to norm 1.")] = False,
     dim: Dim = None,
     dtype: Annotated[str, typer.Option(help="Dtype of the vectors, such as float32, float16 or bfloat16.")] = "float32",
     on_error: Annotated[
-        str, typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and continue.")
+        Literal["fail", "skip"],
+        typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and continue."),
     ] = "fail",
     engine: Annotated[
-        str,
+        Literal["local", "ray"],
         typer.Option(metavar="local|ray", help="Run in this process, or on a Ray cluster (.parquet files only)."),
     ] = "local",
     as_json: Json = False,
@@ -100,16 +102,8 @@ def embed(
     from inlayer.encoding.source_files import find_sources
     from inlayer.encoding.sources import Reader
 
-    _check_choice("--on-error", on_error, "fail", "skip")
-    _check_choice("--engine", engine, "local", "ray")
     if engine == "ray" and out is None:
         raise InputError("--engine ray writes a file; name it with --out")
-    if pool == "none":
-        raise InputError(
-            "--pool none cannot be used here, because it gives one vector per token; use "
-            "Model.encode(texts, pool='none') in Python"
-        )
-    _check_choice("--pool", pool, *POOLS)
     texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLES, start=1)]
     skipped = 0
 
@@ -156,11 +150,6 @@ def embed(
         also = f", {count(skipped, 'bad row')} skipped" if skipped else ""
         also = f" from {files:,} files{also}" if files > 1 else also
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
-
-
-def _check_choice(option: str, value: str, *choices: str) -> None:
-    if value not in choices:
-        raise InputError(f"{option} is {quoted(value)}; it must be {', '.join(choices[:-1])} or {choices[-1]}")
 
 
 def _write(job: EmbedJob) -> int:
@@ -248,7 +237,9 @@ def search(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of rows to show.")] = 10,
     weights: Weights = None,
-    pool: Annotated[str | None, typer.Option(help="As in inlayer embed. \\[default: as in the file, or mean]")] = None,
+    pool: Annotated[
+        Pool | None, typer.Option(metavar="NAME", help="As in inlayer embed. \\[default: as in the file, or mean]")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Find the embedded texts nearest to a query by cosine similarity (exact search, constant memory)."""
@@ -259,8 +250,6 @@ def search(
         raise InputError("the query is empty; specify a text to search for")
     table, vector_settings, origin_of = open_vectors(check_path(vectors, "--in"))
     stored = {name: value for name, value in vector_settings.items() if isinstance(value, str)}
-    if pool is not None:
-        _check_choice("--pool", pool, *POOLS)
     weights = weights or stored.get("weights")
     opened = _open_model_of(vectors, vector_settings, model or stored.get("model"), weights)
     text = check_argument(query, "the query")

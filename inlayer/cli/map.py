@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,10 +36,11 @@ MAP_EXAMPLES = examples(
 def map_(
     source: Source = None,
     method: Annotated[
-        str,
+        Literal["best", "pca", "tsne"],
         typer.Option(
+            metavar="NAME",
             help='"pca" takes seconds; "tsne" takes minutes and shows more; "best" uses a cached t-SNE if there is '
-            "one, otherwise PCA."
+            "one, otherwise PCA.",
         ),
     ] = "best",
     html: Annotated[str | None, output_file(help="Write an interactive page.")] = None,

@@ -282,7 +282,7 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["missing.txt"], "missing.txt: not found"),
         (["-", "-"], "standard input can be read only once"),
         (["x", "--pool", "sum"], "pool is 'sum'"),
-        (["x", "--pool", "none"], "--pool none cannot be used here"),
+        (["x", "--pool", "none"], "--pool is 'none'; it must be one of 'mean', 'first', 'last', 'max'"),
         (["x", "--dim", "500"], "dim is 500; it must be at most 128, the width of the vectors"),
         (["x", "--dtype", "int8"], "dtype is 'int8'"),
         (["x", "--dtype", "bfloat16"], ".npy cannot store bfloat16"),

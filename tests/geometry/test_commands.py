@@ -149,7 +149,7 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
         (["neighbors", "--id", "99999999"], "must be in 0..6143"),
         (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),
         (["analogy", "king", "-man", "+woman"], "write an analogy as A - B + C, with spaces around - and +"),
-        (["map", "--method", "umap"], "choose one of best, pca, tsne"),
+        (["map", "--method", "umap"], "it must be one of 'best', 'pca', 'tsne'"),
         # an output is checked before a model is opened
         (["map", "no/such/model", "--html", "missing/folder/map.html"], "cannot be written"),
         (["map", "no/such/model", "--parquet", "missing/folder/map.parquet"], "cannot be written"),
