@@ -20,7 +20,7 @@ from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_sh
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
-from inlayer.families.tensor_names import WITH_HEAD
+from inlayer.families.tensor_names import WITH_HEAD, choose_part
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
@@ -67,7 +67,7 @@ def _rows(model: Model, table: StoredTable) -> Table | StoredEmbedding:
 
 def _other_rows(model: Model, part: str, like: Table | StoredEmbedding) -> Table | StoredEmbedding:
     """A second table, in the dtype of the first."""
-    tensor = _find_part(model, part, like.weight)
+    tensor = _require_part(model, part, like.weight)
     return _rows(model, model.store.table(tensor.name, like.padding_idx).astype(model.table.dtype))
 
 
@@ -91,7 +91,7 @@ def build_head(model: Model) -> Head | None:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
             use_stored(head, stored)
-    bias, shapes = model.find_part("head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is BART's
+    bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is BART's
     shape = bias.shape if bias is not None and bias.shape in shapes else None
     if head.bias is not None or shape is not None:
         like = torch.empty(shape or shapes[0], device="meta")
@@ -135,12 +135,18 @@ def saved_with_head(model: Model) -> bool:
     if isinstance(classes, list) and classes and not any(WITH_HEAD.search(str(name)) for name in classes):
         return False
     biased = model.spec is not None and model.spec.head.bias
-    return not biased or model.find_part("head.bias") is not None
+    return not biased or find_part(model, "head.bias") is not None
 
 
-def _find_part(model: Model, part: str, like: Tensor) -> TensorInfo:
+def find_part(model: Model, part: str) -> TensorInfo | None:
+    """The tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
+    name = choose_part(part, model.store.names(), model.table_info.name)
+    return None if name is None else model.store.find(name)
+
+
+def _require_part(model: Model, part: str, like: Tensor) -> TensorInfo:
     """A part of the layer, checked to have the shape that the config requires."""
-    tensor, shape = model.find_part(part), tuple(like.shape)
+    tensor, shape = find_part(model, part), tuple(like.shape)
     if tensor is None:
         raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")
     check_tensor(model.source, tensor, tensor.shape == shape, f"its config requires {shape}")
@@ -151,8 +157,8 @@ def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
     """A small part of the layer in the table's dtype."""
     dtype = torch.float32 if part in FLOAT32_PARTS else torch_dtype(model.table.dtype)
     computed = part == "position_embedding.weight" and model.spec is not None and model.spec.sinusoidal_if_missing
-    if computed and like.numel() * 4 <= MAX_PART and model.find_part(part) is None:
+    if computed and like.numel() * 4 <= MAX_PART and find_part(model, part) is None:
         return sinusoidal_encoding(torch.arange(len(like)), like.shape[1], layout="half").to(dtype)
-    tensor = _find_part(model, part, like)
+    tensor = _require_part(model, part, like)
     check_tensor(model.source, tensor, tensor.nbytes <= MAX_PART, f"this part has at most {MAX_PART:,} bytes")
     return to_tensor(model.store.read(tensor.name)).to(dtype)

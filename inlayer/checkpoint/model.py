@@ -24,8 +24,6 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import ConfigError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
-from inlayer.families.tensor_names import choose_part
-from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram_hash import NgramMemory
 from inlayer.tables.stored import ClusteredRows
@@ -372,22 +370,6 @@ class Model:
     def head_name(self) -> str | None:
         """The tensor of a head in the files, even if the config ties it."""
         return find_tables.find_head(self.store, self.table_info, self.spec)
-
-    def find_part(self, part: str) -> TensorInfo | None:
-        """Find the tensor of a small part of the layer.
-
-        Args:
-            part: Name of the part in `embeddings.state_dict()`, or "head.bias".
-
-        Returns:
-            Name, file, byte offset, shape and dtype; None if there is no such tensor.
-
-        Example:
-            >>> load("default").find_part("position_embedding.weight") is None  # its positions are rotary
-            True
-        """
-        name = choose_part(part, self.store.names(), self.table_info.name)
-        return None if name is None else self.store.find(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, dtype = self._arguments  # a pickle contains the source, not the values

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from inlayer.checkpoint.layer import find_part
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES
@@ -25,7 +26,7 @@ def describe_tables(layer: Embeddings, model: Model | None) -> dict[str, TableFa
     if model is None:
         weights = {TOKEN_TABLE: layer.token_embedding.weight} | {part: parameters[part] for part in parts}
         return {part: _in_memory(part, weight) for part, weight in weights.items()}
-    stored = {TOKEN_TABLE: model.table_info} | {part: model.find_part(part) for part in parts}
+    stored = {TOKEN_TABLE: model.table_info} | {part: find_part(model, part) for part in parts}
     row_dtype, remote = _dtype_name(layer.dtype), model.store.remote
     return {part: _stored(tensor, row_dtype, remote) for part, tensor in stored.items() if tensor is not None}
 

@@ -15,6 +15,7 @@ from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextRotaryEmbedd
 
 import inlayer
 from inlayer import Embeddings
+from inlayer.checkpoint.layer import find_part
 from inlayer.errors import InputError, ShapeError
 from inlayer.families import FAMILIES
 from tests.families.capture import capture
@@ -159,7 +160,7 @@ def test_marian_is_saved_without_its_positions(dtype: torch.dtype, tmp_path: Pat
     torch.manual_seed(0)
     maker = save_tiny("marian", "seq2seq", str(tmp_path))
     model = inlayer.load(tmp_path, dtype=dtype)
-    assert model.find_part("position_embedding.weight") is None
+    assert find_part(model, "position_embedding.weight") is None
     theirs, ids = open_reference(maker, str(tmp_path), dtype), torch.randint(4, 80, (2, 8))
     seen = capture(theirs, input_ids=ids, decoder_input_ids=ids[:, :2])
     assert same_bits(model.embeddings(ids), seen.hidden)
