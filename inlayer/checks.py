@@ -66,7 +66,9 @@ def check_seed(seed: object) -> int:
 
 def check_size(size: object, name: str) -> None:
     """Check that a size is an integer of at least 1."""
-    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+        raise DtypeError(f"{name} is {size!r}; it must be an integer of at least 1")
+    if size < 1:
         raise InputError(f"{name} is {size!r}; it must be an integer of at least 1")
 
 

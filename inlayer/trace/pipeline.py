@@ -42,7 +42,6 @@ from inlayer.trace.cached import cached
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, TokenFacts, Trace
 from inlayer.trace.forward import Window
 from inlayer.trace.gradient_step import RATES, GradientStepFacts, take_gradient_step
-from inlayer.trace.initialization_facts import InitializationFacts
 from inlayer.trace.position_schemes import (
     RANDOM_POSITIONS,
     ActiveLayer,
@@ -55,7 +54,7 @@ from inlayer.trace.position_schemes import (
 from inlayer.trace.record import run, values_of
 from inlayer.trace.scene import MAX_VALUES, SceneFacts, TableScene, describe_scene, sample_table
 from inlayer.trace.table_facts import STAGE_TABLES, TOKEN_TABLE, describe_tables
-from inlayer.trace.token_facts import describe_token, initialize
+from inlayer.trace.token_facts import InitializationFacts, describe_token, initialize
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # values read at once from a larger table
