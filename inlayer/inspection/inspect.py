@@ -33,11 +33,11 @@ from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, referenc
 from inlayer.render.progress_bar import Progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
+from inlayer.tokenizers.open import FILE_NAMES
 
 MAX_REFERENCES = 2048  # reference tokens whose mean direction is computed
 MAX_SAMPLED = 512  # rows whose value distribution is measured
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
 TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
 MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
 RUNS, RUN_LENGTH = 32, 32  # quick sample: consecutive rows need one read, even in a remote file
@@ -244,7 +244,7 @@ def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
         return None, [Finding("error", "tokenizer-unreadable", message)]
     folder = getattr(model.store, "folder", None)
     if tokenizer is None and isinstance(folder, Path):
-        for name in TOKENIZER_FILES:
+        for name in FILE_NAMES:
             if path_kind(folder / name) not in {"file", "missing"}:
                 return None, [Finding("warning", "tokenizer-unreadable", f"{name} is not a regular file")]
     return tokenizer, []

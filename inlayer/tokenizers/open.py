@@ -26,6 +26,7 @@ from inlayer.tokenizers.untrusted_files import MAX_ID, read_file
 
 FILE_NAMES = ("tokenizer.json", "tiktoken.model", "tokenizer.model")
 FILE_PATTERNS = ("*.tiktoken", "*.model")
+SIBLINGS = ("tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")  # read next to the tokenizer
 
 
 def open_tokenizer(

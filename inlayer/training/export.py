@@ -39,6 +39,7 @@ from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer, open_tokenizer
 from inlayer.tokenizers.merges import byte_alphabet
+from inlayer.tokenizers.open import FILE_NAMES, SIBLINGS
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.state import write_tensors
 
@@ -46,16 +47,7 @@ FAMILIES = {"gpt": ("gpt2", "GPT2LMHeadModel"), "llama": ("llama", "LlamaForCaus
 TABLE, POSITIONS = "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"
 LAST_NORM, HEAD = "norm", "head.weight"
 WEIGHTS = "model.safetensors"
-TOKENIZER_CONFIGS = ("tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tiktoken.model",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    *TOKENIZER_CONFIGS,
-)
+TOKENIZER_FILES = (*FILE_NAMES, "vocab.json", "merges.txt", "vocab.txt")
 
 # Modules of a block, and their names in transformers' models.
 BLOCKS = {
@@ -326,7 +318,7 @@ def byte_tokenizer_json() -> bytes:
 def _copy(path: Path) -> dict[str, bytes]:
     open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
     folder = path if path_kind(path) == "folder" else path.parent
-    names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *TOKENIZER_CONFIGS)
+    names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *SIBLINGS)
     with file_errors(path):
         files = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
     if path.suffix == ".json" and path.name in files:  # saved under a different name

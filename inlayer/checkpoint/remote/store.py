@@ -40,12 +40,11 @@ from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tokenizers import Tokenizer, open_tokenizer
-from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
+from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS, SIBLINGS
 
 Bytes = npt.NDArray[np.uint8]
 
 SINGLE = "model.safetensors"
-BESIDE_TOKENIZER = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
 START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
 MAX_SHARDS = 256  # whose headers are read without an index
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
@@ -164,7 +163,7 @@ class RemoteStore(RemoteReader, FolderStore):
         ]
         if not files:
             return None
-        return open_tokenizer(save_locally(self._remote, [files[0], *BESIDE_TOKENIZER]) / files[0])
+        return open_tokenizer(save_locally(self._remote, [files[0], "config.json", *SIBLINGS]) / files[0])
 
     def parameters(self) -> int | None:
         if not isinstance(self._index, RemoteIndex):
