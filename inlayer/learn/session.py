@@ -88,16 +88,13 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.calls: list[RecordedCall] = []  # calls of the current check
         self.server = fork_server()
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
-        self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()
+        self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by __exit__()
         self.printed = ""  # the beginning of what the code printed, once the session is closed
         self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Kill the process and its group, keep what it printed, and remove its scratch folder."""
         kill_group(self.pid)
         self.channel.close()
