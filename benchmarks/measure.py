@@ -60,15 +60,22 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
 
-def interleave(peers: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
-    """Seconds of every function in every round. Its result is freed before the next one starts."""
+def interleave(
+    peers: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1, calls: int = 1
+) -> dict[str, list[float]]:
+    """Seconds of every function in every round. Its result is freed before the next one starts.
+
+    With `calls`, a function runs that often in a row, and its last call counts: it reuses the memory of the one before.
+    Memory that the system has to clear first can cost more than the work, and how much depends on what ran before.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     for round_number in range(warm_up + rounds):
         for name, run in peers.items():
-            start = time.perf_counter()
-            result = run()
-            spent = time.perf_counter() - start
-            del result
+            for _ in range(calls):
+                start = time.perf_counter()
+                result = run()
+                spent = time.perf_counter() - start
+                del result
             if round_number >= warm_up:
                 seconds[name].append(spent)
     return seconds

@@ -118,7 +118,6 @@ class TopRows:
         self._ids = np.full((queries, k), -1, np.int64)
         self._scores = np.full((queries, k), NO_DIRECTION, np.float32)
         self._pending: list[tuple[Ids, Ids, Vectors]] = []  # queries, ids, scores
-        self._is_better = np.empty(0, np.bool_)  # reused by every block
 
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
@@ -126,12 +125,10 @@ class TopRows:
         worst_Q = self._scores[:, -1]
         if len(ids_N) > k and np.isneginf(worst_Q).any():  # the first block: only its own best count
             worst_Q = np.maximum(worst_Q, np.nextafter(np.partition(scores_QN, -k, 1)[:, -k], np.float32(-np.inf)))
-        if self._is_better.size < scores_QN.size:
-            self._is_better = np.empty(scores_QN.size, np.bool_)
-        is_better_QN = self._is_better[: scores_QN.size].reshape(scores_QN.shape)
-        np.greater(scores_QN, worst_Q[:, None], out=is_better_QN)
-        rows, columns = np.divmod(np.flatnonzero(is_better_QN), len(ids_N))  # faster than nonzero in 2-D
-        self._pending.append((rows, ids_N[columns], scores_QN[rows, columns]))
+        improved = np.flatnonzero(scores_QN.max(1) > worst_Q)  # faster than to compare all scores
+        scores_IN = scores_QN[improved]
+        rows, columns = np.nonzero(scores_IN > worst_Q[improved, None])
+        self._pending.append((improved[rows], ids_N[columns], scores_IN[rows, columns]))
         if sum(len(rows) for rows, _, _ in self._pending) > 4 * queries * k:
             self.merge()
 
@@ -163,7 +160,7 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
             with np.errstate(all="ignore"):
                 np.matmul(queries_QD, rows_ND.T, out=part_QN)
                 squares_N = np.vecdot(rows_ND, rows_ND)
-            yield np.asarray(ids[start : start + len(rows_ND)]), _cosines(part_QN, squares_N)
+            yield _as_array(ids[start : start + len(rows_ND)]), _cosines(part_QN, squares_N)
         return
     # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
     chunk = -(-CHUNK_ROWS // size) * size
@@ -176,7 +173,7 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
             for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
                 np.vecdot(rows_ND, query_D, out=scores_N[at:to])
         if to == chunk or start + len(rows_ND) == len(ids):
-            yield np.asarray(ids[start - at : start - at + to]), _cosines(scores_QN[:, :to], squares_N[:to])
+            yield _as_array(ids[start - at : start - at + to]), _cosines(scores_QN[:, :to], squares_N[:to])
 
 
 def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
@@ -213,6 +210,10 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
     return wide
 
 
+def _as_array(ids: Ids | range) -> Ids:
+    return np.arange(ids.start, ids.stop) if isinstance(ids, range) else ids  # numpy would read a range id by id
+
+
 def _is_mapped(table: StoredTable) -> bool:
     """Whether the rows of a local file are used where they are stored, without a copy."""
     return table.decode is None and isinstance(getattr(table.source, "offset", None), int)
@@ -227,5 +228,5 @@ def _blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[i
         if whole is not None and block[-1] - block[0] < len(block):  # adjacent
             yield start, to_float32(whole[block[0] : block[-1] + 1], wide)
         else:
-            yield start, to_float32(table.read_stored(np.asarray(block)), wide)
+            yield start, to_float32(table.read_stored(_as_array(block)), wide)
     table.source.check()
