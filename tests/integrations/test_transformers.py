@@ -302,7 +302,12 @@ def test_unknown_families_have_no_head_loss() -> None:
     electra = inlayer.attach(transformers.ElectraForCausalLM(config))
     with pytest.raises(ConfigError, match="transforms the hidden states first"):
         electra.get_output_embeddings().loss(torch.zeros(2, 3, D), torch.ones(2, 3, dtype=torch.int64))
-    masked = inlayer.attach(build("masked", tiny_config("ultravbert")))  # whose config has no norm and no bias
+
+
+def test_a_masked_model_without_norm_and_bias_has_no_head_loss() -> None:
+    if not hasattr(transformers, "UltraVBertConfig"):
+        pytest.skip("this transformers has no UltraVBERT")
+    masked = inlayer.attach(build("masked", tiny_config("ultravbert")))
     with pytest.raises(ConfigError, match="transforms the hidden states first"):
         masked.get_output_embeddings().loss(torch.zeros(2, 3, 64), torch.ones(2, 3, dtype=torch.int64))
 
