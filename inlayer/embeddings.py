@@ -249,8 +249,9 @@ class Embeddings(ExtraTables):
             position_ids: (B, T) or (T,). By default, positions count from the left, padding included, unless
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
-            attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning is issued if a
-                batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
+            attention_mask: (B, T), 1 for real tokens, or (B, S + T) if n-grams read a history. Used by n-grams,
+                mask_padding and some position_id_rules. A warning is issued if a batch is padded on the left: pass
+                position_ids=inlayer.position_ids_from_mask(attention_mask).
             history: The ids (B, S) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.
 
@@ -280,6 +281,8 @@ class Embeddings(ExtraTables):
             hidden = after("scale", self._scaled(hidden))
         if input_ids is not None and self.adds_ngrams:
             hidden = after("n-grams", self.add_ngrams(hidden, input_ids, history, attention_mask))
+            if attention_mask is not None and history is not None:
+                attention_mask = attention_mask[..., history.shape[1] :]  # of input_ids alone
         if self.multiplier != 1.0:
             rounded = hidden.new_full((), self.multiplier) if self.round_multiplier else self.multiplier
             hidden = after("multiplier", hidden * rounded)

@@ -125,7 +125,7 @@ def _with_history(
     tokens = np.concatenate([before, ids], axis=1)
     inside = np.ones(tokens.shape, np.bool_)
     if mask is not None:
-        inside = as_int64(mask, "attention_mask") != 0
+        inside = np.atleast_2d(as_int64(mask, "attention_mask") != 0)  # one text may have a mask of one axis
         if inside.shape != tokens.shape:
             raise ShapeError(f"attention_mask has shape {inside.shape}; expected {tokens.shape}, history included")
         inside |= not spec.padding_stops
