@@ -100,12 +100,12 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
         with library_errors("gigatoken"):
             fast = partial(encode_fast, make(gigatoken))
             import_module("awkward")  # gigatoken would import it in Rust, where Ctrl-C becomes another error
-            ours = fast(texts)
+            equal = fast(texts) == exact(texts)
     except TokenizerError as error:
         if "PyErr { type: <class 'KeyboardInterrupt'>" in str(error.__cause__):  # Ctrl-C while Rust called Python
             raise KeyboardInterrupt from None
         return None  # this kind of tokenizer is not supported
-    return fast if ours == exact(texts) else None
+    return fast if equal else None
 
 
 def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> bool:

@@ -127,13 +127,13 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
-        assert self._fast_source is not None
-        (text, settings), self._fast_source = self._fast_source, None
-        if self._added_around is None or not is_supported(settings, self._exact.token_to_id):
-            return None
-        exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
-        added = [token["content"] for token in settings.get("added_tokens") or []]
-        return open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
+        fast, (text, settings) = None, self._fast_source or ("", None)
+        if settings and self._added_around is not None and is_supported(settings, self._exact.token_to_id):
+            exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
+            added = [token["content"] for token in settings.get("added_tokens") or []]
+            fast = open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
+        self._fast_source = None  # only now: after Ctrl-C, the next batch tries again
+        return fast
 
     @cached_property
     def _added_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
