@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inlayer.checks import is_finite
+from inlayer.checks import is_finite, is_integer
 from inlayer.errors import ConfigError, InputError
 from inlayer.extra_tables import ExtraTables
 from inlayer.families import describe
@@ -146,7 +146,7 @@ class Embeddings(ExtraTables):
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
             ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
-            ("token_types", token_types, isinstance(token_types, int) and token_types >= 0, "a number of rows, or 0"),
+            ("token_types", token_types, is_integer(token_types) and token_types >= 0, "a number of rows, or 0"),
             (
                 "position_id_rule",
                 position_id_rule,

@@ -76,8 +76,7 @@ class Head(HeadRows):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        for name, size in (("n_embd", n_embd), ("vocab_size", vocab_size)):
-            check_size(size, name)
+        n_embd, vocab_size = check_size(n_embd, "n_embd"), check_size(vocab_size, "vocab_size")
         for name, factor in (("input_scale", input_scale), ("scale", scale), ("divisor", divisor)):
             if not is_finite(factor) or factor == 0:
                 raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 has no effect)")

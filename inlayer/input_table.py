@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from inlayer.checks import is_integer
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.families import describe
 from inlayer.head import Head
@@ -174,7 +175,7 @@ class InputTable(nn.Module):
         ids, width = check_ids(input_ids), self.token_embedding.embedding_dim
         if not isinstance(features, (Tensor, list, tuple)):
             raise DtypeError(f"features is {type_name(features)}; it must be a tensor or a list of tensors")
-        if not isinstance(placeholder_id, (int, np.integer)) or isinstance(placeholder_id, bool):
+        if not is_integer(placeholder_id):
             raise DtypeError(f"placeholder_id is {type_name(placeholder_id)}; it must be an integer")
         parts = [features] if isinstance(features, Tensor) else list(features)
         parts = [check_float(part, f"features[{n}]", width=width).reshape(-1, width) for n, part in enumerate(parts)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checks import as_int64
+from inlayer.checks import as_int64, is_integer
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError, needs_torch, type_name
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Ragged:
                 "pad_id is None: this tokenizer has no padding token; choose an id, for example one after the "
                 "vocabulary, and use a table with a padding row there"
             )
-        if not isinstance(pad_id, (int, np.integer)) or isinstance(pad_id, bool):
+        if not is_integer(pad_id):
             raise DtypeError(f"pad_id is {type_name(pad_id)}; it must be the id of a row, an integer")
         if not 0 <= pad_id < 2**63:
             raise IdRangeError(f"pad_id {pad_id} is negative or too large; it must be the id of a row")
