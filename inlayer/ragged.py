@@ -191,19 +191,11 @@ def concatenate_batches(parts: Sequence[Ragged]) -> Ragged:
     return ragged_from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
 
 
-def merge_batches(size: int, parts: Sequence[tuple[IdArray, Ragged]]) -> Ragged:
-    """Merge batches into one of `size` texts: text j of a part becomes text `where[j]` of the result."""
-    indices = np.concatenate([where for where, _ in parts]) if parts else np.empty(0, np.int64)
-    if indices.size != size or not np.array_equal(np.sort(indices), np.arange(size)):
-        raise InputError(f"the parts have {indices.size} indices; each of 0..{size - 1} must occur exactly once")
-    counts = np.zeros(size, np.int64)
-    for where, part in parts:
-        counts[where] = part.counts
-    result = ragged_from_counts(np.empty(int(counts.sum()), np.int64), counts)
-    for where, part in parts:
-        shift = np.repeat(result.offsets[:-1][where] - part.offsets[:-1], part.counts)
-        result.flat[shift + np.arange(part.flat.size)] = part.flat
-    return result
+def in_order(batch: Ragged, order: IdArray) -> Ragged:
+    """The texts of a batch with these indices, in this order."""
+    counts = batch.counts[order]
+    shifts = np.repeat(batch.offsets[order] - (np.cumsum(counts) - counts), counts)
+    return ragged_from_counts(batch.flat[np.arange(shifts.size) + shifts], counts)
 
 
 def add_around(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
