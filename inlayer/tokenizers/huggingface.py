@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,9 +69,9 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}
         self._added = self._exact.get_added_tokens_decoder()
-        self.special_tokens: Mapping[str, int] = MappingProxyType(
-            {token.content: token_id for token_id, token in self._added.items() if token.special}
-        )
+        self.special_tokens: Mapping[str, int] = {
+            token.content: token_id for token_id, token in self._added.items() if token.special
+        }
         normalizers, pre_tokenizers, decoders = (
             [step.get("type") for step in steps_of(config, part)] for part in ("normalizer", "pre_tokenizer", "decoder")
         )

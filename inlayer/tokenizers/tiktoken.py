@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         check_numbering(ranks, special_tokens, where)
         import tiktoken
 
-        self.special_tokens: Mapping[str, int] = MappingProxyType(dict(special_tokens))
+        self.special_tokens: Mapping[str, int] = dict(special_tokens)
         self._where, self._around, self._pad_id = where, around, pad_id
         self._ranks, self._pat_str, self._fast_source = ranks, pat_str, fast_source
         self._tokens = {rank: token for token, rank in ranks.items()}
