@@ -39,7 +39,7 @@ from inlayer.positions import (
     make_position_ids,
 )
 from inlayer.tables import Table, add_up
-from inlayer.tensors import check_mask, check_one_per_token, with_batch_axis
+from inlayer.tensors import check_mask, check_one_per_token, multiply, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
 NORM_AT_OPTIONS = ("sum", "start", "rows")
@@ -278,14 +278,13 @@ class Embeddings(ExtraTables):
         after = partial(record_stage, record, single)
         hidden = after("row", self._rows(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
-            hidden = after("scale", self._scaled(hidden))
+            hidden = after("scale", multiply(hidden, self.scale, self.round_scale))
         if input_ids is not None and self.adds_ngrams:
             hidden = after("n-grams", self.add_ngrams(hidden, input_ids, history, attention_mask))
             if attention_mask is not None and history is not None:
                 attention_mask = attention_mask[..., history.shape[1] :]  # of input_ids alone
         if self.multiplier != 1.0:
-            rounded = hidden.new_full((), self.multiplier) if self.round_multiplier else self.multiplier
-            hidden = after("multiplier", hidden * rounded)
+            hidden = after("multiplier", multiply(hidden, self.multiplier, self.round_multiplier))
         if self.projection is not None and self.project == "rows":
             hidden = after("projection", self.projection(hidden))
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):

@@ -25,7 +25,7 @@ from inlayer.families import describe
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, Table, check_id_range
 from inlayer.tables.row_index import RowIndex
-from inlayer.tensors import check_float, check_ids
+from inlayer.tensors import check_float, check_ids, multiply
 
 BLOCK_VALUES = 1 << 22  # values of the table that are hashed at a time
 
@@ -82,14 +82,10 @@ class InputTable(nn.Module):
         rows: Tensor = self.token_embedding(ids)
         return rows
 
-    def _scaled(self, rows: Tensor) -> Tensor:
-        rounded = torch.full((), self.scale, dtype=rows.dtype, device=rows.device)
-        return rows * (rounded if self.round_scale else self.scale)
-
     def _look_up(self, ids: Tensor) -> Tensor:
         """Return the rows of ids in the form that the model accepts as inputs_embeds."""
         rows = self._rows(ids)
-        rows = rows if self.scale == 1.0 else self._scaled(rows)
+        rows = rows if self.scale == 1.0 else multiply(rows, self.scale, self.round_scale)
         if self.norm is not None and self.norm_at == "rows":
             rows = self.norm(rows)
         return rows
