@@ -147,12 +147,7 @@ class Embeddings(ExtraTables):
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
             ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
             ("token_types", token_types, is_integer(token_types) and token_types >= 0, "a number of rows, or 0"),
-            (
-                "position_id_rule",
-                position_id_rule,
-                is_rule,
-                "a PositionIdRule, such as PositionIdRule(by='mask')",
-            ),
+            ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
                 raise ConfigError(f"{name} is {actual!r}; it must be {rule}")
