@@ -6,7 +6,7 @@ Numpy only; checks of torch tensors are in tensors.py. Tested in tests/test_chec
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -59,26 +59,27 @@ def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRang
 
 def check_seed(seed: object) -> int:
     """Check that a seed is accepted by torch's generators."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+    if not is_integer(seed) or not 0 <= seed < 2**63:
         raise InputError(f"seed is {seed!r}; it must be an integer in 0..{2**63 - 1}")
-    return seed
+    return int(seed)
 
 
-def check_size(size: object, name: str) -> None:
-    """Check that a size is an integer of at least 1."""
-    if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+def check_size(size: object, name: str) -> int:
+    """Check that a size is an integer of at least 1; one of numpy becomes an int."""
+    if not is_integer(size):
         raise DtypeError(f"{name} is {size!r}; it must be an integer of at least 1")
     if size < 1:
         raise InputError(f"{name} is {size!r}; it must be an integer of at least 1")
+    return int(size)
 
 
 def check_padding(padding_idx: object, rows: int) -> int | None:
     """Return the index of the padding row, counted from the start of the table."""
     if padding_idx is None:
         return None
-    if not isinstance(padding_idx, int) or isinstance(padding_idx, bool) or not -rows <= padding_idx < rows:
+    if not is_integer(padding_idx) or not -rows <= padding_idx < rows:
         raise InputError(f"padding_idx {padding_idx!r} is outside {-rows}..{rows - 1}, the rows of the table")
-    return padding_idx % rows
+    return int(padding_idx) % rows
 
 
 def check_std(init_std: float) -> float:
@@ -86,6 +87,11 @@ def check_std(init_std: float) -> float:
     if not (is_finite(init_std) and init_std >= 0):
         raise InputError(f"init_std is {init_std!r}; a standard deviation is finite and not negative")
     return init_std
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether the value is an integer, of Python or of numpy, and not a bool."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_finite(value: Any) -> bool:

@@ -94,8 +94,3 @@ def chunked_losses(
     rows = chunk_rows(len(targets_N), hidden_ND.shape[1])
     chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
     return torch.cat([checkpoint(one_chunk, hidden, targets, use_reentrant=False) for hidden, targets in chunks])
-
-
-def reduce_losses(losses_N: Tensor, reduction: str) -> Tensor:
-    """Return the mean or sum of losses, or each of them."""
-    return losses_N if reduction == "none" else losses_N.mean() if reduction == "mean" else losses_N.sum()

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inlayer.checks import is_finite
+from inlayer.checks import is_finite, is_integer
 from inlayer.errors import ConfigError, InputError
 from inlayer.extra_tables import ExtraTables
 from inlayer.families import describe
@@ -39,7 +39,7 @@ from inlayer.positions import (
     make_position_ids,
 )
 from inlayer.tables import Table, add_up
-from inlayer.tensors import check_mask, check_one_per_token, with_batch_axis
+from inlayer.tensors import check_mask, check_one_per_token, multiply, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
 NORM_AT_OPTIONS = ("sum", "start", "rows")
@@ -146,13 +146,8 @@ class Embeddings(ExtraTables):
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
             ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
-            ("token_types", token_types, isinstance(token_types, int) and token_types >= 0, "a number of rows, or 0"),
-            (
-                "position_id_rule",
-                position_id_rule,
-                is_rule,
-                "a PositionIdRule, such as PositionIdRule(by='mask')",
-            ),
+            ("token_types", token_types, is_integer(token_types) and token_types >= 0, "a number of rows, or 0"),
+            ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
                 raise ConfigError(f"{name} is {actual!r}; it must be {rule}")
@@ -249,8 +244,9 @@ class Embeddings(ExtraTables):
             position_ids: (B, T) or (T,). By default, positions count from the left, padding included, unless
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
-            attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning is issued if a
-                batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
+            attention_mask: (B, T), 1 for real tokens, or (B, S + T) if n-grams read a history. Used by n-grams,
+                mask_padding and some position_id_rules. A warning is issued if a batch is padded on the left: pass
+                position_ids=inlayer.position_ids_from_mask(attention_mask).
             history: The ids (B, S) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.
 
@@ -277,12 +273,13 @@ class Embeddings(ExtraTables):
         after = partial(record_stage, record, single)
         hidden = after("row", self._rows(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
-            hidden = after("scale", self._scaled(hidden))
+            hidden = after("scale", multiply(hidden, self.scale, self.round_scale))
         if input_ids is not None and self.adds_ngrams:
             hidden = after("n-grams", self.add_ngrams(hidden, input_ids, history, attention_mask))
+            if attention_mask is not None and history is not None:
+                attention_mask = attention_mask[..., history.shape[1] :]  # of input_ids alone
         if self.multiplier != 1.0:
-            rounded = hidden.new_full((), self.multiplier) if self.round_multiplier else self.multiplier
-            hidden = after("multiplier", hidden * rounded)
+            hidden = after("multiplier", multiply(hidden, self.multiplier, self.round_multiplier))
         if self.projection is not None and self.project == "rows":
             hidden = after("projection", self.projection(hidden))
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):

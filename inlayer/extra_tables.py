@@ -23,7 +23,7 @@ from inlayer.input_table import InputTable
 from inlayer.per_layer import PerLayerEmbedding
 from inlayer.tables import StoredEmbedding, Table
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec, ngram_ids
-from inlayer.tensors import check_ids, to_tensor, with_batch_axis
+from inlayer.tensors import check_dense, check_ids, to_tensor, with_batch_axis
 
 
 class ExtraTables(InputTable):
@@ -68,8 +68,9 @@ class ExtraTables(InputTable):
             torch.Size([1, 3, 16])
         """
         spec, memory = self._choose(layer)
-        ids, before = (None if x is None else check_ids(x).cpu().numpy() for x in (input_ids, history))
-        mask = None if attention_mask is None else attention_mask.long().cpu().numpy()
+        ids = check_ids(input_ids).cpu().numpy()
+        before = None if history is None else check_ids(history, "history").cpu().numpy()
+        mask = None if attention_mask is None else check_dense(attention_mask, "attention_mask").long().cpu().numpy()
         row_ids = ngram_ids(spec, ids, before, mask=mask, token_map=memory.token_map if memory else None)
         return torch.from_numpy(row_ids).to(input_ids.device)
 

@@ -65,6 +65,13 @@ def check_path(path: object, name: str = "path") -> Path:
     return Path(text)
 
 
+def expand_home(path: Path) -> Path:
+    """Return a path with the home folder in place of "~"; "~name" without such a user is the name of a file."""
+    with suppress(RuntimeError):
+        return path.expanduser()
+    return path
+
+
 def path_kind(path: Path) -> str:
     """What a path refers to: "file", "folder", "missing" or "special" (a device, pipe or socket)."""
     try:
@@ -152,6 +159,12 @@ def write_output(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
+def temporary_path(path: Path, ending: str) -> Path:
+    """Return a hidden path next to another one; file systems limit a name to 255 bytes, so a long one is cut."""
+    name = path.name if len(os.fsencode(path.name)) <= 240 else path.name[:60]
+    return path.with_name(f".{name}{ending}")
+
+
 @contextmanager
 def atomic_path(path: Path, unique: str = "") -> Iterator[Path]:
     """A temporary path to write to. It replaces `path` when the block succeeds and is deleted when it fails.
@@ -159,7 +172,7 @@ def atomic_path(path: Path, unique: str = "") -> Iterator[Path]:
     Without `unique`, every attempt uses the same temporary name, so a killed process leaves at most one stale file.
     Concurrent writers each need their own `unique` suffix.
     """
-    temporary = path.with_name(f".{path.name[:60]}.{unique}.part" if unique else f".{path.name}.saving")
+    temporary = temporary_path(path, f".{unique}.part" if unique else ".saving")
     try:
         yield temporary
         if not unique:
@@ -177,10 +190,10 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder to write to. It becomes `folder` if the block succeeds, and is removed if it fails."""
     import shutil  # slow to import
 
-    target = check_path(folder, "folder").expanduser().resolve()
+    target = expand_home(check_path(folder, "folder")).resolve()
     if path_kind(target) != "missing" and (path_kind(target) != "folder" or any(target.iterdir())):
         raise InputError(f"{shown(folder)} cannot be written: it already exists; choose another folder")
-    staging = target.with_name(f".{target.name}.saving")
+    staging = temporary_path(target, ".saving")
     try:
         with file_errors(folder, "cannot be written"):
             shutil.rmtree(staging, ignore_errors=True)  # left by a process that was killed

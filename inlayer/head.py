@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from inlayer import sharding
 from inlayer.checks import check_padding, check_size, check_std, is_finite
-from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_torch, reduce_losses
+from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_torch
 from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.tensors import check_float, check_ids, has_no_values, is_jit_tracing
 from inlayer.tying import HeadRows, without_row_gradient
@@ -76,8 +76,7 @@ class Head(HeadRows):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        for name, size in (("n_embd", n_embd), ("vocab_size", vocab_size)):
-            check_size(size, name)
+        n_embd, vocab_size = check_size(n_embd, "n_embd"), check_size(vocab_size, "vocab_size")
         for name, factor in (("input_scale", input_scale), ("scale", scale), ("divisor", divisor)):
             if not is_finite(factor) or factor == 0:
                 raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 has no effect)")
@@ -130,13 +129,7 @@ class Head(HeadRows):
         return sharding.join_columns(logits_M, self.vocab_size, local.mesh)
 
     def loss(
-        self,
-        hidden: Any,
-        targets: object,
-        *,
-        ignore_index: int = IGNORE,
-        reduction: str = "mean",
-        z_loss: float = 0.0,
+        self, hidden: Any, targets: object, *, ignore_index: int = IGNORE, reduction: str = "mean", z_loss: float = 0.0
     ) -> Float[Tensor, "..."]:
         """Compute the cross-entropy of hidden states without materializing all logits.
 
@@ -217,7 +210,8 @@ class Head(HeadRows):
                 loss = loss_by_torch(scaled_ND, targets_N, weight_VD, scaled_V, reduction)
             else:
                 to_logits = partial(project, self, weight_VD=weight_VD, bias_V=bias_V)
-                loss = reduce_losses(chunked_losses(to_logits, hidden_ND, targets_N, local, z_loss), reduction)
+                loss = chunked_losses(to_logits, hidden_ND, targets_N, local, z_loss)
+                loss = loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
         return loss.to(torch.float32 if autocast else hidden_ND.dtype)
 
     def extra_repr(self) -> str:

@@ -19,12 +19,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from inlayer.checks import is_integer
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.families import describe
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, Table, check_id_range
 from inlayer.tables.row_index import RowIndex
-from inlayer.tensors import check_float, check_ids
+from inlayer.tensors import check_float, check_ids, multiply
 
 BLOCK_VALUES = 1 << 22  # values of the table that are hashed at a time
 
@@ -81,14 +82,10 @@ class InputTable(nn.Module):
         rows: Tensor = self.token_embedding(ids)
         return rows
 
-    def _scaled(self, rows: Tensor) -> Tensor:
-        rounded = torch.full((), self.scale, dtype=rows.dtype, device=rows.device)
-        return rows * (rounded if self.round_scale else self.scale)
-
     def _look_up(self, ids: Tensor) -> Tensor:
         """Return the rows of ids in the form that the model accepts as inputs_embeds."""
         rows = self._rows(ids)
-        rows = rows if self.scale == 1.0 else self._scaled(rows)
+        rows = rows if self.scale == 1.0 else multiply(rows, self.scale, self.round_scale)
         if self.norm is not None and self.norm_at == "rows":
             rows = self.norm(rows)
         return rows
@@ -174,7 +171,7 @@ class InputTable(nn.Module):
         ids, width = check_ids(input_ids), self.token_embedding.embedding_dim
         if not isinstance(features, (Tensor, list, tuple)):
             raise DtypeError(f"features is {type_name(features)}; it must be a tensor or a list of tensors")
-        if not isinstance(placeholder_id, (int, np.integer)) or isinstance(placeholder_id, bool):
+        if not is_integer(placeholder_id):
             raise DtypeError(f"placeholder_id is {type_name(placeholder_id)}; it must be an integer")
         parts = [features] if isinstance(features, Tensor) else list(features)
         parts = [check_float(part, f"features[{n}]", width=width).reshape(-1, width) for n, part in enumerate(parts)]

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from inlayer.families.spec import PerLayerSpec
 from inlayer.norms import build_norm
 from inlayer.tables import StoredEmbedding, Table
+from inlayer.tensors import multiply
 
 
 class PerLayerEmbedding(nn.Module):
@@ -38,10 +38,11 @@ class PerLayerEmbedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
         """Return the vectors of every block; without ids or a second table, the projection only."""
-        projected: Tensor = self.norm(self._split(self._scale_by(self.projection(embeds), self.projection_scale)))
+        scaled = multiply(self.projection(embeds), self.projection_scale, self.rounded)
+        projected: Tensor = self.norm(self._split(scaled))
         if ids is None or self.table is None:
             return projected
-        return self._scale_by(projected + self.look_up(ids), 2**-0.5)
+        return multiply(projected + self.look_up(ids), 2**-0.5, self.rounded)
 
     def look_up(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T L P"]:
         """The rows of the second table, scaled and split by layer. Gemma-3n has no rows for its image and audio ids."""
@@ -49,15 +50,7 @@ class PerLayerEmbedding(nn.Module):
         if self.rounded:
             ids = ids.where((ids >= 0) & (ids < self.table.num_embeddings), 0)
         rows: Tensor = self.table(ids)
-        return self._split(rows * _rounded(math.sqrt(self.width), rows))
+        return self._split(multiply(rows, math.sqrt(self.width), rounded=True))
 
     def _split(self, vectors: Tensor) -> Tensor:
         return vectors.view(*vectors.shape[:-1], self.layers, self.width)
-
-    def _scale_by(self, vectors: Tensor, factor: float) -> Tensor:
-        return vectors * (_rounded(factor, vectors) if self.rounded else factor)
-
-
-def _rounded(factor: float, like: Tensor) -> Tensor:
-    """A factor in the dtype of the vectors that it multiplies."""
-    return torch.full((), factor, dtype=like.dtype, device=like.device)

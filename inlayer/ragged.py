@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checks import as_int64
+from inlayer.checks import as_int64, is_integer
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError, needs_torch, type_name
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Ragged:
                 "pad_id is None: this tokenizer has no padding token; choose an id, for example one after the "
                 "vocabulary, and use a table with a padding row there"
             )
-        if not isinstance(pad_id, (int, np.integer)) or isinstance(pad_id, bool):
+        if not is_integer(pad_id):
             raise DtypeError(f"pad_id is {type_name(pad_id)}; it must be the id of a row, an integer")
         if not 0 <= pad_id < 2**63:
             raise IdRangeError(f"pad_id {pad_id} is negative or too large; it must be the id of a row")
@@ -191,19 +191,11 @@ def concatenate_batches(parts: Sequence[Ragged]) -> Ragged:
     return ragged_from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
 
 
-def merge_batches(size: int, parts: Sequence[tuple[IdArray, Ragged]]) -> Ragged:
-    """Merge batches into one of `size` texts: text j of a part becomes text `where[j]` of the result."""
-    indices = np.concatenate([where for where, _ in parts]) if parts else np.empty(0, np.int64)
-    if indices.size != size or not np.array_equal(np.sort(indices), np.arange(size)):
-        raise InputError(f"the parts have {indices.size} indices; each of 0..{size - 1} must occur exactly once")
-    counts = np.zeros(size, np.int64)
-    for where, part in parts:
-        counts[where] = part.counts
-    result = ragged_from_counts(np.empty(int(counts.sum()), np.int64), counts)
-    for where, part in parts:
-        shift = np.repeat(result.offsets[:-1][where] - part.offsets[:-1], part.counts)
-        result.flat[shift + np.arange(part.flat.size)] = part.flat
-    return result
+def in_order(batch: Ragged, order: IdArray) -> Ragged:
+    """The texts of a batch with these indices, in this order."""
+    counts = batch.counts[order]
+    shifts = np.repeat(batch.offsets[order] - (np.cumsum(counts) - counts), counts)
+    return ragged_from_counts(batch.flat[np.arange(shifts.size) + shifts], counts)
 
 
 def add_around(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:

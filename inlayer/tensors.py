@@ -102,6 +102,11 @@ def is_jit_tracing() -> bool:
     return not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None
 
 
+def multiply(x: Tensor, factor: float, rounded: bool) -> Tensor:
+    """Multiply a tensor by a factor, which some models round to the tensor's dtype first."""
+    return x * (x.new_full((), factor) if rounded else factor)
+
+
 def has_no_values(x: Tensor) -> bool:
     """Whether this is a tensor of a tracer, whose values cannot be read."""
     return (

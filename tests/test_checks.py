@@ -15,7 +15,7 @@ from inlayer.errors import DtypeError
 from inlayer.tables import look_up
 
 CALLS = """
-import math, torch, inlayer
+import math, numpy, torch, inlayer
 from inlayer import Embeddings, Head
 from inlayer.errors import InlayerError
 from inlayer.positions import LearnedPositions
@@ -39,6 +39,14 @@ for number, call in enumerate((
     else:
         raise AssertionError(number)
 assert Head(4, 10, padding_idx=-1).padding_idx == 9  # as Table and nn.Embedding count
+for n in (numpy.int64, numpy.uint8):  # of which some operations wrap around
+    layer, head = Embeddings(n(9), n(4), n(8), padding_idx=n(1), token_types=n(2), seed=n(3)), Head(n(4), n(9))
+    layer.tie(head)
+    assert layer(torch.tensor([[0, 8]])).shape == (1, 2, 4)
+    assert type(layer.padding_idx) is int and head._padding_row() == 1  # a row without gradient
+    assert len(LearnedPositions(n(255), n(4), offset=n(2)).weight) == 257
+    assert Embeddings(9, 8, positions="rotary", head_dim=n(4)).rotary(torch.arange(3))[0].shape == (3, 4)
+    assert Table(300, 4, padding_idx=n(5)).padding_idx == Head(4, 300, padding_idx=n(5)).padding_idx == 5
 """
 
 IMPOSSIBLE = {
@@ -46,6 +54,7 @@ IMPOSSIBLE = {
     "positions='up'": "unknown positions 'up'",
     "positions='learned', head_dim=4": "head_dim 4 is for",
     "positions='rotary', head_dim=0": "head_dim is 0",
+    "block_size=4, position_offset='2'": "offset '2'; rows",
     "positions='rotary', block_size=4": "block_size 4 is for learned",
     "row_width=2, project='foo'": "project is 'foo'",
     "row_width=2": "pass both or neither",

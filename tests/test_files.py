@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import inlayer
 from inlayer.errors import DtypeError, InputError, MissingFileError
 from inlayer.files import (
     atomic_path,
     base_name,
     check_path,
+    expand_home,
     listing,
     locked,
     not_a_file,
@@ -61,12 +63,22 @@ def test_paths_from_the_user_are_checked() -> None:
     assert (base_name(Path("a/b")), base_name(Path("a/.."))) == ("b", Path.cwd().name)
 
 
+def test_tilde_is_the_home_folder_or_part_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expand_home(Path("~/x")) == tmp_path / "x"
+    for name in ("~nosuchuser/x", "~backup.gguf", "a/~"):
+        assert expand_home(Path(name)) == Path(name)
+    with pytest.raises(MissingFileError, match=r"~nosuchuser/x: not found"):
+        inlayer.load("~nosuchuser/x")
+
+
 @pytest.mark.parametrize("write", [write_atomic, write_output])
-def test_writes_replace_the_file_and_leave_nothing_else(tmp_path: Path, write: object) -> None:
-    write(tmp_path / "x", b"old")  # type: ignore[operator]
-    write(tmp_path / "x", b"new")  # type: ignore[operator]
-    assert (tmp_path / "x").read_bytes() == b"new"
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+@pytest.mark.parametrize("name", ["x", "x" * 255, "🙂" * 63 + "xxx"])
+def test_writes_replace_the_file_and_leave_nothing_else(tmp_path: Path, write: object, name: str) -> None:
+    write(tmp_path / name, b"old")  # type: ignore[operator]
+    write(tmp_path / name, b"new")  # type: ignore[operator]
+    assert (tmp_path / name).read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:

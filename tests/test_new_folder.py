@@ -30,6 +30,8 @@ def test_folder_is_created(tmp_path: Path) -> None:
     write(tmp_path / "new" / "folder", "one")
     assert (tmp_path / "new" / "folder" / "a.txt").read_text() == "one"
     assert names(tmp_path / "new") == ["folder"]
+    write(tmp_path / ("x" * 255), "one")
+    assert names(tmp_path / ("x" * 255)) == ["a.txt"]
     (tmp_path / "empty").mkdir()
     write(tmp_path / "empty", "one")
     assert names(tmp_path / "empty") == ["a.txt"]

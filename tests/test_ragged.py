@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
-from inlayer.ragged import Ragged, add_around, concatenate_batches, merge_batches, part_of
+from inlayer.ragged import Ragged, add_around, concatenate_batches, in_order, part_of
 
 ROWS = st.lists(st.lists(st.integers(0, 2**40), max_size=6), max_size=7)
 
@@ -79,24 +79,11 @@ def test_parts_concatenate_to_the_batch(rows, cut):
     assert np.shares_memory(parts[0].flat, batch.flat) == (parts[0].flat.size > 0)
 
 
-@given(ROWS, st.randoms())
-def test_merge_restores_the_order(rows, random):
-    places = list(range(len(rows)))
-    random.shuffle(places)
-    cut = random.randint(0, len(places))
-    parts = [
-        (np.array(some, np.int64), Ragged.from_lists([rows[place] for place in some]))
-        for some in (places[:cut], places[cut:])
-    ]
-    assert merge_batches(len(rows), parts) == Ragged.from_lists(rows)
-
-
-def test_merge_needs_every_index_exactly_once():
-    one = Ragged.from_lists([[1]])
-    with pytest.raises(InputError, match="exactly once"):
-        merge_batches(2, [(np.array([0]), one), (np.array([0]), one)])
-    with pytest.raises(InputError, match="exactly once"):
-        merge_batches(2, [(np.array([1]), one)])
+@given(ROWS, st.data())
+def test_texts_in_another_order(rows, data):
+    order = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)) if rows else []
+    ours = in_order(Ragged.from_lists(rows), np.array(order, np.int64))
+    assert ours == Ragged.from_lists([rows[index] for index in order])
 
 
 def test_row_is_a_view():

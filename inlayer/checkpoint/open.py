@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
-from inlayer.files import check_path, file_errors, not_a_file, path_kind, shown
+from inlayer.files import check_path, expand_home, file_errors, not_a_file, path_kind, shown
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -110,7 +110,7 @@ def open_store(source: str | os.PathLike[str]) -> Store:
         from inlayer.checkpoint.remote import open_remote
 
         return open_remote(source)
-    path = path.expanduser() if str(path).startswith("~") else path
+    path = expand_home(path)
     kind = path_kind(path)
     if kind == "folder":
         return _open_folder(path)

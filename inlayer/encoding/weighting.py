@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checks import check_size, is_finite
+from inlayer.checks import check_size, is_finite, is_integer
 from inlayer.encoding.encode import Encoder, batches
 from inlayer.encoding.pooling import RowPooler
 from inlayer.errors import CheckpointError, InputError
@@ -97,10 +97,11 @@ class Weighting:
         texts, width = check_texts(texts), model.table.embedding_dim
         if not is_finite(sif) or sif < 0:
             raise InputError(f"sif is {sif!r}; it must be a finite number >= 0 (0 turns it off)")
-        if not isinstance(components, int) or not 0 <= components < width:
+        if not is_integer(components) or not 0 <= components < width:
             raise InputError(f"components is {components!r}; it must be an integer in 0..{width - 1}")
+        components = int(components)
         if dim is not None:
-            check_size(dim, "dim")
+            dim = check_size(dim, "dim")
             if not whiten or dim > width:
                 raise InputError(f"dim is {dim}; it requires whiten=True and must be at most {width}")
         encoder, counts = Encoder(model), np.zeros(model.table.num_embeddings, np.int64)

@@ -44,7 +44,7 @@ SCALARS = {
 STRUCTS = {kind: struct.Struct(form) for kind, form in SCALARS.items()}
 TENSOR_STRUCTS = [struct.Struct(f"<{axes}QIQ") for axes in range(MAX_AXES + 1)]  # sizes, type, offset
 UINT32, UINT64 = struct.Struct("<I"), struct.Struct("<Q")
-KIND_OF_NUMBER = {ggml_type.number: name for name, ggml_type in GGML_TYPES.items()}
+KIND_OF_NUMBER = {number: name for name, (number, _, _) in GGML_TYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,8 @@ class HeaderReader:
         tensors: dict[str, TensorInfo] = {}
         for name, kind, shape, offset in entries:
             width = shape[-1] if shape else 1
-            if width % GGML_TYPES[kind].block:
+            _, values, _ = GGML_TYPES[kind]
+            if width % values:
                 raise self._unreadable(
                     f"tensor {quoted(name)} is {kind} with rows of {width:,}, not a whole number of blocks"
                 )

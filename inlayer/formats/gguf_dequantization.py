@@ -11,42 +11,29 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import DtypeError, MissingExtraError
+from inlayer.formats.row_reader import Bytes
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 
 CHUNK_VALUES = 1 << 24  # values decoded per call: the package makes several temporary copies
 
-Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.float32]
 
-
-@dataclass(frozen=True)
-class GgmlType:
-    """A storage type: its number in a GGUF file, values per block, bytes per block."""
-
-    number: int
-    block: int
-    nbytes: int
-
-
+# Each storage type: its number in a GGUF file, values per block, bytes per block.
 GGML_TYPES = {
-    "F32": GgmlType(0, 1, 4), "F16": GgmlType(1, 1, 2), "BF16": GgmlType(30, 1, 2), "F64": GgmlType(28, 1, 8),
-    "Q4_0": GgmlType(2, 32, 18), "Q4_1": GgmlType(3, 32, 20), "Q5_0": GgmlType(6, 32, 22),
-    "Q5_1": GgmlType(7, 32, 24), "Q8_0": GgmlType(8, 32, 34), "Q8_1": GgmlType(9, 32, 40),
-    "Q2_K": GgmlType(10, 256, 84), "Q3_K": GgmlType(11, 256, 110), "Q4_K": GgmlType(12, 256, 144),
-    "Q5_K": GgmlType(13, 256, 176), "Q6_K": GgmlType(14, 256, 210), "Q8_K": GgmlType(15, 256, 292),
-    "IQ2_XXS": GgmlType(16, 256, 66), "IQ2_XS": GgmlType(17, 256, 74), "IQ3_XXS": GgmlType(18, 256, 98),
-    "IQ1_S": GgmlType(19, 256, 50), "IQ4_NL": GgmlType(20, 32, 18), "IQ3_S": GgmlType(21, 256, 110),
-    "IQ2_S": GgmlType(22, 256, 82), "IQ4_XS": GgmlType(23, 256, 136), "IQ1_M": GgmlType(29, 256, 56),
-    "TQ1_0": GgmlType(34, 256, 54), "TQ2_0": GgmlType(35, 256, 66), "MXFP4": GgmlType(39, 32, 17),
-    "NVFP4": GgmlType(40, 64, 36), "Q1_0": GgmlType(41, 128, 18),
-    "I8": GgmlType(24, 1, 1), "I16": GgmlType(25, 1, 2), "I32": GgmlType(26, 1, 4), "I64": GgmlType(27, 1, 8),
+    "F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "F64": (28, 1, 8), "Q4_0": (2, 32, 18),
+    "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34), "Q8_1": (9, 32, 40),
+    "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
+    "Q6_K": (14, 256, 210), "Q8_K": (15, 256, 292), "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74),
+    "IQ3_XXS": (18, 256, 98), "IQ1_S": (19, 256, 50), "IQ4_NL": (20, 32, 18), "IQ3_S": (21, 256, 110),
+    "IQ2_S": (22, 256, 82), "IQ4_XS": (23, 256, 136), "IQ1_M": (29, 256, 56), "TQ1_0": (34, 256, 54),
+    "TQ2_0": (35, 256, 66), "MXFP4": (39, 32, 17), "NVFP4": (40, 64, 36), "Q1_0": (41, 128, 18), "I8": (24, 1, 1),
+    "I16": (25, 1, 2), "I32": (26, 1, 4), "I64": (27, 1, 8),
 }  # fmt: skip
 
 PLAIN = {kind: SAFETENSORS_DTYPES[kind] for kind in ("F64", "F32", "F16", "BF16")}
@@ -54,8 +41,8 @@ PLAIN = {kind: SAFETENSORS_DTYPES[kind] for kind in ("F64", "F32", "F16", "BF16"
 
 def row_bytes(kind: str, width: int) -> int:
     """Return the number of bytes of a row of `width` values, a whole number of blocks."""
-    ggml_type = GGML_TYPES[kind]
-    return width // ggml_type.block * ggml_type.nbytes
+    _, values, nbytes = GGML_TYPES[kind]
+    return width // values * nbytes
 
 
 def decoder(kind: str, width: int) -> Callable[[Bytes], Rows] | None:

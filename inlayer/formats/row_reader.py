@@ -107,7 +107,10 @@ class FileRows(RowSource):
         """All rows (rows, row_bytes), mapped privately: writing into them never changes the file."""
         self.check()
         end = self.offset + self.rows * self.row_bytes
-        whole = np.frombuffer(mmap.mmap(self._file, end, access=mmap.ACCESS_COPY), np.uint8)
+        try:
+            whole = np.frombuffer(mmap.mmap(self._file, end, access=mmap.ACCESS_COPY), np.uint8)
+        except OSError:  # a file system without mappings, or a limit; if memory is too small, reading says so
+            return super().map()
         return whole[self.offset : end].reshape(self.rows, self.row_bytes)
 
     def check(self) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
+from inlayer.files import check_path, expand_home, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
@@ -169,7 +169,7 @@ class CourseService:
                 if file.is_new:
                     state.current = chosen.id
                 return file
-            path = check_path(name, "FILE").expanduser()
+            path = expand_home(check_path(name, "FILE"))
             if (kind := path_kind(path)) == "folder":
                 raise not_a_file(path, kind)
             if kind == "file" and task is None and path.stem not in self.course.tasks:

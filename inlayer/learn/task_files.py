@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, file_errors, not_a_file, path_kind, shown, write_atomic
+from inlayer.files import check_path, expand_home, file_errors, not_a_file, path_kind, shown, write_atomic
 from inlayer.learn.course import Task
 from inlayer.learn.progress_file import ProgressState
 
@@ -58,7 +58,7 @@ class TaskFile:
 def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
     """Return the folder of the learner's files, recorded in the progress."""
     if folder is not None:
-        path = check_path(folder, "--folder").expanduser().absolute()
+        path = expand_home(check_path(folder, "--folder")).absolute()
         if path_kind(path) not in {"folder", "missing"}:
             raise InputError(f"{shown(folder)} is not a folder")
         state.folder = str(path)

@@ -17,22 +17,14 @@ from torch import Tensor
 from inlayer.errors import ConfigError, ShapeError, type_name
 from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, PositionIdRule, Scaling, Yarn
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
-from inlayer.positions.relative import (
-    alibi_bias,
-    alibi_from_spec,
-    alibi_slopes,
-    deberta_buckets,
-    relative_rows,
-    t5_buckets,
-)
+from inlayer.positions.relative import alibi_from_spec, relative_rows
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
 from inlayer.tensors import check_dense, has_no_values
 
 __all__ = [
     "SCHEMES", "Angles", "DynamicNTK", "LearnedPositions", "Linear", "Llama3", "LongRope", "PositionIdRule",
-    "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "Yarn", "alibi_bias", "alibi_from_spec",
-    "alibi_slopes", "apply_rotary", "build_positions", "deberta_buckets", "make_position_ids", "position_ids_from_mask",
-    "relative_rows", "sinusoidal_encoding", "t5_buckets",
+    "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "Yarn", "alibi_from_spec", "apply_rotary",
+    "build_positions", "make_position_ids", "position_ids_from_mask", "relative_rows", "sinusoidal_encoding",
 ]  # fmt: skip
 
 Positions = LearnedPositions | SinusoidalPositions | RotaryPositions

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inlayer.checks import check_std
+from inlayer.checks import check_std, is_integer
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.initialization import init_rows
 from inlayer.tensors import check_ids, has_no_values
@@ -41,11 +41,12 @@ class LearnedPositions(nn.Embedding):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if not isinstance(block_size, int) or block_size < 1 or n_embd < 1 or offset < 0:
+        if not (is_integer(block_size) and is_integer(offset)) or block_size < 1 or n_embd < 1 or offset < 0:
             raise ConfigError(
-                f"learned positions have {block_size!r} rows of width {n_embd} and offset {offset}; rows and width "
+                f"learned positions have {block_size!r} rows of width {n_embd} and offset {offset!r}; rows and width "
                 "must be at least 1, the offset at least 0"
             )
+        block_size, offset = int(block_size), int(offset)
         if padding_idx is not None and not 0 <= padding_idx < block_size + offset:
             raise ConfigError(
                 f"padding_idx {padding_idx} is outside the {block_size + offset} rows of learned positions; "

@@ -90,28 +90,20 @@ def relative_rows(spec: BucketSpec, distances: Tensor) -> Int[Tensor, "..."]:
     return (rows + spec.rows // 2).clamp(0, spec.rows - 1)
 
 
-def t5_buckets(
-    distances: Tensor, *, bidirectional: bool = True, buckets: int = 32, max_distance: int = 128
-) -> Int[Tensor, "..."]:
-    """Return the row of T5's bias table for each distance, key position - query position.
+def t5_buckets(distances: Tensor, *, buckets: int, max_distance: int) -> Int[Tensor, "..."]:
+    """Return the row of a T5 encoder's bias table for each distance, key position - query position.
 
     Example:
-        >>> t5_buckets(torch.tensor([0, 1, 7, 8, 30, 500, -1, -500])).tolist()
+        >>> t5_buckets(torch.tensor([0, 1, 7, 8, 30, 500, -1, -500]), buckets=32, max_distance=128).tolist()
         [0, 17, 23, 24, 27, 31, 1, 15]
     """
     _check_buckets(buckets, max_distance)
     distances = check_ids(distances, "distances").long()
-    first = torch.zeros_like(distances)
-    if bidirectional:
-        buckets //= 2
-        first = (distances > 0).long() * buckets
-        distances = distances.abs()
-    else:
-        distances = -distances.clamp(max=0)
-    exact = buckets // 2
-    steps = torch.log(distances.float() / exact) / math.log(max_distance / exact) * (buckets - exact)
-    far = (exact + steps.long()).clamp(max=buckets - 1)
-    return first + torch.where(distances < exact, distances, far)
+    after, distances = distances > 0, distances.abs()
+    half, exact = buckets // 2, buckets // 4
+    steps = torch.log(distances.float() / exact) / math.log(max_distance / exact) * (half - exact)
+    far = (exact + steps.long()).clamp(max=half - 1)
+    return after.long() * half + torch.where(distances < exact, distances, far)
 
 
 def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> Int[Tensor, "..."]:

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from inlayer.checks import is_integer
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.families.spec import Angles, Layout, Pairing
 from inlayer.positions.rotary_scaling import scaled_frequencies
@@ -51,10 +52,10 @@ class RotaryPositions(nn.Module):
         learned: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(head_dim, int) or not 2 <= head_dim <= MAX_HEAD_DIM:
+        if not is_integer(head_dim) or not 2 <= head_dim <= MAX_HEAD_DIM:
             raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
-        self.head_dim, self.float32, self.layer_types = head_dim, float32, layer_types
+        self.head_dim, self.float32, self.layer_types = int(head_dim), float32, layer_types
         self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
         self.angles: Angles | dict[str, Angles]
         self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()

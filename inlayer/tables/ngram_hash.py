@@ -23,9 +23,9 @@ import numpy.typing as npt
 from inlayer.checks import as_int64, check_id_array
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.formats.tensor_info import TensorInfo
+from inlayer.ragged import IdArray
 from inlayer.tables.stored import StoredTable
 
-IdArray = npt.NDArray[np.int64]
 PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5 and 7 decide whether a number is prime
 
 
@@ -125,7 +125,7 @@ def _with_history(
     tokens = np.concatenate([before, ids], axis=1)
     inside = np.ones(tokens.shape, np.bool_)
     if mask is not None:
-        inside = as_int64(mask, "attention_mask") != 0
+        inside = np.atleast_2d(as_int64(mask, "attention_mask") != 0)  # one text may have a mask of one axis
         if inside.shape != tokens.shape:
             raise ShapeError(f"attention_mask has shape {inside.shape}; expected {tokens.shape}, history included")
         inside |= not spec.padding_stops

@@ -127,8 +127,7 @@ class Table(nn.Embedding):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_size(vocab_size, "vocab_size")
-        check_size(n_embd, "n_embd")
+        vocab_size, n_embd = check_size(vocab_size, "vocab_size"), check_size(n_embd, "n_embd")
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise DtypeError(f"dtype is {dtype!r}; it must be a floating-point torch dtype, such as torch.float32")
         check_std(init_std)
@@ -241,10 +240,10 @@ class Table(nn.Embedding):
             >>> Table(100, 4).resize(101, pad_to_multiple_of=64)
             128
         """
-        check_size(new_vocab_size, "new_vocab_size")
+        new_vocab_size = check_size(new_vocab_size, "new_vocab_size")
         check_rule(init, RESIZE_RULES)
         if pad_to_multiple_of is not None:
-            check_size(pad_to_multiple_of, "pad_to_multiple_of")
+            pad_to_multiple_of = check_size(pad_to_multiple_of, "pad_to_multiple_of")
             new_vocab_size = -(-new_vocab_size // pad_to_multiple_of) * pad_to_multiple_of
         old_rows = self.num_embeddings
         if new_vocab_size < old_rows and not allow_shrink:

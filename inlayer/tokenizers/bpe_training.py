@@ -133,14 +133,14 @@ def check_files(files: object, usage: str) -> list[Path]:
 
 
 def read_lines(paths: list[Path]) -> Iterator[str]:
-    """Read the lines of files, with line ends.
+    """Read the lines of files, with line ends, without byte order marks.
 
     Long lines are split, so memory and time stay bounded: a text without spaces is a single word, and every merge
     scans whole words.
     """
     try:
         for path in paths:
-            with file_errors(path, kind=MissingFileError), path.open(encoding="utf-8", newline="") as file:
+            with file_errors(path, kind=MissingFileError), path.open(encoding="utf-8-sig", newline="") as file:
                 rest = ""
                 while part := file.readline(MAX_LINE):
                     rest += part

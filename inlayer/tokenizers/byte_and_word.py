@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,7 @@ class ByteTokenizer(Tokenizer):
         [72, 105]
     """
 
-    special_tokens: Mapping[str, int] = MappingProxyType({})
+    special_tokens: Mapping[str, int] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         return list(check_text(text).encode())
@@ -100,7 +98,7 @@ class WordTokenizer(Tokenizer):
             if self._ids.setdefault(word, token_id) != token_id:
                 raise InputError(f"word {word!r} is listed twice, with ids {self._ids[word]} and {token_id}")
         self.unk = unk
-        self.special_tokens: Mapping[str, int] = MappingProxyType({} if unk is None else {unk: self._ids[unk]})
+        self.special_tokens: Mapping[str, int] = {} if unk is None else {unk: self._ids[unk]}
 
     @classmethod
     def from_text(cls, text: str, *, unk: str | None = None) -> WordTokenizer:
@@ -162,9 +160,6 @@ class WordTokenizer(Tokenizer):
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
         return [span for _, span in find_words(check_text(text))]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(WordTokenizer, unk=self.unk), (self.words,)
 
     def __repr__(self) -> str:
         return f"WordTokenizer({len(self.words)} words, unk={self.unk!r})"

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.ragged import Ragged, concatenate_batches, merge_batches
+from inlayer.ragged import Ragged, concatenate_batches, in_order
 from inlayer.threads import core_count, map_in_threads
 from inlayer.tokenizers.base import surrogate_error
 from inlayer.tokenizers.untrusted_files import library_errors, steps_of
@@ -83,8 +83,8 @@ def encode_with_both(texts: list[str], fast: EncodeBatch, exact: EncodeBatch, ex
         return fast(texts)
     slow = np.array(excluded, np.int64)
     quick = np.setdiff1d(np.arange(len(texts)), slow)
-    parts = [(quick, fast([texts[index] for index in quick])), (slow, exact([texts[index] for index in slow]))]
-    return merge_batches(len(texts), parts)
+    batch = concatenate_batches([fast([texts[index] for index in quick]), exact([texts[index] for index in slow])])
+    return in_order(batch, np.argsort(np.concatenate([quick, slow])))
 
 
 def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens: list[str]) -> EncodeBatch | None:
@@ -100,12 +100,12 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
         with library_errors("gigatoken"):
             fast = partial(encode_fast, make(gigatoken))
             import_module("awkward")  # gigatoken would import it in Rust, where Ctrl-C becomes another error
-            ours = fast(texts)
+            equal = fast(texts) == exact(texts)
     except TokenizerError as error:
         if "PyErr { type: <class 'KeyboardInterrupt'>" in str(error.__cause__):  # Ctrl-C while Rust called Python
             raise KeyboardInterrupt from None
         return None  # this kind of tokenizer is not supported
-    return fast if ours == exact(texts) else None
+    return fast if equal else None
 
 
 def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> bool:

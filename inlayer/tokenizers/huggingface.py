@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,9 +69,9 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}
         self._added = self._exact.get_added_tokens_decoder()
-        self.special_tokens: Mapping[str, int] = MappingProxyType(
-            {token.content: token_id for token_id, token in self._added.items() if token.special}
-        )
+        self.special_tokens: Mapping[str, int] = {
+            token.content: token_id for token_id, token in self._added.items() if token.special
+        }
         normalizers, pre_tokenizers, decoders = (
             [step.get("type") for step in steps_of(config, part)] for part in ("normalizer", "pre_tokenizer", "decoder")
         )
@@ -127,13 +126,13 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
-        assert self._fast_source is not None
-        (text, settings), self._fast_source = self._fast_source, None
-        if self._added_around is None or not is_supported(settings, self._exact.token_to_id):
-            return None
-        exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
-        added = [token["content"] for token in settings.get("added_tokens") or []]
-        return open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
+        fast, (text, settings) = None, self._fast_source or ("", None)
+        if settings and self._added_around is not None and is_supported(settings, self._exact.token_to_id):
+            exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
+            added = [token["content"] for token in settings.get("added_tokens") or []]
+            fast = open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
+        self._fast_source = None  # only now: after Ctrl-C, the next batch tries again
+        return fast
 
     @cached_property
     def _added_around(self) -> tuple[Sequence[int], Sequence[int]] | None:

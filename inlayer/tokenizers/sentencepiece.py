@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -53,13 +52,11 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._pad_id = next((token_id for token_id in pad_ids if token_id >= 0), None)
         with library_errors(f"{where} has a token that is not valid UTF-8"):
             pieces = [str(self._exact.id_to_piece(token_id)) for token_id in range(self._id_limit)]
-        self.special_tokens: Mapping[str, int] = MappingProxyType(
-            {
-                piece: token_id
-                for token_id, piece in enumerate(pieces)
-                if self._exact.is_control(token_id) or self._exact.is_unknown(token_id)
-            }
-        )
+        self.special_tokens: Mapping[str, int] = {
+            piece: token_id
+            for token_id, piece in enumerate(pieces)
+            if self._exact.is_control(token_id) or self._exact.is_unknown(token_id)
+        }
         ids = int(self._exact.bos_id()), int(self._exact.eos_id())
         if any(is_added and token_id < 0 for is_added, token_id in zip(add_bos_eos, ids, strict=True)):
             raise TokenizerError(

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         check_numbering(ranks, special_tokens, where)
         import tiktoken
 
-        self.special_tokens: Mapping[str, int] = MappingProxyType(dict(special_tokens))
+        self.special_tokens: Mapping[str, int] = dict(special_tokens)
         self._where, self._around, self._pad_id = where, around, pad_id
         self._ranks, self._pat_str, self._fast_source = ranks, pat_str, fast_source
         self._tokens = {rank: token for token, rank in ranks.items()}
@@ -284,8 +283,8 @@ KNOWN_FILES = {
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7": "cl100k",
     "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d": "o200k",
 }
-TOKENIZER_MODULES = {"tokenization_kimi": "kimi", "tokenization_moonshot": "kimi"}  # names in auto_map
-MODEL_TYPES = {"kimi_k2": "kimi", "kimi_k25": "kimi", "kimi_linear": "kimi", "kimi_vl": "kimi"}  # model_type -> format
+KIMI_MODULES = {"tokenization_kimi", "tokenization_moonshot"}  # names in auto_map
+KIMI_MODEL_TYPES = {"kimi_k2", "kimi_k25", "kimi_linear", "kimi_vl"}
 
 
 def ranks_sha256(ranks: Mapping[bytes, int]) -> str:
@@ -300,13 +299,11 @@ def find_encoding(
     ranks: Mapping[bytes, int], tokenizer_config: Mapping[str, Any], model_config: Mapping[str, Any]
 ) -> TiktokenEncoding | None:
     """Identify the encoding of a tiktoken file by its ranks, or else by the config files next to it."""
-    name = KNOWN_FILES.get(ranks_sha256(ranks))
-    if name is None:
-        auto_map = tokenizer_config.get("auto_map")
-        entry = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else None
-        classes = entry if isinstance(entry, list) else [entry]
-        modules = [str(value).rsplit("--", 1)[-1].split(".")[0] for value in classes if value]
-        name = next((TOKENIZER_MODULES[module] for module in modules if module in TOKENIZER_MODULES), None)
-    if name is None:
-        name = MODEL_TYPES.get(str(model_config.get("model_type")))
-    return ENCODINGS[name] if name is not None else None
+    if (name := KNOWN_FILES.get(ranks_sha256(ranks))) is not None:
+        return ENCODINGS[name]
+    auto_map = tokenizer_config.get("auto_map")
+    entry = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else None
+    classes = entry if isinstance(entry, list) else [entry]
+    modules = {str(value).rsplit("--", 1)[-1].split(".")[0] for value in classes if value}
+    is_kimi = modules & KIMI_MODULES or str(model_config.get("model_type")) in KIMI_MODEL_TYPES
+    return ENCODINGS["kimi"] if is_kimi else None

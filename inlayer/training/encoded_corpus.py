@@ -33,7 +33,7 @@ from torch import Tensor
 
 from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.files import check_is_file, check_path, file_errors, new_folder, parse_json, quoted, shown
+from inlayer.files import check_is_file, check_path, expand_home, file_errors, new_folder, parse_json, quoted, shown
 from inlayer.ragged import IdArray
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.bpe_training import MAX_VOCAB
@@ -131,7 +131,7 @@ def count_rows(tokenizer: Tokenizer) -> int:
 
 def open_tokens(folder: str | os.PathLike[str]) -> EncodedCorpus:
     """Open the tokens of a folder. Both files are read once to verify them."""
-    path = check_path(folder, "folder").expanduser()
+    path = expand_home(check_path(folder, "folder"))
     try:
         facts = _read_facts(path / FACTS)
         train, validation = (_open_ids(path / f"{side}.bin", facts) for side in SIDES)

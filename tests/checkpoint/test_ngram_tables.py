@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 import inlayer
-from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
+from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, InputError, ShapeError
 from inlayer.tables.ngram_hash import primes_from
 from tests.families.survey import open_reference, same_bits
 from tests.families.tiny import build, tiny_config
@@ -301,6 +301,26 @@ def test_longcat_hidden_states_equal_sglang(dtype: str, tmp_path: Path) -> None:
     pieces = [model.embeddings(ids[None, at : at + 10], history=ids[None, :at])[0] for at in (0, 10, 20)]
     torch.testing.assert_close(torch.cat(pieces), theirs, rtol=0.02 if dtype == "bfloat16" else 1e-5, atol=1e-5)
     assert model.embeddings(torch.tensor([[1, 2]])).requires_grad is False
+
+
+def test_mask_with_a_history(tmp_path: Path) -> None:
+    write_longcat(tmp_path, torch.float32)
+    layer = inlayer.load(tmp_path).embeddings
+    ids = torch.randint(3, 64, (2, 9), generator=torch.Generator().manual_seed(3))
+    history, rest, mask = ids[:, :4], ids[:, 4:], torch.ones(2, 9)
+    expected = layer(rest, history=history)
+    assert same_bits(layer(rest, history=history, attention_mask=mask), expected)
+    mask[:, :3] = 0  # n-grams do not read this padding
+    padded = layer(rest, history=history, attention_mask=mask)
+    assert same_bits(padded, layer(rest, history=history[:, 3:]))
+    assert not same_bits(padded, expected)
+    assert same_bits(layer(rest[0], history=history[:1], attention_mask=mask[0]), padded[0])
+    with pytest.raises(ShapeError, match=r"attention_mask has shape \(2, 5\); expected \(2, 9\), history included"):
+        layer(rest, history=history, attention_mask=mask[:, 4:])
+    with pytest.raises(DtypeError, match="attention_mask is a sparse tensor"):
+        layer(rest, attention_mask=mask[:, 4:].to_sparse())
+    with pytest.raises(DtypeError, match="history has dtype"):
+        layer(rest, history=history.float())
 
 
 def test_longcat_parts_must_match_the_config(tmp_path: Path) -> None:

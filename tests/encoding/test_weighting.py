@@ -76,6 +76,8 @@ def test_saved_weighting_gives_the_same_vectors(model, tmp_path):
     assert model.encode(TEXTS, weights=str(file)).shape == (10, 3)
     weighting.save(file)
     settings = {"sif": 1e-3, "components": 1, "whiten": True, "dim": 5, "texts": 10}
+    numpy_sizes = Weighting.fit(model, TEXTS, whiten=True, dim=np.int64(5), components=np.uint8(1))
+    assert Weighting.load(numpy_sizes.save(tmp_path / "sizes.safetensors")).settings == settings
     assert Weighting.load(file).settings == settings == json.loads(json.dumps(settings))
 
 

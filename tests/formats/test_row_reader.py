@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import pickle
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.formats import row_reader
 from inlayer.formats.row_reader import FileRows
+from inlayer.tables import StoredTable
 
 ROWS, WIDTH, OFFSET = 100, 24, 13
 
@@ -45,6 +49,17 @@ def test_rows_are_the_bytes_of_the_file(
     assert np.array_equal(found, FileRows(file, OFFSET, ROWS, WIDTH).map()[ids])
     if ids:  # control: one byte further is another row
         assert not np.array_equal(found, read(FileRows(file, OFFSET + 1, ROWS, WIDTH), ids))
+
+
+@pytest.mark.parametrize("number", [errno.ENODEV, errno.ENOMEM])
+def test_rows_that_cannot_be_mapped_are_read(file: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = FileRows(file, OFFSET, ROWS, WIDTH).map()
+    monkeypatch.setattr(mmap, "mmap", Mock(side_effect=OSError(number, os.strerror(number))))
+    assert np.array_equal(FileRows(file, OFFSET, ROWS, WIDTH).map(), expected)
+    monkeypatch.setattr(np, "empty", Mock(side_effect=MemoryError))
+    table = StoredTable(FileRows(file, OFFSET, ROWS, WIDTH), WIDTH, np.dtype(np.uint8))
+    with pytest.raises(CheckpointError, match="does not fit into the memory of this machine"):
+        _ = table.weight
 
 
 def test_file_too_short_is_an_error(file: Path) -> None:

@@ -175,3 +175,5 @@ def test_text_without_line_ends_is_read_in_parts(tmp_path: Path) -> None:
     assert [long.token_bytes(token) for token in range(265)] == [short.token_bytes(token) for token in range(265)]
     assert max(map(len, read_lines([one]))) < 2 * MAX_LINE
     assert "".join(read_lines([one])) == one.read_text()
+    many.write_bytes(b"\xef\xbb\xbf" + one.read_bytes())
+    assert list(read_lines([many, many])) == list(read_lines([one, one]))

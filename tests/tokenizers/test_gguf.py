@@ -28,15 +28,7 @@ from inlayer.tokenizers.tiktoken import KIMI, O200K, parse_ranks
 from tests.checkpoint.make_gguf import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, fields_of_json, write_gguf
 from tests.shared_data import shared
 from tests.tokenizers.malformed import parse_fields
-from tests.tokenizers.samples import (
-    added_tokens,
-    hostile_texts,
-    llama2,
-    llama3_ranks,
-    minilm,
-    package_files,
-    real_json,
-)
+from tests.tokenizers.samples import added_tokens, hostile_texts, llama2, llama3_ranks, minilm, package_files, real_json
 from tests.tokenizers.test_real_tokenizers import recorded_ids
 
 # Pre-tokenizer name -> the original tokenizer, the token it adds before texts, and whether the fast path opens.

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import tokenizers
 
+from inlayer.errors import TokenizerError
 from inlayer.tokenizers import gigatoken
 from inlayer.tokenizers.gigatoken import can_overlap, equal_shares, is_supported
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
@@ -148,6 +149,19 @@ def test_failed_self_check_disables_the_fast_path(small_json, monkeypatch):
     assert ours._fast_path is None
 
 
+def test_self_check_with_texts_that_cannot_be_encoded():
+    """`tokenizers` raises for a byte outside the vocabulary if the unknown token is outside it, too."""
+    vocab = [*"abcdefghijklmnopqrstuvwxyz▁", *(f"<0x{byte:02X}>" for byte in range(256) if byte != 0xE2)]
+    model = {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>", "merges": []}
+    model["vocab"] = {token: index for index, token in enumerate(vocab)}
+    config = {"version": "1.0", "added_tokens": [], "normalizer": gigatoken.REPLACE_SPACES, "model": model}
+    tokenizer = HuggingFaceTokenizer(json.dumps(config).encode())
+    assert tokenizer.encode_batch(["ab"]).flat.tolist() == [0, 1]
+    assert tokenizer._fast_path is None
+    with pytest.raises(TokenizerError, match="cannot encode these texts: Unk token `<unk>` not found"):
+        tokenizer.encode_batch(["…"])
+
+
 def test_byte_fallback_with_ignore_merges_is_unsupported():
     config = json.loads(llama2())
     ids = {token["content"]: token["id"] for token in config["added_tokens"]}
@@ -219,8 +233,11 @@ def test_ctrl_c_while_the_fast_path_opens_ends_the_program(small_json, monkeypat
     with monkeypatch.context() as patch:
         patch.delitem(sys.modules, "awkward", raising=False)
         patch.setattr(sys, "meta_path", [SimpleNamespace(find_spec=interrupt), *sys.meta_path])
+        tokenizer = HuggingFaceTokenizer(small_json)
         with pytest.raises(KeyboardInterrupt):
-            HuggingFaceTokenizer(small_json).encode_batch(["one text"] * 99)
+            tokenizer.encode_batch(["one text"] * 99)
+    assert tokenizer.encode_batch(["one text"])[0].tolist() == tokenizer.encode("one text")  # as in a notebook
+    assert tokenizer._fast_path is not None
     (tmp_path / "tokenizer.json").write_bytes(small_json)
     code = """
 import numpy

@@ -36,13 +36,11 @@ from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.files import atomic_path, file_errors, listing, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
-from inlayer.formats.row_reader import FileRows, RowSource
+from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS, SIBLINGS
-
-Bytes = npt.NDArray[np.uint8]
 
 SINGLE = "model.safetensors"
 START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
