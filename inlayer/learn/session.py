@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -87,10 +87,13 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.generator = torch.Generator().manual_seed(seed)
         self.calls: list[RecordedCall] = []  # calls of the current check
         self.server = fork_server()
-        self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
-        self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by __exit__()
         self.printed = ""  # the beginning of what the code printed, once the session is closed
-        self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
+        with ExitStack() as stack:
+            self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
+            stack.callback(shutil.rmtree, self.scratch)
+            self._output = stack.enter_context(tempfile.TemporaryFile(buffering=0))
+            self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
+            stack.pop_all()  # from now on, __exit__ cleans up
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
