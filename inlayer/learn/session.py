@@ -226,9 +226,10 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         end = self.server.wait_for_end(self.pid)
         if end is None:
             return False
+        number, seconds = end
         # The kernel counts the limit in ticks; what it reports is precise, and can be much less on a busy machine.
-        used_up = end.signal == signal.SIGKILL and end.cpu_seconds >= self.limits.seconds / 2
-        return end.signal == signal.SIGXCPU or used_up
+        used_up = number == signal.SIGKILL and seconds >= self.limits.seconds / 2
+        return number == signal.SIGXCPU or used_up
 
     def _tampered(self) -> CheckFailed:
         return CheckFailed(
