@@ -124,6 +124,11 @@ def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
     return same
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of a dtype without "torch.", as configs and messages write it."""
+    return str(dtype).removeprefix("torch.")
+
+
 def to_tensor(array: npt.NDArray[Any]) -> Tensor:
     """A tensor that shares the memory of a numpy array, including arrays of ml_dtypes."""
     if array.dtype.name in {"float64", "float32", "float16"}:

@@ -23,7 +23,8 @@ from inlayer import head as head_module
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.head import Head
 from inlayer.tables import Table
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.config import DecoderConfig
+from inlayer.training.decoder import Decoder
 
 V, D = 23, 8
 

@@ -84,6 +84,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
             sys.stderr.write(f"{stopped}\n")
         raise typer.Exit(130) from None
     if report is None:  # another process of torchrun has it
+        sys.stderr.flush()  # os._exit would drop what is buffered
         os._exit(0)  # on a busy machine, gloo's threads can abort a process while its interpreter shuts down
     from inlayer.training.report import show, to_json
 

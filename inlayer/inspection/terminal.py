@@ -225,7 +225,7 @@ def _listed(examples: tuple[Example, ...], total: int, console: Console) -> str:
 def _verdict(report: Report) -> str:
     counts = {name: sum(finding.severity == name for finding in report.findings) for name in STYLES}
     summary = ", ".join(count(amount, name) for name, amount in counts.items() if amount)
-    verdict = "findings" if report.exit_code else "healthy"
+    verdict = "needs attention" if report.exit_code else "healthy"
     if report.not_checked and not any(finding.severity != "note" for finding in report.findings):
         verdict = "no defects in what was checked"
         verdict += "; --strict requires a complete check" if report.strict else ""

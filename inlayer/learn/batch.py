@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, not_a_file, path_kind, printable
+from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 from inlayer.render.numbers import count
@@ -117,7 +117,6 @@ def grade_folder(
     progress: Callable[[int, int], None] | None = None,
 ) -> BatchReport:
     """Grade all submissions in a folder; with `tasks`, only these count and missing ones are reported."""
-    folder = check_path(folder, "the folder")
     if (kind := path_kind(folder)) != "folder":
         raise MissingFileError(f"{folder} is not a folder") if kind == "file" else not_a_file(folder, kind)
     from inlayer.checks import check_seed

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from inlayer.learn.sandbox.protocol import RemoteHandle, Unsendable
 from inlayer.render.numbers import count
+from inlayer.tensors import dtype_name
 
 MAX_ROWS, MAX_COLUMNS = 4, 6  # printed part of a tensor
 MAX_CHARACTERS = 160  # maximum length of any other value
@@ -171,10 +172,6 @@ def is_close(got: Tensor, want: Tensor, atol: float, rtol: float) -> bool:
 
 
 # ---- feedback
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def describe_value(value: Any) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Literal
 
 from inlayer.learn.course import Course, Lesson, Task
@@ -146,13 +145,16 @@ class CourseOverview:
     def lessons(self) -> list[LessonStatus]:
         return [LessonStatus(lesson, self.state) for lesson in self.course.lessons]
 
+    def open_steps(self, kind: str | None = None) -> list[CourseStep]:
+        """Return the steps that are not done, of one kind or of all; the skipped ones are last."""
+        steps = (step for lesson in self.course.lessons for step in lesson_steps(lesson) if kind in {None, step.kind})
+        remaining = [step for step in steps if not step.is_done(self.state)]
+        return sorted(remaining, key=lambda step: step.is_skipped(self.state))
+
     @property
     def next_step(self) -> CourseStep | None:
         """The first step that is neither done nor skipped; then the first skipped one; None at the end."""
-        steps = (step for lesson in self.course.lessons for step in lesson_steps(lesson))
-        remaining = [step for step in steps if not step.is_done(self.state)]
-        unskipped = (step for step in remaining if not step.is_skipped(self.state))
-        return next(chain(unskipped, remaining), None)
+        return next(iter(self.open_steps()), None)
 
     @property
     def current_task(self) -> Task | None:
@@ -174,9 +176,8 @@ class CourseOverview:
 
     @property
     def next_quiz(self) -> Lesson | None:
-        """The first lesson whose quiz is not done."""
-        quizzes = (CourseStep(kind="quiz", id=lesson.id, lesson=lesson) for lesson in self.course.lessons)
-        return next((quiz.lesson for quiz in quizzes if not quiz.is_done(self.state)), None)
+        """The first lesson whose quiz is neither done nor skipped; then the first whose quiz is skipped."""
+        return next((step.lesson for step in self.open_steps("quiz")), None)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:

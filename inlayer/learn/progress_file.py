@@ -16,7 +16,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -146,7 +146,7 @@ class ProgressFile:
             with self.edit() as state:  # renames the file
                 return state
         except ProgressAccessError as error:
-            return self._continue_unsaved(error, ProgressState())
+            return self._continue_unsaved(error)
 
     @contextmanager
     def edit(self) -> Iterator[ProgressState]:
@@ -154,15 +154,9 @@ class ProgressFile:
         with ExitStack() as stack:
             try:
                 stack.enter_context(self._locked())
-                state = self._load()
-            except DamagedProgressError as error:
-                backup = keep_old_file(self.path, "progress.damaged-{}.json")
-                self.on_notice(
-                    f"progress was reset because {shown(self.path)} {error}; the file is kept as {shown(backup or '')}"
-                )
-                state = ProgressState()
+                state = self._load_or_reset()
             except ProgressAccessError as error:
-                state = self._continue_unsaved(error, self.read())
+                state = self._continue_unsaved(error)
             before = dump_state(state)
             yield state
             after = dump_state(state)
@@ -173,11 +167,15 @@ class ProgressFile:
                     message = f"progress cannot be saved: {shown(self.path)}: {error.strerror}"
                     self._continue_unsaved(ProgressAccessError(message), state)
 
-    def _continue_unsaved(self, error: ProgressAccessError, state: ProgressState) -> ProgressState:
+    def _continue_unsaved(self, error: ProgressAccessError, state: ProgressState | None = None) -> ProgressState:
+        """Keep the given state, or else what can be read of the file, for the life of this object."""
         if not self.allow_unsaved:
             raise error
         if not self.unsaved_reason:
-            self._unsaved_state, self.unsaved_reason = state, str(error)
+            if state is None:
+                with suppress(DamagedProgressError, ProgressAccessError):
+                    state = self._load()
+            self._unsaved_state, self.unsaved_reason = state or ProgressState(), str(error)
             self.on_notice(f"progress is not saved: {error}")
         return self._unsaved_state
 
@@ -201,6 +199,17 @@ class ProgressFile:
             return ProgressState()
         except OSError as error:
             raise ProgressAccessError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
+
+    def _load_or_reset(self) -> ProgressState:
+        """Return the stored state; a damaged file is renamed."""
+        try:
+            return self._load()
+        except DamagedProgressError as error:
+            backup = keep_old_file(self.path, "progress.damaged-{}.json")
+            self.on_notice(
+                f"progress was reset because {shown(self.path)} {error}; the file is kept as {shown(backup or '')}"
+            )
+            return ProgressState()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

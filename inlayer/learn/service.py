@@ -112,12 +112,10 @@ class CourseService:
         """Return the named task; otherwise the one in progress, or the next one that is open."""
         if name is not None:
             return self.course.task(name)
-        remaining = [task for task in self.course.tasks.values() if not state.record("task", task.id).done]
-        current = [task for task in remaining if task.id == state.current]
-        unskipped = [task for task in remaining if not state.record("task", task.id).skipped]
-        for task in (*current, *unskipped, *remaining):
-            return task
-        raise InputError("you have passed every task; name one to open it again")
+        remaining = [step.id for step in CourseOverview(self.course, state).open_steps("task")]
+        if not remaining:
+            raise InputError("you have passed every task; name one to open it again")
+        return self.course.tasks[state.current if state.current in remaining else remaining[0]]
 
     def opened_task(self, name: str | None, state: ProgressState) -> Task:
         """Return the named task, or the one in progress: the one started or checked last, even if it is passed."""
@@ -253,14 +251,12 @@ class CourseService:
 
     def find_exercises(self, name: str | None) -> list[Exercise]:
         """Return the named exercise; the open ones of a lesson (all if none is open); or the next open one."""
-        state, everything = self.state(), list(self.course.exercises.values())
-        remaining = [exercise for exercise in everything if not state.record("exercise", exercise.id).done]
+        remaining = [self.course.exercises[step.id] for step in self.overview().open_steps("exercise")]
         if name is None:
             if not remaining:
                 raise InputError("every exercise is done; name one to repeat it")
-            unskipped = [exercise for exercise in remaining if not state.record("exercise", exercise.id).skipped]
-            return (unskipped or remaining)[:1]
-        query = name.strip()
+            return remaining[:1]
+        query, everything = name.strip(), self.course.exercises.values()
         if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
             if len(matches) > 1:
                 raise InputError(f"{quoted(name)} is in several lessons: {', '.join(match.id for match in matches)}")

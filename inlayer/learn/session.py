@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -87,10 +87,13 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.generator = torch.Generator().manual_seed(seed)
         self.calls: list[RecordedCall] = []  # calls of the current check
         self.server = fork_server()
-        self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
-        self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by __exit__()
         self.printed = ""  # the beginning of what the code printed, once the session is closed
-        self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
+        with ExitStack() as stack:
+            self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
+            stack.callback(shutil.rmtree, self.scratch)
+            self._output = stack.enter_context(tempfile.TemporaryFile(buffering=0))
+            self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
+            stack.pop_all()  # from now on, __exit__ cleans up
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
@@ -223,9 +226,10 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         end = self.server.wait_for_end(self.pid)
         if end is None:
             return False
+        number, seconds = end
         # The kernel counts the limit in ticks; what it reports is precise, and can be much less on a busy machine.
-        used_up = end.signal == signal.SIGKILL and end.cpu_seconds >= self.limits.seconds / 2
-        return end.signal == signal.SIGXCPU or used_up
+        used_up = number == signal.SIGKILL and seconds >= self.limits.seconds / 2
+        return number == signal.SIGXCPU or used_up
 
     def _tampered(self) -> CheckFailed:
         return CheckFailed(

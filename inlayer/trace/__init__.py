@@ -1,6 +1,8 @@
 """Trace: run texts through a model's embedding layer and record every step."""
 
 from inlayer.trace.facts import Change, Trace, plain
+from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.pipeline import Pipeline, walk
+from inlayer.trace.scene import describe_scene
 
-__all__ = ["Change", "Pipeline", "Trace", "plain", "walk"]
+__all__ = ["Change", "Pipeline", "Trace", "describe_scene", "plain", "take_gradient_step", "walk"]

@@ -88,13 +88,15 @@ class GradientStepFacts:
 def take_gradient_step(
     pipeline: Pipeline,
     texts: Sequence[str],
-    rates: Sequence[float],
-    window: Window,
-    change: Change,
-    projection: TableProjection | None,
+    *,
+    rates: Sequence[float] = RATES,
+    tokens: int = 256,
+    first_token: int = 0,
+    change: Change | None = None,
+    projection: TableProjection | None = None,
 ) -> GradientStepFacts:
-    """Take one step from the stored rows with each learning rate."""
-    result = Forward(pipeline, change, window).run_texts(texts)
+    """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
+    result = Forward(pipeline, change or Change(), Window(tokens, 1, first_token)).run_texts(texts)
     inputs = choose_loss(result) if result.count else None
     uniform_loss = math.log(pipeline.table.shape[0])
     without_steps = partial(GradientStepFacts, uniform_loss=uniform_loss, predicted_at=None, method=None, steps=[])

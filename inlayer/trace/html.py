@@ -22,7 +22,10 @@ from inlayer.geometry.map_page import MAP_SCRIPTS, embedded_map, map_files
 from inlayer.positions import SCHEMES
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.trace.facts import Change, Trace, plain
+from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.pipeline import Pipeline
+from inlayer.trace.scene import describe_scene
+from inlayer.trace.token_facts import describe_token, initialize
 
 STYLES = ("layout.css", "parts.css", "figures.css", "scene.css", "scene-figures.css", "map-pane.css")
 SCRIPTS = (
@@ -63,13 +66,15 @@ def export(
         "models": [plain(replace(pipeline.facts(), name=pipeline.title, source=pipeline.title))],
         "texts": list(texts),
         "walks": {key: trace.to_dict() for key, trace in walks.items()},
-        "tokens": {str(token_id): plain(pipeline.token(token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]},
+        "tokens": {
+            str(token_id): plain(describe_token(pipeline, token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]
+        },
         "attention_heads": {  # excludes the changes that the page applies itself
             key: _attention_head(pipeline, texts, trace)
             for key, trace in walks.items()
             if trace.positions.rotary and trace.change.swap is None and not trace.change.pad
         },
-        "initialization": plain(pipeline.initialization(dims=dims)),
+        "initialization": plain(initialize(pipeline, dims=dims)),
         "step": step,
         "change": None if change is None else key_of(change),
         "scene": _scenes(pipeline, texts, walks),
@@ -80,7 +85,7 @@ def export(
     )
     learned = {key_of(option): option for option in (Change(), change or Change())}
     data["gradient_step"] = {
-        key: plain(pipeline.gradient_step(texts, tokens=MAX_TOKENS, change=option, projection=projection))
+        key: plain(take_gradient_step(pipeline, texts, tokens=MAX_TOKENS, change=option, projection=projection))
         for key, option in learned.items()
     }
     return page(title=f"inlayer: {texts[0][:60]}", data=data)
@@ -91,7 +96,7 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
     scenes: dict[str, Any] = {}
     size = 0
     for key, trace in walks.items():
-        scene = pipeline.scene(texts, change=trace.change, tokens=MAX_TOKENS)
+        scene = describe_scene(pipeline, texts, change=trace.change, tokens=MAX_TOKENS)
         strips = scene.strips.row, scene.strips.hidden, scene.strips.position
         size += sum(len(strip.values) for strip in strips if strip is not None)
         if size > MAX_SCENES and scenes:

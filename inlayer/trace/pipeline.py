@@ -13,7 +13,7 @@ import copy
 import math
 import os
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,6 @@ from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
 from inlayer.formats.safetensors import as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.geometry.projection import TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
@@ -38,10 +37,8 @@ from inlayer.tables.stored import StoredTable
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
-from inlayer.trace.cached import cached
-from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, TokenFacts, Trace
+from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
 from inlayer.trace.forward import Window
-from inlayer.trace.gradient_step import RATES, GradientStepFacts, take_gradient_step
 from inlayer.trace.position_schemes import (
     RANDOM_POSITIONS,
     ActiveLayer,
@@ -52,13 +49,16 @@ from inlayer.trace.position_schemes import (
     with_positions,
 )
 from inlayer.trace.record import run, values_of
-from inlayer.trace.scene import MAX_VALUES, SceneFacts, TableScene, describe_scene, sample_table
+from inlayer.trace.scene import TableScene, sample_table
 from inlayer.trace.table_facts import STAGE_TABLES, TOKEN_TABLE, describe_tables
-from inlayer.trace.token_facts import InitializationFacts, describe_token, initialize
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # values read at once from a larger table
 MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
+CACHE_SIZES = {  # methods whose results are kept with the pipeline, and how many of the last ones
+    "active_layer": 32, "float32_layer": 4, "float32_rows": 2, "rotations": 64, "spelling": 65_536, "merges": 4_096,
+    "padding": 4,
+}  # fmt: skip
 
 
 class LayerInMemory(NamedTuple):
@@ -87,6 +87,8 @@ class Pipeline:
         self.tables = describe_tables(self.layer, self.model)
         self.table = self.tables[TOKEN_TABLE]
         self._one_hot_products: dict[int, Tensor] = {}
+        for method, size in CACHE_SIZES.items():  # not decorators, whose caches would be shared by all pipelines
+            setattr(self, method, lru_cache(size)(getattr(self, method)))
 
     @classmethod
     def from_layer(
@@ -116,8 +118,6 @@ class Pipeline:
         layer.tie(head)
         return cls.from_layer(layer, tokenizer, head, source="random", note=f"randomly initialized, seed {seed}")
 
-    # ---- operations, each defined in its own module
-
     def walk(
         self,
         texts: Sequence[str] | None,
@@ -132,34 +132,6 @@ class Pipeline:
         """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
         window = Window(tokens, dims, first_token, first_channel)
         return run(self, texts, inputs_embeds, window, change or Change())
-
-    def scene(
-        self, texts: Sequence[str], *, tokens: int = MAX_VALUES, first_token: int = 0, change: Change | None = None
-    ) -> SceneFacts:
-        """Run texts and record their tokens as strips, with the cosines of tokens from `first_token` on."""
-        return describe_scene(self, texts, tokens, first_token, change or Change())
-
-    def gradient_step(
-        self,
-        texts: Sequence[str],
-        *,
-        rates: Sequence[float] = RATES,
-        tokens: int = 256,
-        first_token: int = 0,
-        change: Change | None = None,
-        projection: TableProjection | None = None,
-    ) -> GradientStepFacts:
-        """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
-        window = Window(tokens, 1, first_token)
-        return take_gradient_step(self, texts, rates, window, change or Change(), projection)
-
-    def token(self, token_id: int, *, k: int = 8) -> TokenFacts:
-        """Describe one token id and its k nearest neighbors."""
-        return describe_token(self, token_id, k)
-
-    def initialization(self, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
-        """Initialize a table like the model's and record every step."""
-        return initialize(self, seed, dims)
 
     def facts(self) -> ModelFacts:
         """Summarize the model for a list of models."""
@@ -266,36 +238,30 @@ class Pipeline:
 
     # ---- parts of a walk that many walks share
 
-    @cached(32)
     def active_layer(self, scheme: str | None, theta: float | None) -> ActiveLayer:
         """Return the layer with a different position scheme or theta, or as it is."""
         return with_positions(self.layer, scheme, theta, self.init_std)
 
-    @cached(4)
     def float32_layer(self, scheme: str | None, theta: float | None) -> Embeddings:
         """Return the active layer with everything but the table in float32, for the backward pass."""
         layer = self.active_layer(scheme, theta).layer
         parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
 
-    @cached(2)
     def float32_rows(self, module: nn.Embedding | StoredEmbedding | Head) -> Tensor:
         """Return the rows of the table or the head in float32."""
         return module.weight.detach().float()
 
-    @cached(64)
     def rotations(
         self, scheme: str | None, theta: float | None, first: int, count: int, length: int, dims: int
     ) -> list[Rotary]:
         """Return the rotary angles of some tokens, the same for every text of this length."""
         return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
 
-    @cached(65_536)
     def spelling(self, token_id: int) -> str:
         """Return the text of a token, or its number."""
         return token_label(self.tokenizer, token_id)
 
-    @cached(4_096)
     def merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
         """Return the merges that turned the bytes of one pre-token into these ids."""
         merges = None if self.tokenizer is None else self.tokenizer.merges(ids)
@@ -305,7 +271,6 @@ class Pipeline:
             MergeFacts(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id) for merge in merges
         ]
 
-    @cached(4)
     def padding(self, first_channel: int, dims: int) -> Padding:
         """Describe the padding token and some channels of its row."""
         if self.padding_id is None:

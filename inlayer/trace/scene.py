@@ -88,9 +88,15 @@ class TableScene:
 @one_thread()
 @torch.no_grad()
 def describe_scene(
-    pipeline: Pipeline, texts: Sequence[str], tokens: int, first_token: int, change: Change
+    pipeline: Pipeline,
+    texts: Sequence[str],
+    *,
+    tokens: int = MAX_VALUES,
+    first_token: int = 0,
+    change: Change | None = None,
 ) -> SceneFacts:
     """Run texts and record at most `tokens` tokens of each as strips; cosines are computed from `first_token` on."""
+    change = change or Change()
     window = Window(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
     result = Forward(pipeline, change, window).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].after, result.stages[-1].after

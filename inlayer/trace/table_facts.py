@@ -5,7 +5,6 @@ Part of trace/pipeline.py. Tested in tests/trace/test_walk.py.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from inlayer.checkpoint.layer import find_part
@@ -13,6 +12,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo
+from inlayer.tensors import dtype_name
 from inlayer.trace.facts import TableFacts
 
 TOKEN_TABLE = "token_embedding.weight"
@@ -27,13 +27,13 @@ def describe_tables(layer: Embeddings, model: Model | None) -> dict[str, TableFa
         weights = {TOKEN_TABLE: layer.token_embedding.weight} | {part: parameters[part] for part in parts}
         return {part: _in_memory(part, weight) for part, weight in weights.items()}
     stored = {TOKEN_TABLE: model.table_info} | {part: find_part(model, part) for part in parts}
-    row_dtype, remote = _dtype_name(layer.dtype), model.store.remote
+    row_dtype, remote = dtype_name(layer.dtype), model.store.remote
     return {part: _stored(tensor, row_dtype, remote) for part, tensor in stored.items() if tensor is not None}
 
 
 def _in_memory(name: str, weight: Tensor) -> TableFacts:
     rows, width = weight.shape
-    dtype = _dtype_name(weight.dtype)
+    dtype = dtype_name(weight.dtype)
     return TableFacts(
         name=name, file=None, remote=False, dtype=dtype, row_dtype=dtype, shape=(rows, width), offset=0,
         row_bytes=width * weight.itemsize, itemsize=weight.itemsize,
@@ -48,7 +48,3 @@ def _stored(tensor: TensorInfo, row_dtype: str, remote: bool) -> TableFacts:
         name=tensor.name, file=tensor.file, remote=remote, dtype=tensor.dtype, row_dtype=row_dtype,
         shape=(rows, width), offset=tensor.offset, row_bytes=row_bytes, itemsize=itemsize,
     )  # fmt: skip
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -90,7 +90,7 @@ def _model(layout: Layout) -> Iterator[Text]:
         f"{count(change.pad, 'padding token')} added" if change.pad else "",
     ]
     if any(changes):
-        yield from layout.note(f"changed: {', '.join(filter(None, changes))}", style="yellow", indent=0)
+        yield from layout.note(f"experiment: {', '.join(filter(None, changes))}", style="yellow", indent=0)
 
 
 def bytes_step(layout: Layout) -> Iterator[Text]:

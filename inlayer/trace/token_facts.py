@@ -63,7 +63,7 @@ class InitializationFacts:
 
 @one_thread()
 @torch.no_grad()
-def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
+def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFacts:
     """Describe one token id and its k nearest neighbors."""
     rows, width = pipeline.table.shape
     if not isinstance(token_id, int) or not 0 <= token_id < rows:
@@ -99,7 +99,7 @@ def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
 
 @one_thread()
 @torch.no_grad()
-def initialize(pipeline: Pipeline, seed: int, dims: int) -> InitializationFacts:
+def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
     """Initialize a table like the model's and record every step."""
     rows, width = pipeline.table.shape
     rows = max(2, min(rows, MAX_VALUES // width))

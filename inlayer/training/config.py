@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
@@ -33,7 +34,6 @@ PRESETS: dict[str, dict[str, int]] = {
 POSITIONS = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
 SCHEMES = ("learned", "sinusoidal", "rotary")
 PARALLEL_MODES = ("data", "vocab")
-SIZES = ("vocab_size", "n_embd", "n_layer", "n_head", "block_size", "kv_heads", "hidden_width")
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
 NOT_SAVED = ("out", "parallel")  # may change when a run is resumed
 FORMAT = 4
@@ -55,7 +55,7 @@ class DecoderConfig:
     input_norm    adds a norm before the first block
     """
 
-    architecture: str
+    architecture: str = field(metadata={"choices": tuple(POSITIONS)})
     vocab_size: int
     n_embd: int
     n_layer: int
@@ -66,7 +66,7 @@ class DecoderConfig:
     positions: str | None = None
     theta: float = 10_000.0
     norm_eps: float = 1e-5
-    dropout: float = 0.0
+    dropout: float = field(default=0.0, metadata={"maximum": 1.0})
     tie: bool = False
     padding_idx: int | None = None
     init: str = "normal"
@@ -77,12 +77,11 @@ class DecoderConfig:
     input_norm: bool = False
 
     def __post_init__(self) -> None:
-        if self.architecture not in POSITIONS:
-            raise ConfigError(f"unknown architecture {self.architecture!r}; choose one of {', '.join(POSITIONS)}")
-        for name in SIZES:
-            size = getattr(self, name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ConfigError(f"{name} is {size!r}; it must be an integer of at least 1")
+        for setting in fields(self):
+            if setting.name != "padding_idx":  # may count from the end; checked by Embeddings
+                check_value(setting, getattr(self, setting.name))
+        for name, limit in {"dropout": 1, "norm_eps": 0, "input_scale": 0, "output_scale": 0}.items():
+            check_not_equal(self, name, limit)
         if self.n_embd % self.n_head:
             raise ConfigError(f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}")
         if self.n_head % self.kv_heads:
@@ -92,13 +91,6 @@ class DecoderConfig:
         if self.position_scheme not in POSITIONS[self.architecture]:
             allowed = " or ".join(POSITIONS[self.architecture])
             raise ConfigError(f"positions {self.positions!r} does not work with {self.architecture}; use {allowed}")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
-        if not 0 < self.norm_eps < math.inf:
-            raise ConfigError(f"norm_eps is {self.norm_eps}; it must be a small positive number such as 1e-5")
-        for name in ("input_scale", "output_scale"):
-            if not math.isfinite(getattr(self, name)) or getattr(self, name) == 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be finite and not 0 (1.0 has no effect)")
 
     @property
     def kv_heads(self) -> int:
@@ -224,8 +216,7 @@ class TrainConfig:
             if setting.metadata:
                 check_value(setting, getattr(self, setting.name))
         for name, limit in {"beta1": 1, "beta2": 1, "epsilon": 0, "init_std": 0}.items():
-            if getattr(self, name) == limit:  # outside the limits of the others, checked above
-                raise ConfigError(f"{name} is {limit}; it must be {'less' if limit else 'greater'} than {limit}")
+            check_not_equal(self, name, limit)
         if self.batch_size % self.gradient_accumulation_steps:
             raise ConfigError(
                 f"batch_size {self.batch_size} is not divisible by gradient_accumulation_steps "
@@ -345,10 +336,15 @@ def check_value(setting: Field[Any], value: object) -> None:
             allowed = f"from {minimum} to {maximum:,}" if "maximum" in limits else f"of at least {minimum}"
             raise ConfigError(f"{name} is {value!r}; it must be an integer {allowed}")
     elif kind.startswith("float"):
-        maximum = limits.get("maximum", math.inf)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not 0 <= float(value) <= maximum:  # type: ignore[arg-type]
-            allowed = "a number of at least 0" if maximum == math.inf else f"a number from 0 to {maximum:g}"
+        maximum = limits.get("maximum", sys.float_info.max)  # less than infinity and than integers of any size
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= maximum:
+            allowed = f"a number from 0 to {maximum:g}" if "maximum" in limits else "a number of at least 0"
             raise ConfigError(f"{name} is {value!r}; it must be {allowed}")
     elif not isinstance(value, bool if kind == "bool" else str):
         raise ConfigError(f"{name} is {value!r}; it must be {'True or False' if kind == 'bool' else 'a string'}")
+
+
+def check_not_equal(config: DecoderConfig | TrainConfig, name: str, limit: int) -> None:
+    """Raise ConfigError if a number that `check_value` accepted is equal to its limit."""
+    if (value := getattr(config, name)) == limit:
+        raise ConfigError(f"{name} is {value}; it must be {'less' if limit else 'greater'} than {limit}")

@@ -30,8 +30,6 @@ from inlayer.positions import apply_rotary
 from inlayer.tensors import check_ids
 from inlayer.training.config import DecoderConfig
 
-__all__ = ["Decoder", "DecoderConfig"]
-
 
 class Attention(nn.Module):
     """Causal self-attention."""

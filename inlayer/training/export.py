@@ -36,11 +36,12 @@ from inlayer.families import describe
 from inlayer.families.config_reader import ConfigReader, short
 from inlayer.files import check_path, file_errors, path_kind, write_atomic
 from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
-from inlayer.tensors import to_tensor
+from inlayer.tensors import dtype_name, to_tensor
 from inlayer.tokenizers import ByteTokenizer, open_tokenizer
 from inlayer.tokenizers.merges import byte_alphabet
 from inlayer.tokenizers.open import FILE_NAMES, SIBLINGS
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.config import DecoderConfig
+from inlayer.training.decoder import Decoder
 from inlayer.training.state import write_tensors
 
 FAMILIES = {"gpt": ("gpt2", "GPT2LMHeadModel"), "llama": ("llama", "LlamaForCausalLM")}
@@ -126,7 +127,7 @@ def save_decoder(
     config = to_config(decoder.config) | {"bos_token_id": None, "eos_token_id": eos_id}
     if facts:
         config["inlayer"] = {**config.get("inlayer", {}), **facts}
-    config["dtype"] = str(state[TABLE].dtype).removeprefix("torch.")
+    config["dtype"] = dtype_name(state[TABLE].dtype)
     files = {} if tokenizer is None else tokenizer_files(tokenizer)
     files["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
     path.mkdir(parents=True, exist_ok=True)

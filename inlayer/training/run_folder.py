@@ -33,9 +33,9 @@ from inlayer.files import check_path, file_errors, locked, new_folder, path_kind
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
-from inlayer.training.config import TrainConfig, bpe_vocab_size, config_from_json, config_to_json, is_due
+from inlayer.training.config import DecoderConfig, TrainConfig, bpe_vocab_size, config_from_json, config_to_json, is_due
 from inlayer.training.corpus import python_chunks, read_chunks
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import (
     EncodedCorpus,
     check_windows,

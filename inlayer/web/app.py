@@ -31,10 +31,10 @@ from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import ModelFacts, TokenFacts
-from inlayer.trace.gradient_step import GradientStepFacts
+from inlayer.trace.gradient_step import GradientStepFacts, take_gradient_step
 from inlayer.trace.html import content_security_policy, page
-from inlayer.trace.scene import SceneFacts, TableScene
-from inlayer.trace.token_facts import InitializationFacts
+from inlayer.trace.scene import SceneFacts, TableScene, describe_scene
+from inlayer.trace.token_facts import InitializationFacts, describe_token, initialize
 from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_page, error_response, expects_page
@@ -108,15 +108,15 @@ class WalkService:
 
     def token(self, query: Annotated[TokenQuery, Query()]) -> TokenFacts:
         """Describe one token and the rows closest to its own."""
-        return self.find(query.model).token(query.id, k=query.k)
+        return describe_token(self.find(query.model), query.id, k=query.k)
 
     def initialization(self, query: Annotated[InitializationQuery, Query()]) -> InitializationFacts:
         """Show how a table of this model's size is initialized."""
-        return self.find(query.model).initialization(seed=query.seed, dims=query.dims)
+        return initialize(self.find(query.model), seed=query.seed, dims=query.dims)
 
     def scene(self, query: WalkRequest) -> SceneFacts:
         """Walk texts and return all tokens and channels as colors; `dims` and `tokens` do not apply."""
-        return self.find(query.model).scene(query.texts, change=_change(query), first_token=query.first_token)
+        return describe_scene(self.find(query.model), query.texts, change=_change(query), first_token=query.first_token)
 
     def table_scene(self, query: Annotated[ModelQuery, Query()]) -> TableScene:
         """Return the values of a model's table at evenly spaced rows and channels."""
@@ -125,9 +125,9 @@ class WalkService:
     def gradient_step(self, query: GradientStepRequest) -> GradientStepFacts:
         """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
         pipeline = self.find(query.model)
-        return pipeline.gradient_step(
-            query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token, change=_change(query),
-            projection=self.maps[id(pipeline)].projection(query.method),
+        return take_gradient_step(
+            pipeline, query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token,
+            change=_change(query), projection=self.maps[id(pipeline)].projection(query.method),
         )  # fmt: skip
 
     def gradient_step_threads(self, query: GradientStepRequest) -> WorkerThreads:

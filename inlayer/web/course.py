@@ -29,6 +29,7 @@ from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQues
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
 from inlayer.render.numbers import count
+from inlayer.tensors import dtype_name
 from inlayer.trace.facts import plain
 from inlayer.web import schemas
 from inlayer.web.guard import error_response
@@ -270,7 +271,7 @@ def _tensor(tensor: Tensor | None, message: str) -> dict[str, Any] | None:
     hidden = f" Rows not shown: {len(rows) - MAX_ROWS:,}." if len(rows) > MAX_ROWS else ""
     return {
         "shape": list(tensor.shape),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "dtype": dtype_name(tensor.dtype),
         "is_integer": is_integer,
         "rows": plain((first.long() if is_integer else first.double()).tolist()),
         "labels": [",".join(map(str, label)) for label in labels],

@@ -8,6 +8,7 @@ import torch
 import inlayer
 from inlayer.trace import Change, Pipeline, plain
 from inlayer.trace.html import export, page
+from inlayer.trace.token_facts import describe_token
 from tests.checkpoint.test_ngram_tables import write_engram
 
 pytestmark = pytest.mark.slow
@@ -68,9 +69,8 @@ def test_missing_data_disables_controls_with_a_reason(exported, open_file):
 def test_token_and_initialization_use_the_data_of_the_page(exported, open_file, pipelines):
     watched = open_file(exported, "step=5&token=812")
     watched.page.wait_for_selector("#token h3")
-    assert [float(cell["value"]) for cell in watched.shown("#token") if cell.get("field") == "channel"] == pipelines[
-        "default"
-    ].token(812).row
+    shown = [float(cell["value"]) for cell in watched.shown("#token") if cell.get("field") == "channel"]
+    assert shown == describe_token(pipelines["default"], 812).row
     watched.page.click("#view-initialization")
     assert "Initialized once" in watched.text("#stage-title")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from inlayer.trace.token_facts import initialize
+
 pytestmark = pytest.mark.slow
 
 VIEW = "text=I+love+dogs&model={model}&view=initialization"
@@ -12,7 +14,7 @@ VIEW = "text=I+love+dogs&model={model}&view=initialization"
 @pytest.mark.parametrize("model", ["default", "random", "scaled"])
 def test_initialization_numbers_equal_the_library(model, open_page, pipelines):
     watched = open_page(VIEW.format(model=model))
-    facts, trace = pipelines[model].initialization(seed=0, dims=8), pipelines[model].walk(["I love dogs"])
+    facts, trace = initialize(pipelines[model], seed=0, dims=8), pipelines[model].walk(["I love dogs"])
     shown = watched.shown()
     for s, step in enumerate(facts.steps):
         for row, vector in zip(facts.ids, step.rows, strict=True):

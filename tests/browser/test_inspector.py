@@ -7,6 +7,7 @@ import re
 import pytest
 
 from inlayer.trace import Change
+from inlayer.trace.token_facts import describe_token
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +102,7 @@ def test_token_panel_shows_row_neighbors_and_bytes(open_page, pipelines):
     watched = open_page(BATCH.format(model="default", step=3))
     watched.page.click(".token-card >> nth=1")
     watched.page.wait_for_selector("#token h3")
-    facts = pipelines["default"].token(812, k=8)
+    facts = describe_token(pipelines["default"], 812, k=8)
     shown = watched.shown("#token")
     assert [float(cell["value"]) for cell in shown if cell.get("field") == "channel"] == facts.row
     assert [float(cell["value"]) for cell in shown if "field" not in cell] == [one.cosine for one in facts.neighbors]

@@ -160,12 +160,12 @@ def test_help_opens_and_closes(open_page):
 
 def test_focus_moves_to_the_next_text_after_removal(open_page):
     watched = open_page("text=a&text=b&text=c&step=5")
-    watched.page.focus("[aria-label='Remove text 1']")
+    watched.page.focus("[aria-label='Remove text 2']")
     watched.page.keyboard.press("Enter")
     watched.settle()
     assert focus_is(watched, "textarea")
     assert watched.page.evaluate("document.activeElement.value") == "c"
-    watched.page.focus("[aria-label='Remove text 1']")
+    watched.page.focus("[aria-label='Remove text 2']")
     watched.page.keyboard.press("Enter")
     watched.settle()
     assert watched.page.evaluate("document.activeElement.value") == "a"

@@ -1,4 +1,4 @@
-"""Step 8: one training step at a learning rate. Every number equals `Pipeline.learn`, and the map gets its arrows."""
+"""Step 8: one training step at a learning rate. Every number equals the library's, and the map gets its arrows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.html import export
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,7 @@ def open_learning(open_page, model: str = "default"):
 
 def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines):
     watched = open_learning(open_page)
-    learned = pipelines["default"].gradient_step([TEXT], rates=RATES)
+    learned = take_gradient_step(pipelines["default"], [TEXT], rates=RATES)
     assert math.exp(learned.uniform_loss) == pytest.approx(pipelines["default"].table.shape[0])
     for index in (0, 4, 6):
         step = learned.steps[index]

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from inlayer.trace.token_facts import describe_token
 from tests.browser.watched_page import watch
 
 pytestmark = pytest.mark.slow
@@ -80,7 +81,7 @@ def test_token_panel_belongs_to_the_previous_walk(open_page, pipelines):
     page.click(".token-card >> nth=1")
     page.wait_for_selector("#token h3")
     shown = [float(cell["value"]) for cell in watched.shown("#token") if cell.get("field") == "channel"]
-    assert shown == pipelines["default"].token(812).row
+    assert shown == describe_token(pipelines["default"], 812).row
 
 
 def test_missing_models_are_reported(browser, client):

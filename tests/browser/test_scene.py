@@ -106,7 +106,7 @@ def test_hovering_a_token_highlights_it_everywhere(open_page):
 
 def test_later_channels_and_tokens_can_be_reached(open_page, pipelines):
     watched = open_page(f"{START}&step=5")
-    watched.page.click("text=Later channels")
+    watched.page.click("text=Next channels")
     watched.page.wait_for_selector(".caption:has-text('Channels 8 to 15')")
     trace = pipelines["default"].walk([TEXT], first_channel=8)
     shown = {(cell["t"], cell["d"]): float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"}

@@ -180,7 +180,9 @@ def test_adding_and_removing_texts(open_page):
     page.keyboard.type("The cats and the dogs")
     page.wait_for_selector("section[aria-label=Mask]")
     assert watched.fragment().count("text=") == 2
-    page.click("[aria-label='Remove text 0']")
+    assert set(page.locator(".text-name").all_text_contents()) == {"text 1", "text 2"}
+    assert page.locator(".masks tbody .row-head").all_text_contents() == ["1", "2"]
+    page.click("[aria-label='Remove text 1']")
     page.wait_for_selector("section[aria-label=Mask]", state="detached")
     assert "text=The+cats+and+the+dogs&" in watched.fragment()
 

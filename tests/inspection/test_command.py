@@ -80,7 +80,7 @@ def test_hostile_text_is_escaped(report: Report, monkeypatch: pytest.MonkeyPatch
     shown = printed(Report(**{**vars(report), "findings": (finding,), "source": "[blink]"}), 80)
     assert "[blink]" in shown
     assert "[red]x[/red] and 8 more" in shown
-    assert "findings: 1 warning" in shown
+    assert "needs attention: 1 warning" in shown
     tokenizer = inlayer.WordTokenizer.from_text("a b")
     monkeypatch.setattr(tokenizer, "token_bytes", lambda _: hostile.encode())
     example = classify_ids(tokenizer, 2).examples([0])

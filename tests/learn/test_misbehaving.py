@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.learn.grader import Verdict, grade
-from inlayer.learn.sandbox.fork_server import fork_server
+from inlayer.learn.sandbox.fork_server import GraderError, fork_server
 from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.session import GradingSession
 from tests.learn.toy import SOLUTION, toy, values
@@ -201,6 +201,14 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 break
             time.sleep(0.05)
         assert not alive
+
+
+def test_nothing_is_left_behind_if_no_process_is_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(fork_server(), "_ask", lambda *_: b"")
+    with pytest.raises(GraderError, match="ended unexpectedly"):
+        run(SOLUTION)
+    assert not list(tmp_path.iterdir())
 
 
 def state(pid: str) -> str:

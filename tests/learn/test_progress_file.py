@@ -140,6 +140,26 @@ def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
     assert len(notices) == 1
 
 
+@pytest.mark.parametrize("operation", ["touch", "rename"])
+def test_a_damaged_file_in_an_unwritable_folder(operation: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "progress.json").write_bytes(b"{")
+
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, os.strerror(13), str(path))
+
+    monkeypatch.setattr(Path, operation, refuse)
+    with pytest.raises(InputError, match="Permission denied"):
+        ProgressFile().read()
+    notices: list[str] = []
+    loose = ProgressFile(on_notice=notices.append, allow_unsaved=True)
+    assert loose.read() == ProgressState()
+    with loose.edit() as state:
+        state.current = "x"
+    assert loose.read().current == "x"
+    assert [notice.partition(":")[0] for notice in notices] == ["progress is not saved"]
+    assert (data / "progress.json").read_bytes() == b"{"
+
+
 def test_a_newer_file_is_refused_and_kept(data: Path) -> None:
     newer = json.dumps({"format": "inlayer progress", "version": 3, "records": "of another kind"}).encode()
     (data / "progress.json").write_bytes(newer)

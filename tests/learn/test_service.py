@@ -39,6 +39,12 @@ def test_skipped_steps_return_at_the_end(service: CourseService) -> None:
         service.skip("nope")
     skipped = {key for key, record in service.state().records.items() if record.skipped}
     assert skipped == {"quiz/first", "task/add", "exercise/first/which"}
+    assert service.overview().next_quiz is service.course.lessons[1]
+    assert service.find_exercises(None)[0].id not in skipped
+    for step in service.overview().open_steps():
+        service.skip(step.key)
+    assert service.overview().next_quiz is service.course.lessons[0]
+    assert service.choose_task(None, service.state()).id == "add"
 
 
 def test_a_file_changed_elsewhere_is_not_overwritten(service: CourseService) -> None:

@@ -11,7 +11,7 @@ import torch
 import inlayer
 from inlayer.geometry.projection import pca
 from inlayer.trace import Change
-from inlayer.trace.gradient_step import GradientStepFacts
+from inlayer.trace.gradient_step import GradientStepFacts, take_gradient_step
 from tests.trace.pipelines import family, random_bytes, sample
 from tests.trace.test_backward import trainable
 
@@ -39,7 +39,7 @@ def loss_after_sgd(name: str, texts: list[str], rate: float) -> tuple[float, tor
 def test_loss_equals_a_step_of_sgd(name: str) -> None:
     pipeline = sample(name) if name == "default" else family(name)
     texts = TEXTS if pipeline.padding_id is not None else TEXTS[:1]
-    facts = pipeline.gradient_step(texts, rates=(0.0, 0.3))
+    facts = take_gradient_step(pipeline, texts, rates=(0.0, 0.3))
     if facts.kind == "sum":
         assert facts.steps == []
         assert "because" in facts.note
@@ -56,7 +56,7 @@ def test_loss_equals_a_step_of_sgd(name: str) -> None:
 
 def learned(method: str | None, rates: tuple[float, ...] = (0.0, 1.5)) -> GradientStepFacts:
     projection = None if method is None else inlayer.load().project(method)
-    return sample("default").gradient_step(["I love dogs"], rates=rates, projection=projection)
+    return take_gradient_step(sample("default"), ["I love dogs"], rates=rates, projection=projection)
 
 
 def test_the_text_becomes_more_probable() -> None:
@@ -107,9 +107,9 @@ def test_rows_move_on_a_tsne_map_with_their_neighbors() -> None:
 
 def test_padding_does_not_move_and_texts_without_a_target_have_no_steps() -> None:
     pipeline = random_bytes("learned")
-    facts = pipeline.gradient_step(["ab", "a"], rates=(0.0, 1.0), change=Change(pad=1))
+    facts = take_gradient_step(pipeline, ["ab", "a"], rates=(0.0, 1.0), change=Change(pad=1))
     assert [one.id for one in facts.steps[1].moved] == [97, 98]
     for texts in (["a"], [""]):
-        none = pipeline.gradient_step(texts)
+        none = take_gradient_step(pipeline, texts)
         assert (none.kind, none.steps) == ("sum", [])
         assert none.note

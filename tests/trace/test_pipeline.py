@@ -14,6 +14,7 @@ from inlayer.errors import IdRangeError, InlayerError, InputError
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline
+from inlayer.trace.token_facts import describe_token, initialize
 from tests.trace.pipelines import SAMPLES, family, random_bytes, sample  # some are slow tests
 
 
@@ -22,7 +23,7 @@ def test_token_facts_match_the_table(name: str) -> None:
     pipeline, model = sample(name), inlayer.load(name)
     assert model.tokenizer is not None
     token_id = model.tokenizer.encode("dogs", add_special_tokens=False)[0]
-    facts = pipeline.token(token_id, k=5)
+    facts = describe_token(pipeline, token_id, k=5)
     row = to_tensor(model.table.rows(token_id))
     assert facts.row == row[:512].tolist()
     assert facts.bytes == model.tokenizer.token_bytes(token_id).hex()
@@ -38,19 +39,19 @@ def test_token_facts_match_the_table(name: str) -> None:
 def test_zero_rows_and_invalid_ids() -> None:
     pipeline = sample("default")
     assert pipeline.padding_id is not None
-    assert "zeros" in pipeline.token(pipeline.padding_id).note
+    assert "zeros" in describe_token(pipeline, pipeline.padding_id).note
     for bad in (-1, 6144, 10**30):
         with pytest.raises(IdRangeError):
-            pipeline.token(bad)
+            describe_token(pipeline, bad)
     with pytest.raises(InputError, match="k is"):
-        pipeline.token(5, k=10**6)
+        describe_token(pipeline, 5, k=10**6)
     bare = Pipeline.from_layer(inlayer.Embeddings(5, 4, seed=0), None, source="bare")
-    assert bare.token(3).label == "#3"
+    assert describe_token(bare, 3).label == "#3"
 
 
 def test_rows_beyond_the_vocabulary_are_named_by_number() -> None:
     pipeline = Pipeline.random(["a"], ByteTokenizer())
-    assert pipeline.token(256).label == "#256"
+    assert describe_token(pipeline, 256).label == "#256"
 
 
 def test_model_facts() -> None:
@@ -113,7 +114,7 @@ def test_layer_without_tokenizer_accepts_vectors() -> None:
 
 def test_initialization_steps() -> None:
     """Three steps; the last has small numbers and a zero padding row, as inlayer's own Table does."""
-    facts = sample("default").initialization(seed=3)
+    facts = initialize(sample("default"), seed=3)
     drawn, initialized, zeroed = facts.steps
     assert drawn.std == pytest.approx(1, abs=0.01)
     assert initialized.std == pytest.approx(facts.init_std, rel=0.01)
@@ -125,7 +126,7 @@ def test_initialization_steps() -> None:
         row for at, row in enumerate(initialized.rows) if at != index
     ]
     assert sum(zeroed.counts) > 0.99 * facts.vocab_size * facts.width
-    assert sample("default").initialization(seed=3) == facts
-    assert sample("default").initialization(seed=4) != facts
-    assert len(random_bytes("none").initialization().steps) == 3
-    assert len(Pipeline.from_layer(inlayer.Embeddings(5, 4), None, source="bare").initialization().steps) == 2
+    assert initialize(sample("default"), seed=3) == facts
+    assert initialize(sample("default"), seed=4) != facts
+    assert len(initialize(random_bytes("none")).steps) == 3
+    assert len(initialize(Pipeline.from_layer(inlayer.Embeddings(5, 4), None, source="bare")).steps) == 2

@@ -16,7 +16,7 @@ from inlayer.positions.rotary_scaling import plain_frequencies
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline
 from inlayer.trace import scene as module
-from inlayer.trace.scene import Strip
+from inlayer.trace.scene import Strip, describe_scene
 from tests.trace.pipelines import family, random_bytes, sample
 
 TEXTS = ["I love dogs and rain", "dogs"]
@@ -39,7 +39,7 @@ def close(ours: Tensor, theirs: Tensor) -> None:
 @pytest.mark.parametrize("positions", ["none", "learned", "sinusoidal", "rotary", None])
 def test_strips_are_the_rows_positions_and_hidden_states(positions: str | None) -> None:
     pipeline = sample("default")
-    scene = pipeline.scene(TEXTS, change=Change(positions=positions))
+    scene = describe_scene(pipeline, TEXTS, change=Change(positions=positions))
     assert pipeline.tokenizer is not None
     ids, mask = pipeline.tokenizer.encode_batch(TEXTS).padded(pipeline.padding_id or 0)
     layer = pipeline.active_layer(positions, None).layer
@@ -60,7 +60,7 @@ def test_strips_are_the_rows_positions_and_hidden_states(positions: str | None) 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_similarity_equals_torch(positions: str) -> None:
     pipeline = sample("default")
-    scene = pipeline.scene(TEXTS, change=Change(positions=positions))
+    scene = describe_scene(pipeline, TEXTS, change=Change(positions=positions))
     ids = torch.tensor([pipeline.tokenizer.encode(TEXTS[0])])  # type: ignore[union-attr]
     layer = pipeline.active_layer(positions, None).layer
     for ours, vectors in (
@@ -72,13 +72,13 @@ def test_similarity_equals_torch(positions: str) -> None:
         torch.testing.assert_close(torch.tensor(ours, dtype=torch.float64), theirs, rtol=0, atol=1e-5)
     assert scene.similarity.tokens == list(range(ids.shape[1]))
     assert (scene.similarity.row == scene.similarity.hidden) == (positions == "rotary")
-    later = pipeline.scene(TEXTS, first_token=2).similarity
+    later = describe_scene(pipeline, TEXTS, first_token=2).similarity
     assert later.tokens == list(range(2, ids.shape[1]))
     assert later.row[0][0] == 1.0
 
 
 def test_swapped_tokens_permute_the_cosines_of_rows() -> None:
-    before, after = (sample("default").scene([TEXTS[0]], change=Change(swap=swap)) for swap in (None, (0, 2)))
+    before, after = (describe_scene(sample("default"), [TEXTS[0]], change=Change(swap=swap)) for swap in (None, (0, 2)))
     order = [2, 1, 0, *range(3, before.tokens)]
     assert after.similarity.row == [[before.similarity.row[i][j] for j in order] for i in order]
 
@@ -89,7 +89,7 @@ def test_rows_without_a_direction_and_values_that_are_not_finite() -> None:
         layer.token_embedding.weight[97] = 0
         layer.token_embedding.weight[98, 1] = float("nan")
         layer.token_embedding.weight[99, 2] = float("inf")
-    scene = Pipeline.from_layer(layer, ByteTokenizer(), source="test").scene(["abcd"])
+    scene = describe_scene(Pipeline.from_layer(layer, ByteTokenizer(), source="test"), ["abcd"])
     assert [[one is None for one in row] for row in scene.similarity.row] == [[True] * 4] * 3 + [[True] * 3 + [False]]
     strip = decoded(scene.strips.row, 1, 4)[0]
     assert (strip == -128).nonzero().tolist() == [[1, 1], [2, 2]]
@@ -99,21 +99,21 @@ def test_rows_without_a_direction_and_values_that_are_not_finite() -> None:
 def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_VALUES", 80)
     monkeypatch.setattr(module, "MAX_COMPARED", 3)
-    scene = random_bytes("none").scene(["abcdefghij", "b"])
+    scene = describe_scene(random_bytes("none"), ["abcdefghij", "b"])
     assert (scene.shape, scene.tokens) == ((2, 10, 8), 5)
     assert len(base64.b64decode(scene.strips.row.values)) == 80
     assert scene.similarity.tokens == [0, 1, 2]
-    empty = random_bytes("none").scene([""])
+    empty = describe_scene(random_bytes("none"), [""])
     assert (empty.tokens, empty.similarity.row) == (0, [])
     with pytest.raises(InputError, match="texts is empty"):
-        random_bytes("none").scene([])
+        describe_scene(random_bytes("none"), [])
 
 
 def test_frequencies_of_all_pairs() -> None:
-    (rotary,) = sample("default").scene(["a"]).rotary
+    (rotary,) = describe_scene(sample("default"), ["a"]).rotary
     assert rotary.frequencies == plain_frequencies(32, 10_000.0).tolist()
-    assert sample("default").scene(["a"], change=Change(positions="none")).rotary == []
-    assert len(family("gemma3_text-new").scene(["dogs"]).rotary) == 2
+    assert describe_scene(sample("default"), ["a"], change=Change(positions="none")).rotary == []
+    assert len(describe_scene(family("gemma3_text-new"), ["dogs"]).rotary) == 2
 
 
 @pytest.mark.parametrize("pipeline", [sample("default"), random_bytes("none", 3)], ids=["large", "small"])

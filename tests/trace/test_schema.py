@@ -12,6 +12,7 @@ import torch
 
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline, plain
+from inlayer.trace.token_facts import describe_token, initialize
 from tests.trace.pipelines import SAMPLES, family, random_bytes, sample  # some are slow tests
 from tests.trace.schema import FILE, schema
 
@@ -34,8 +35,8 @@ def test_sample_traces_match_the_schema(name: str) -> None:
     pipeline = sample(name)
     for text in ("I love dogs", "", "naïve 🙂 漢字 \0"):
         check(pipeline.walk([text]))
-    check(pipeline.token(7), "TokenFacts")
-    check(pipeline.initialization(), "InitializationFacts")
+    check(describe_token(pipeline, 7), "TokenFacts")
+    check(initialize(pipeline), "InitializationFacts")
     check(pipeline.facts(), "ModelFacts")
 
 

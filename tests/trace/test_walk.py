@@ -18,6 +18,7 @@ from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.facts import TokenTrace
 from inlayer.trace.position_schemes import COMPARED_SCALINGS
+from inlayer.trace.token_facts import describe_token
 from tests.trace.pipelines import FAMILIES, SAMPLES, family, random_bytes, sample
 
 DIMS = 5
@@ -338,7 +339,7 @@ def test_tables_of_every_dtype(tmp_path: Path, dtype: torch.dtype) -> None:
     trace = pipeline.walk(["aab"])
     assert [token.row for token in trace.texts[0].tokens] == rows.double()[[97, 97, 98]].tolist()
     assert trace.gather.equal
-    assert pipeline.token(97).row == rows[97].double().tolist()
+    assert describe_token(pipeline, 97).row == rows[97].double().tolist()
 
 
 def test_offsets_point_to_the_added_rows() -> None:

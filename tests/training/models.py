@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.config import DecoderConfig
+from inlayer.training.decoder import Decoder
 
 VOCABULARY = 96
 

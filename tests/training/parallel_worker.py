@@ -26,8 +26,8 @@ from inlayer.errors import CheckpointError, ConfigError, IdRangeError, InputErro
 from inlayer.head import Head
 from inlayer.tables import Table
 from inlayer.training import parallel
-from inlayer.training.config import PARALLEL_MODES
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.config import PARALLEL_MODES, DecoderConfig
+from inlayer.training.decoder import Decoder
 from inlayer.training.parallel import (
     ProcessGroup,
     clip_gradients,

@@ -38,7 +38,7 @@ from inlayer.training.decoder import Decoder
         ("gradient_accumulation_steps", 3), ("schedule", "cosin"), ("precision", "float16"),
         ("dropout", 1.5), ("dropout", math.nan), ("seed", -1), ("seed", 2**63),
         ("validation", 0.6), ("preset", "huge"), ("architecture", "rnn"), ("dropout", 1.0), ("n_embd", 0),
-        ("n_head", 7), ("parallel", "both"), ("init_std", 0.0),
+        ("n_head", 7), ("parallel", "both"), ("init_std", 0.0), ("learning_rate", 10**400),
     ],
 )  # fmt: skip
 def test_bad_value_names_the_field(name: str, value: object) -> None:

@@ -199,7 +199,7 @@ def test_tie_survives_a_copy(tie: bool) -> None:
 @pytest.mark.parametrize(
     ("architecture", "settings", "message"),
     [
-        ("rnn", {}, "unknown architecture 'rnn'; choose one of gpt, llama"),
+        ("rnn", {}, "architecture is 'rnn'; choose one of gpt, llama"),
         ("gpt", {"n_layer": 0}, "n_layer is 0"),
         ("gpt", {"vocab_size": True}, "vocab_size is True"),
         ("gpt", {"n_head": 5}, "n_embd 32 is not divisible by n_head 5"),
@@ -211,6 +211,12 @@ def test_tie_survives_a_copy(tie: bool) -> None:
         ("llama", {"norm_eps": 0.0}, "norm_eps is 0.0"),
         ("llama", {"output_scale": 0.0}, "output_scale is 0.0"),
         ("llama", {"input_scale": math.inf}, "input_scale is inf"),
+        ("llama", {"output_scale": 10**400}, "output_scale is 1000"),
+        ("llama", {"dropout": 1.5}, "dropout is 1.5; it must be a number from 0 to 1"),
+        ("llama", {"dropout": "0.1"}, "dropout is '0.1'"),
+        ("gpt", {"norm_eps": None}, "norm_eps is None"),
+        ("gpt", {"positions": 3}, "positions is 3; it must be a string"),
+        ("gpt", {"tie": "yes"}, "tie is 'yes'; it must be True or False"),
     ],
 )
 def test_invalid_config(architecture: str, settings: dict[str, Any], message: str) -> None:

@@ -24,8 +24,8 @@ from torch import distributed as dist
 
 from inlayer.errors import CheckpointError, ConfigError, InlayerError
 from inlayer.sharding import rows_per_process
-from inlayer.training.config import PARALLEL_MODES
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.config import PARALLEL_MODES, DecoderConfig
+from inlayer.training.decoder import Decoder
 from inlayer.training.export import load_decoder, save_decoder
 from inlayer.training.parallel import (
     ProcessGroup,

@@ -405,6 +405,7 @@ def finished(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"steps": 10}, r"config\.json has 10 steps, but the saved state is from step 12"),
         ({"steps": None}, r"config\.json is damaged: steps is None"),
         ({"seed": True}, r"config\.json is damaged: seed is True"),
+        ({"learning_rate": 10**400}, r"config\.json is damaged: learning_rate is 1000"),
         ({"files": "text.txt"}, r"config\.json is damaged: files is not a list of paths"),
         ({"files": [1]}, r"config\.json is damaged: files is not a list of paths"),
         ({"extra": 1}, r"config\.json is damaged: 'extra' is missing or unknown"),

@@ -17,8 +17,8 @@ from torch.nn.utils import clip_grad_norm_
 
 from benchmarks.tying_trainer import StudyTrainer
 from inlayer.errors import ShapeError
-from inlayer.training.config import TrainConfig
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.config import DecoderConfig, TrainConfig
+from inlayer.training.decoder import Decoder
 from inlayer.training.metrics import measure_rows
 from inlayer.training.trainer import Trainer
 

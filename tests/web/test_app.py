@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from benchmarks.serve import text_of
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import NeighborFacts, plain, to_json
+from inlayer.trace.token_facts import describe_token, initialize
 from inlayer.web.worker_threads import as_json
 from tests.web.client import TIMEOUT, Client, running
 
@@ -54,8 +55,8 @@ def test_token_initialization_and_models_equal_the_library(client: Client, pipel
     token = client.send("/api/token?id=500&k=3&model=default").json
     initialization = client.send("/api/initialization?seed=7&dims=2").json
     models = client.send("/api/models").json
-    assert token == plain(pipeline.token(500, k=3))
-    assert initialization == plain(pipeline.initialization(seed=7, dims=2))
+    assert token == plain(describe_token(pipeline, 500, k=3))
+    assert initialization == plain(initialize(pipeline, seed=7, dims=2))
     assert models == {"models": [plain(pipeline.facts())]}
     validate(openapi, "TokenFacts", token)
     validate(openapi, "ModelList", models)

@@ -17,6 +17,8 @@ from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
 from inlayer.trace import Pipeline
 from inlayer.trace.facts import plain
+from inlayer.trace.gradient_step import take_gradient_step
+from inlayer.trace.scene import describe_scene
 from tests.web.client import Client, process
 
 WALK = {"texts": ["I love dogs", "dogs"], "positions": "learned", "first_token": 1}
@@ -45,12 +47,12 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     from inlayer.trace import Change
 
     change = Change(positions="learned")
-    expected = plain(pipeline.scene(WALK["texts"], change=change, first_token=1))
+    expected = plain(describe_scene(pipeline, WALK["texts"], change=change, first_token=1))
     assert client.send("/api/scene", WALK).json == json.loads(json.dumps(expected))
     assert client.send("/api/table-scene").json == json.loads(json.dumps(plain(pipeline.table_scene)))
     projection = inlayer.load("default").project("pca")
-    learned = pipeline.gradient_step(
-        WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=projection
+    learned = take_gradient_step(
+        pipeline, WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=projection
     )
     body = WALK | {"rates": [0, 0.5], "method": "pca"}
     assert client.send("/api/gradient-step", body).json == json.loads(json.dumps(plain(learned)))

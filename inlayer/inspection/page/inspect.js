@@ -28,6 +28,7 @@ function showFacts(report) {
     Tokenizer: vocabulary.tokenizer ? `${vocabulary.tokenizer}, ${number(vocabulary.tokens)} tokens` : "none",
     "Rows read": `${number(rows.rows_read)}; zero ${number(rows.zero_rows)}, NaN ${number(rows.nan_rows)}, duplicate ${number(rows.duplicate_rows)}`,
     Norm: rows.norm_median === null ? "unknown" : `${number(rows.norm_min)} to ${number(rows.norm_max)}, median ${number(rows.norm_median)}`,
+    Undertrained: undertrained(rows),
   };
   for (const [name, value] of Object.entries(facts)) byId("facts").append(make("dt", {}, name), make("dd", {}, value));
   for (const other of report.tables) {
@@ -46,6 +47,24 @@ function showFacts(report) {
     byId("facts").append(make("dt", {}, `N-grams (${where})`), make("dd", {}, text));
   }
   for (const note of report.not_checked) byId("facts").append(make("dt", {}, "Not checked"), make("dd", {}, note));
+}
+
+// This fact and the verdict have the words of inspection/terminal.py.
+function undertrained(rows) {
+  const criteria = [["norm", rows.norm_threshold], ["cosine similarity", rows.cosine_threshold]].filter(([, threshold]) => threshold !== null);
+  const references = counted(rows.reference_rows, "reference token");
+  if (criteria.length === 0) return `unknown from ${references}`;
+  return `${counted(rows.undertrained_rows, "row")} resembling ${references}, judged by ${criteria.map(([name]) => name).join(" and ")}`;
+}
+
+function verdictOf({ findings, not_checked: notChecked, exit_code: exitCode, strict }) {
+  const count = (severity) => findings.filter((finding) => finding.severity === severity).length;
+  const counts = ["error", "warning", "note"].filter(count).map((severity) => counted(count(severity), severity));
+  let verdict = exitCode ? "needs attention" : "healthy";
+  if (notChecked.length && !count("error") && !count("warning")) {
+    verdict = `no defects in what was checked${strict ? "; --strict requires a complete check" : ""}`;
+  }
+  return counts.length ? `${verdict}: ${counts.join(", ")}` : verdict;
 }
 
 function showNorms({ counts, edges }) {
@@ -139,8 +158,8 @@ async function start() {
     const report = embedded?.report ?? await fetchJson("/api/inspect");
     byId("heading").textContent = document.title = `Inspect ${report.source}`;
     byId("verdict").replaceChildren(
-      make("span", { class: report.exit_code ? "verdict-attention" : "verdict-healthy" }, report.exit_code ? "Needs attention." : "Healthy."),
-      report.quick ? "Only a sample of the rows was read." : "");
+      make("span", { class: report.exit_code ? "verdict-attention" : "verdict-healthy" }, verdictOf(report)),
+      report.quick ? "(only a sample of the rows was read)" : "");
     showFacts(report);
     showNorms(report.norms);
     await drawMap(report, embedded?.map);

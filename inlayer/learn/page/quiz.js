@@ -102,7 +102,7 @@ function quizEnd() {
       ? `${counted(missed.size, "question")} came back until you answered correctly. The next quiz starts with what you missed.`
       : "Perfect score!"),
     make("div", { class: "actions" },
-      button("Take it again", async () => {
+      button("Retake quiz", async () => {
         const fresh = await attempt(() => server.lesson(lesson.id));
         if (!fresh) return;
         lesson.questions = fresh.questions;

@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,14 +40,6 @@ MAX_REASON = 200  # characters
 
 class GraderError(InlayerError, RuntimeError):
     """The grader itself cannot run code."""
-
-
-@dataclass(frozen=True)
-class ProcessEnd:
-    """How a runner ended: the signal that killed it (0 if it exited), and the CPU time it used."""
-
-    signal: int
-    cpu_seconds: float
 
 
 class ForkServer:
@@ -98,13 +90,13 @@ class ForkServer:
             raise GraderError("the grader's process ended unexpectedly; try again")
         return ours, int(PID.unpack(answer)[0])
 
-    def wait_for_end(self, pid: int) -> ProcessEnd | None:
-        """Return how a runner ended; None if it does not end soon, or the server is gone."""
+    def wait_for_end(self, pid: int) -> tuple[int, float] | None:
+        """Return the signal that killed a runner (0: it exited) and its CPU seconds; None if it does not end soon."""
         end = time.monotonic() + END_WAIT
         while answer := self._ask({"ended": pid}, [], PROCESS_END.size):
             number, seconds = PROCESS_END.unpack(answer)
             if number >= 0:
-                return ProcessEnd(number, seconds)
+                return number, seconds
             if time.monotonic() >= end:
                 return None
             time.sleep(0.01)
@@ -160,7 +152,7 @@ def main() -> NoReturn:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.sendall(READY)
     alive: set[int] = set()
-    ended: dict[int, ProcessEnd] = {}
+    ended: dict[int, tuple[int, float]] = {}  # signal and CPU seconds, by pid
     while True:
         message, handles, _, _ = socket.recv_fds(control, 65_536, 2)
         for pid in list(alive):
@@ -168,15 +160,14 @@ def main() -> NoReturn:
             if reaped:
                 alive.remove(pid)
                 number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-                ended[pid] = ProcessEnd(number, usage.ru_utime + usage.ru_stime)
+                ended[pid] = number, usage.ru_utime + usage.ru_stime
         if not message:  # the grader is gone
             for pid in alive:
                 kill_group(pid)
             os._exit(0)
         request = json.loads(message)
         if "ended" in request:
-            end = ended.get(request["ended"], ProcessEnd(-1, 0.0))
-            control.sendall(PROCESS_END.pack(end.signal, end.cpu_seconds))
+            control.sendall(PROCESS_END.pack(*ended.get(request["ended"], (-1, 0.0))))
             continue
         pid = os.fork()
         if pid == 0:

@@ -25,9 +25,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from inlayer.tensors import dtype_name
+
 MAX_DEPTH = 24
 MAX_TREE = 4 << 20  # bytes of JSON, and of what safetensors says about the tensors: bounds time and memory
-DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
+DTYPES = {dtype_name(dtype): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
 )}  # fmt: skip
@@ -122,7 +124,7 @@ def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHa
     if kind is bytes:
         return {"bytes": value.hex()}
     if isinstance(value, torch.dtype):
-        return {"dtype": str(value).removeprefix("torch.")}
+        return {"dtype": dtype_name(value)}
     if isinstance(value, Unsendable):
         return {"other": value.kind}
     if isinstance(value, Tensor):

@@ -56,14 +56,14 @@ function textField(text, index) {
   const several = state.texts.length > 1;
   const field = make("textarea", {
     rows: 1, spellcheck: "false", autocapitalize: "off", readonly: source.exported,
-    "aria-label": several ? `Text ${index}` : "Text", on: { input: typed },
+    "aria-label": several ? `Text ${index + 1}` : "Text", on: { input: typed },
   });
   field.value = text;
   return make("div", { class: "text-line" },
-    several && make("span", { class: "text-number mono", "aria-hidden": "true" }, String(index)),
+    several && make("span", { class: "text-number mono", "aria-hidden": "true" }, String(index + 1)),
     field,
     several && !source.exported
-      && button("Remove", () => removeText(index), { class: "quiet", "aria-label": `Remove text ${index}` }));
+      && button("Remove", () => removeText(index), { class: "quiet", "aria-label": `Remove text ${index + 1}` }));
 }
 
 function removeText(index) {

@@ -28,7 +28,7 @@ function initializationView(trace) {
         make("h2", { id: "once" }, "Initialization"),
         note(`A table of ${size}, initialized with seed ${initialization.seed}.`),
         source.exported ? note("To initialize with another seed, use inlayer serve.")
-          : button("Use the next seed", nextSeed, { id: "next-seed" }),
+          : button("Try another seed", nextSeed, { id: "next-seed" }),
         make("ol", { class: "initialization-steps" }, initialization.steps.map((step, index) =>
           initializationStep(initialization, step, index)))),
       make("section", { class: "every-time", "aria-labelledby": "every-time" },

@@ -43,7 +43,7 @@ function maskFigure(trace) {
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, "text"), columnHeads(trace.texts[0].tokens.length));
   const lines = trace.texts.map((text, b) => make("tr", {},
-    make("th", { scope: "row", class: "row-head" }, String(b)), text.tokens.map((token, t) => square(token, b, t))));
+    make("th", { scope: "row", class: "row-head" }, String(b + 1)), text.tokens.map((token, t) => square(token, b, t))));
   return make("section", { class: "mask", "aria-label": "Mask" },
     make("h2", {}, "Mask"),
     note("1 for a token of the text, 0 for padding, which later layers must ignore."),

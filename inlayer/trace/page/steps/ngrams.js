@@ -41,7 +41,7 @@ function sharedRows(trace, memory) {
   if (memory.shared.length === 0) return note("No two n-grams of this walk read the same row.");
   const many = trace.texts.length > 1;
   const first = trace.first_token ?? 0;
-  const label = ([b, t]) => (many ? `${t + first} of text ${b + 1}` : String(t + first));
+  const label = ([b, t]) => (many ? `${t + first} of ${textName(trace, b)}` : String(t + first));
   return [
     make("h3", {}, "N-grams that read the same rows"),
     make("ul", { class: "shared-rows" }, memory.shared.slice(0, 20).map((group) => make("li", {},

@@ -56,7 +56,7 @@ function perText(trace, drawn) {
 }
 
 function textName(trace, b) {
-  return trace.texts.length > 1 ? `text ${b}` : "the text";
+  return trace.texts.length > 1 ? `text ${b + 1}` : "the text";
 }
 
 function caption(...content) {
@@ -95,8 +95,8 @@ function channelControls(trace, width) {
   const first = trace.first_channel ?? 0;
   const show = (channel) => go({ channel: Math.max(0, Math.min(channel, width - 1)) });
   return make("div", { class: "pager" },
-    button("Earlier channels", () => show(first - trace.dims), { disabled: first === 0 }),
-    button("Later channels", () => show(first + trace.dims), { disabled: first + trace.dims >= width }),
+    button("Previous channels", () => show(first - trace.dims), { disabled: first === 0 }),
+    button("Next channels", () => show(first + trace.dims), { disabled: first + trace.dims >= width }),
     make("label", { class: "field" }, "Columns ", dimsSelect()));
 }
 

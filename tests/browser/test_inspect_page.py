@@ -1,0 +1,49 @@
+"""The page of an inspection says the same as the report in the terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import inlayer
+from inlayer.inspection.findings import Finding
+from inlayer.inspection.html import inspect_page
+from inlayer.inspection.terminal import print_report
+
+pytestmark = pytest.mark.slow
+WARNING = Finding(severity="warning", code="nan-rows", message="m", advice="b")
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, "healthy: 1 note"),
+        ({"findings": ()}, "healthy"),
+        ({"findings": (WARNING, WARNING)}, "needs attention: 2 warnings"),
+        ({"not_checked": ("x",)}, "no defects in what was checked: 1 note"),
+        ({"not_checked": ("x",), "strict": True}, "--strict requires a complete check: 1 note"),
+        ({"not_checked": ("x",), "findings": (WARNING,)}, "needs attention: 1 warning"),
+    ],
+)
+def test_verdict_and_undertrained_rows(browser: Any, tmp_path: Path, changed: dict[str, Any], expected: str) -> None:
+    model = inlayer.load("default")
+    report = replace(inlayer.inspect(model), **changed)
+    console = Console(width=200, file=io.StringIO(), record=True)
+    print_report(report, console)
+    printed = console.export_text().splitlines()
+    file = tmp_path / "inspect.html"
+    file.write_text(inspect_page(report, model), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    page.wait_for_selector("#facts dd")
+    verdict = page.inner_text("#verdict")
+    undertrained = page.inner_text("#facts dt:text-is('Undertrained') + dd")
+    page.close()
+    assert verdict.endswith(expected)
+    assert verdict == printed[-1]
+    assert f"undertrained  {undertrained}" in printed
