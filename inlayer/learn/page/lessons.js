@@ -141,7 +141,7 @@ async function misconceptionsView(signal) {
     if (!view.misconception) return;
     const entry = byId("section-" + view.misconception);
     if (entry) entry.scrollIntoView({ block: "start" });
-    else showError(`Unknown misconception ${cut(visible(view.misconception), 60)}. All of them are listed here.`);
+    else showError(`There is no misconception ${cut(visible(view.misconception), 60)}. Here are all of them.`);
   };
   return [elements, there];
 }
