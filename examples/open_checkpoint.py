@@ -16,7 +16,7 @@ ids = model.tokenizer.encode("I love dogs")
 rows = model.table.rows(ids)  # reads these rows and nothing else
 print(f"ids {ids}; rows {rows.shape} {rows.dtype}")
 
-# The whole layer needs torch. If the family is supported, it equals what transformers feeds into its first block.
+# The whole layer needs torch. docs/families.md lists the families whose hidden states equal those of transformers.
 if model.spec is not None:
     import torch
 

@@ -53,7 +53,7 @@ def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRang
         if bad < 0
         else "was the text encoded with another model's tokenizer, or were tokens added without resizing the table?"
     )
-    others = f" ({len(outside) - 1} more)" if len(outside) > 1 else ""
+    others = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
     return IdRangeError(f"{name} {bad} at {where}{others} is outside 0..{rows - 1}; {cause}")
 
 

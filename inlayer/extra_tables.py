@@ -27,7 +27,7 @@ from inlayer.tensors import check_dense, check_ids, to_tensor, with_batch_axis
 
 
 class ExtraTables(InputTable):
-    """A token table with other tables next to it, at first none. `Embeddings` is one."""
+    """A token table and, optionally, other tables next to it. The base class of `Embeddings`."""
 
     def __init__(self, table: Table, scale: float, round_scale: bool) -> None:
         super().__init__(table, scale, round_scale)

@@ -116,8 +116,8 @@ def test_json_equals_the_library_result(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "there is no command nope. See inlayer --help"),
-        (["learn", "nope"], "there is no command nope. See inlayer learn --help"),
+        (["nope"], "unknown command nope. See inlayer --help"),
+        (["learn", "nope"], "unknown command nope. See inlayer learn --help"),
         (["search", "king"], "missing option: --in. See inlayer search --help"),
         (["walk", "--tokenizer", "nope"], 'specify "words", "bytes", a model folder or a tokenizer file'),
         (["walk", "--nope"], "--nope"),
@@ -127,13 +127,13 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--width", "4", "--positions", "up"], "learned"),
         (["walk", "--step", "0"], "--step"),
         (["walk", "--step", "9"], "--step is 9; it must be in 1..8"),
-        (["neighbors", "--wrods"], "there is no option --wrods; did you mean --words? See inlayer neighbors --help"),
+        (["neighbors", "--wrods"], "unknown option --wrods; did you mean --words? See inlayer neighbors --help"),
         (["neighbors", "--id", "-1"], "--id is -1; it must be at least 0"),
         (
             ["neighbors", "New", "York"],
             "unexpected argument: York (quote an argument that contains spaces). See inlayer",
         ),
-        (["wlak"], "there is no command wlak; did you mean walk? See inlayer --help"),
+        (["wlak"], "unknown command wlak; did you mean walk? See inlayer --help"),
         (["search"], "missing argument: QUERY. See inlayer search --help"),
         (["embed", "--out"], "--out needs a value"),
         (["embed", "--normalize=yes"], "--normalize does not take a value"),

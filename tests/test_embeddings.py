@@ -189,7 +189,7 @@ def test_position_and_type_ids_must_match_the_input(name: str, shape: tuple[int,
 def test_positions_beyond_block_size_are_an_error() -> None:
     layer = make(block_size=L)
     assert layer(torch.zeros(1, L, dtype=torch.int64)).shape == (1, L, D)
-    with pytest.raises(PositionRangeError, match=r"position 16 is outside 0\.\.15, as block_size is 16"):
+    with pytest.raises(PositionRangeError, match=r"position 16 is outside 0\.\.15, because block_size is 16"):
         layer(torch.zeros(1, L + 1, dtype=torch.int64))
     with pytest.raises(PositionRangeError, match="position 16"):
         layer(inputs_embeds=torch.zeros(1, L + 1, D))

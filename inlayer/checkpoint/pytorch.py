@@ -1,4 +1,4 @@
-"""PytorchStore: old PyTorch files, `pytorch_model.bin` and its shards, without executing the pickle in them.
+"""PytorchStore: legacy PyTorch files, `pytorch_model.bin` and its shards, without executing the pickle in them.
 
 source -> [Store] -> Model
 - a tensor is a range of the file, so its rows are read like safetensors

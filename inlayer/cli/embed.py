@@ -88,7 +88,7 @@ def embed(
     dtype: Annotated[str, typer.Option(help="Dtype of the vectors, such as float32, float16 or bfloat16.")] = "float32",
     on_error: Annotated[
         Literal["fail", "skip"],
-        typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and continue."),
+        typer.Option(metavar="fail|skip", help="What to do with a bad record: stop, or report it and continue."),
     ] = "fail",
     engine: Annotated[
         Literal["local", "ray"],
@@ -110,7 +110,7 @@ def embed(
     def on_bad_row(where: str, problem: str) -> None:
         nonlocal skipped
         if on_error == "fail":
-            raise InputError(f"{where}: {problem}; to skip such rows, use --on-error skip")
+            raise InputError(f"{where}: {problem}; to skip bad records, use --on-error skip")
         skipped += 1
         sys.stderr.write(f"skipped {printable(f'{where}: {problem}')}\n")
 
@@ -147,7 +147,7 @@ def embed(
     if as_json:
         print_json(facts)
     else:
-        also = f", {count(skipped, 'bad row')} skipped" if skipped else ""
+        also = f", {count(skipped, 'bad record')} skipped" if skipped else ""
         also = f" from {files:,} files{also}" if files > 1 else also
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
@@ -235,7 +235,7 @@ def search(
     model: Annotated[
         str | None, typer.Option(help="The model that created the vectors. \\[default: the one named in the file]")
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of rows to show.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of results to show.")] = 10,
     weights: Weights = None,
     pool: Annotated[
         Pool | None, typer.Option(metavar="NAME", help="As in inlayer embed. \\[default: as in the file, or mean]")

@@ -30,10 +30,10 @@ USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer
     (r"Missing option '(\S+)'\.", r"missing option: \1."),
     (r"Option '(\S+)' requires an argument\.", r"\1 needs a value."),
     (r"Option '(\S+)' does not take a value\.", r"\1 does not take a value."),
-    (r"No such option: (\S+) \(Possible options: (.+)\)", r"there is no option \1; did you mean \2?"),
-    (r"No such option: (\S+); did you mean (.+)\?", r"there is no option \1; did you mean \2?"),
-    (r"No such option: (\S+)", r"there is no option \1."),
-    (r"No such command '(.+?)'\.(?: (?i:did you mean) '?(.+?)'?\?)?", r"there is no command \1; did you mean \2?"),
+    (r"No such option: (\S+) \(Possible options: (.+)\)", r"unknown option \1; did you mean \2?"),
+    (r"No such option: (\S+); did you mean (.+)\?", r"unknown option \1; did you mean \2?"),
+    (r"No such option: (\S+)", r"unknown option \1."),
+    (r"No such command '(.+?)'\.(?: (?i:did you mean) '?(.+?)'?\?)?", r"unknown command \1; did you mean \2?"),
 )
 ALIASES = {  # arguments of the library that differ from their options, and those that are also words, by command
     "walk": {

@@ -184,7 +184,7 @@ class PositionIdRule:
     """How position ids are numbered if the caller does not pass them.
 
     Real tokens count up from `start`; padding that is skipped gets `start - 1`. `by` selects what counts as padding:
-    "order" skips nothing (GPT-2, BERT, every rotary model), "ids" skips the id `padding_idx` (RoBERTa, MPNet), "mask"
+    "order" counts by index (GPT-2, BERT, every rotary model), "ids" skips the id `padding_idx` (RoBERTa, MPNet), "mask"
     skips positions where the attention mask is 0 (OPT).
     """
 

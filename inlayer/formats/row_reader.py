@@ -67,7 +67,7 @@ class RowSource(ABC):
         return out
 
     def check(self) -> None:  # noqa: B027  # nothing to check by default
-        """Raise an error if mapped rows are no longer valid; rows that were read always are."""
+        """Raise an error if mapped rows are no longer valid. Rows that were read into memory always are."""
 
 
 class FileRows(RowSource):

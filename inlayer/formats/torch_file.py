@@ -1,4 +1,4 @@
-"""An old PyTorch file: which tensors it has, and where their values are.
+"""A legacy PyTorch file: which tensors it has, and where their values are.
 
 [file] -> header -> tables, checkpoint
 - a zip archive of a pickle and one uncompressed record per storage; before torch 1.6, a sequence of pickles followed by

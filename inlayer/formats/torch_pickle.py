@@ -1,4 +1,4 @@
-"""The pickle of an old PyTorch file, parsed as data: which tensors it describes. It is never executed.
+"""The pickle of a legacy PyTorch file, parsed as data: which tensors it describes. It is never executed.
 
 [file] -> header -> tables, checkpoint
 - a pickle is a program. A state dict needs about thirty of its opcodes and a handful of names, which are interpreted as

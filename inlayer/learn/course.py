@@ -183,7 +183,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
     """Return the error for an unknown name: suggests a close one, or ends in `fallback`."""
-    return InputError(f"there is no {kind} {quoted(name)}; {suggest(name, known) or fallback}")
+    return InputError(f"unknown {kind} {quoted(name)}; {suggest(name, known) or fallback}")
 
 
 @cache

@@ -67,7 +67,7 @@ class LearnedPositions(nn.Embedding):
             if low < 0 or high >= self.num_embeddings:
                 bad = (low if low < 0 else high) - self.offset
                 raise PositionRangeError(
-                    f"position {bad} is outside {-self.offset}..{self.block_size - 1}, as block_size is "
+                    f"position {bad} is outside {-self.offset}..{self.block_size - 1}, because block_size is "
                     f"{self.block_size}; the text is too long, or position_ids are for another model"
                 )
         return F.embedding(rows, self.weight, self.padding_idx)

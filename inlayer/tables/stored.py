@@ -53,7 +53,7 @@ class ClusteredRows(RowSource):
 
 
 class RepeatedRows(RowSource):
-    """Repeats each row of a source `times` times, `rows` in all: scales that a block of rows shares."""
+    """Repeats each row of a source `times` times, for a total of `rows`: scales shared by a block of rows."""
 
     def __init__(self, source: RowSource, times: int, rows: int) -> None:
         self.source, self.times, self.rows, self.row_bytes = source, times, rows, source.row_bytes

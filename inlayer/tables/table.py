@@ -54,7 +54,7 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
         rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
         torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
         return rows
-    # As functional.embedding calls it, which compares sizes and so warns in torch.jit.trace.
+    # Same call as F.embedding, whose size check would warn under torch.jit.trace.
     return torch.embedding(weight, index, -1 if padding_idx is None else padding_idx)
 
 

@@ -1,7 +1,7 @@
 """Facts of a walk: the dataclasses that every rendering of a trace reads.
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
-- a walk records a window: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each
+- a walk records a range: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each
   vector from `first_channel` on (rotary: the first `dims` pairs). Token indices count from its start; `n_` is a total
 - bytes are hexadecimal strings, because a token may end in the middle of a character
 Tested against library calls and against the schema in tests/trace/.
@@ -101,9 +101,9 @@ class TokenTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class TextTrace:
-    """One text of the batch. Lists cover the window; the counts cover all of the text."""
+    """One text of the batch. Lists cover the recorded range; the counts cover all of the text."""
 
-    text: str | None  # the part in the window; None for inputs_embeds
+    text: str | None  # the part in the recorded range; None for inputs_embeds
     n_characters: int
     n_bytes: int
     characters: list[Character]

@@ -76,7 +76,7 @@ class ValueFacts:
     layers: list[int]  # the blocks that read it
     row_bytes: int | None
     offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
-    vectors: list[list[list[float]]]  # per text and token, the channels of the window
+    vectors: list[list[list[float]]]  # per text and token, the recorded channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class RoutingFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RelativeFacts:
-    """Relative positions: what attention adds to its scores, or the rows it uses, for the tokens of the window.
+    """Relative positions: what attention adds to its scores, or the rows it uses, for the recorded tokens.
 
     The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `columns`.
     """

@@ -139,7 +139,7 @@ class Forward:
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.ids_BT, self.whole_mask_BT = ids_BT, mask_BT
         position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding
-        self.mask_BT, self.length, self.count = mask_BT[:, shown], length, end - first  # tokens: in all, run
+        self.mask_BT, self.length, self.count = mask_BT[:, shown], length, end - first  # in tokens: total, run
         self.position_BT, self.layer_position_ids = position_BT[:, shown], None
         if isinstance(positions, (LearnedPositions, SinusoidalPositions)):
             position_ids = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)

@@ -310,7 +310,7 @@ def test_bad_input_is_one_line_and_leaves_files_alone(run, tmp_path, arguments, 
 def test_bad_rows_can_be_skipped_but_never_silently(run, tmp_path):
     bad_inputs(tmp_path)
     code, out, err = run("embed", "mixed.jsonl", "latin.txt", "ragged.csv", "--out", "v.npy", "--on-error", "skip")
-    assert (code, out) == (0, "v.npy: 6 x 128 float32 from 3 files, 7 bad rows skipped\n")
+    assert (code, out) == (0, "v.npy: 6 x 128 float32 from 3 files, 7 bad records skipped\n")
     assert [line.split(":")[0] for line in err.splitlines()] == [
         *(f"skipped mixed.jsonl, line {number}" for number in (2, 3, 4, 5)), "skipped latin.txt, line 2",
         "skipped ragged.csv, line 3", "skipped ragged.csv, line 4",
@@ -685,7 +685,7 @@ def test_lines_of_a_record_with_a_bad_quote_are_named(run, tmp_path):
     rows = [f"{number},text {number}" for number in range(50)]
     (tmp_path / "q.csv").write_text("\n".join(["id,text", *rows[:9], '9,"unclosed', *rows[10:]]) + "\n")
     code, out, err = run("embed", "q.csv", "--out", "v.npy", "--on-error", "skip")
-    assert (code, out) == (0, "v.npy: 9 x 128 float32, 1 bad row skipped\n")
+    assert (code, out) == (0, "v.npy: 9 x 128 float32, 1 bad record skipped\n")
     assert err == (
         "skipped q.csv, lines 11 to 51: a quote is not closed, so the rest of the file is one record; close it, or "
         'write "" for a quote in a field\n'
@@ -703,7 +703,7 @@ def test_line_that_is_too_long_is_skipped_and_reported(file, run, tmp_path, monk
         content.replace("xxx\n", 'xxx"\n').replace("\nxxx", '\n"xxx') if "q" in file else content
     )
     code, out, err = run("embed", file, "--out", "v.npy", "--on-error", "skip")
-    assert (code, out) == (0, "v.npy: 2 x 128 float32, 2 bad rows skipped\n")
+    assert (code, out) == (0, "v.npy: 2 x 128 float32, 2 bad records skipped\n")
     first = 3 if file.endswith(".csv") else 2
     start = [f"skipped {file}, line {line}: more than 67,108,864 bytes" for line in (first, first + 1)]
     assert [line[: len(start[0])] for line in err.splitlines()] == start
@@ -740,7 +740,7 @@ def test_text_that_the_model_cannot_encode_is_a_bad_row(two_words, kind, content
         assert err.startswith(f"inlayer: {name}, {where}: m/tokenizer.json cannot encode this text")
         assert "--on-error skip" in err
     code, out, err = run("embed", name, "--model", "m", "--on-error", "skip", "--out", "v.jsonl")
-    assert (code, out) == (0, "v.jsonl: 2 x 2 float32, 1 bad row skipped\n")
+    assert (code, out) == (0, "v.jsonl: 2 x 2 float32, 1 bad record skipped\n")
     assert err.startswith(f"skipped {name}, {where}: m/tokenizer.json cannot encode this text")
     rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [(row["text"], row["embedding"]) for row in rows] == [("dog", [1, 2]), ("fox", [3, 4])]

@@ -138,11 +138,11 @@ def bad_rows_stop_the_run_or_are_skipped(folder: Path, environment: dict[str, st
     given = ["bad.parquet", "--out", "skipped.parquet", "--engine", "ray"]
     code, out, err = embed(folder, environment, *given)
     assert (code, out) == (2, "")
-    assert f"bad.parquet, row {BAD}: the text is null; to skip such rows, use --on-error skip" in err
+    assert f"bad.parquet, row {BAD}: the text is null; to skip bad records, use --on-error skip" in err
     assert err.count("\n") == 1
     code, out, err = embed(folder, environment, *given, "--on-error", "skip")
     assert (code, err) == (0, f"skipped bad.parquet, row {BAD}: the text is null\n")
-    assert out == f"skipped.parquet: {GROUPS * ROWS - 1:,} x 128 float32, 1 bad row skipped\n"
+    assert out == f"skipped.parquet: {GROUPS * ROWS - 1:,} x 128 float32, 1 bad record skipped\n"
 
 
 def missing_column_is_reported(folder: Path, environment: dict[str, str]) -> None:

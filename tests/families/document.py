@@ -62,7 +62,7 @@ states are compared in float32, within 1e-5, because sums depend on the order of
 - "Half" and "interleaved" pairs: which channels of a head are rotated together. "Half", "interleaved",
   "single" and "complex" tables: whether cos and sin hold each angle twice, half the width apart; twice in a row; once;
   or together as complex numbers (`inlayer/positions/rotary.py`).
-- "Position ids by order" are 0, 1, 2, ...; "by ids" and "by mask" count only the tokens that are not padding.
+- "Position ids by index" are 0, 1, 2, ...; "by ids" and "by mask" count only the tokens that are not padding.
 - "Rounded": a scale is rounded to the dtype of the table before it is applied.
 - In encoder-decoder types, the encoder's positions and norm are used, because the encoder runs first; a causal model
   has only the decoder. Both share the token table.
@@ -146,12 +146,13 @@ def _positions(spec: LayerSpec) -> str:
         return relative or "none"
     if spec.positions == "sinusoidal":
         return "sinusoidal, sines then cosines"
+    by = spec.position_id_rule.by.replace("order", "index")
     offset = f", offset {spec.position_offset}" if spec.position_offset else ""
-    return f"learned{offset}, position ids by {spec.position_id_rule.by}{relative and f', {relative}'}"
+    return f"learned{offset}, position ids by {by}{relative and f', {relative}'}"
 
 
 def _angles(angles: Angles) -> str:
-    part = "" if angles.partial_rotary_factor == 1 else f", {angles.partial_rotary_factor:g} of a head"
+    part = "" if angles.partial_rotary_factor == 1 else f", partial_rotary_factor {angles.partial_rotary_factor:g}"
     scaling = "" if angles.scaling is None else f", {type(angles.scaling).__name__}"
     axes = f", {len(angles.sections)} axes" if angles.sections else ""
     return f"theta {angles.theta:,.0f}{part}{scaling}{axes}"
@@ -192,7 +193,7 @@ def write(outcomes: list[Outcome]) -> None:
     page = HEADER.format(version=transformers.__version__, nested=", ".join(NESTED), summary=summarize(outcomes))
     for one in sorted(outcomes, key=lambda one: (one.model_type, one.kind)):
         if one.outcome == "equal":
-            values = f"{one.hidden:,} | {one.tables or ''} | {one.logits or ''}"
+            values = " | ".join(f"{n:,}" if n else "" for n in (one.hidden, one.tables, one.logits))
             page += f"| {one.model_type} | {one.kind} | {traits(one.family)} | {values} |\n"
     compared = {name for one in outcomes if one.outcome == "equal" for name in (one.model_type, one.family)}
     page += OTHERS.format(names=", ".join(sorted(FAMILIES.keys() - compared)))

@@ -200,7 +200,7 @@ def test_named_tasks_and_missing_submissions(tmp_path: Path) -> None:
         ("Ann", "gather", True, ""),
         ("Bob", "gather", False, "not-submitted"),
     ]
-    with pytest.raises(InputError, match="there is no task 'gathered'"):
+    with pytest.raises(InputError, match="unknown task 'gathered'"):
         grade_folder(tmp_path, tasks=["gathered"])
     with pytest.raises(InputError, match="seed is -1"):
         grade_folder(tmp_path, seed=-1)

@@ -297,9 +297,9 @@ def test_lesson_is_found_by_name_and_number(given: str) -> None:
 
 
 def test_unknown_names_are_reported() -> None:
-    with pytest.raises(InputError, match="there is no lesson 'backward'; the lessons are 1 text, 2 table"):
+    with pytest.raises(InputError, match="unknown lesson 'backward'; the lessons are 1 text, 2 table"):
         open_course().lesson("backward")
-    with pytest.raises(InputError, match=r"there is no task 'gathered'; did you mean gather\?"):
+    with pytest.raises(InputError, match=r"unknown task 'gathered'; did you mean gather\?"):
         open_course().task("gathered")
 
 

@@ -180,7 +180,7 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     assert output.startswith("✓ Correct.")
     assert output.count("✓") + output.count("✗") == 1 + len(question.options)
     assert ProgressFile().read().record("question", question.id).done
-    assert "there is no exercise or question 'none'" in output_of(ask, "none")
+    assert "unknown exercise or question 'none'" in output_of(ask, "none")
 
 
 def test_a_notebook_works_if_progress_cannot_be_saved(
@@ -219,7 +219,7 @@ def test_task_magic_reports_unknown_tasks(capsys: pytest.CaptureFixture[str]) ->
     load_ipython_extension(shell)
     assert shell.names == {"ask": ask, "answer": answer}
     shell.magic["cell", "task"]("gathered", "")
-    assert capsys.readouterr().out.startswith("there is no task 'gathered'; did you mean gather?")
+    assert capsys.readouterr().out.startswith("unknown task 'gathered'; did you mean gather?")
 
 
 # ---- in a kernel

@@ -22,7 +22,7 @@ def test_rows_by_position() -> None:
 
 @pytest.mark.parametrize("bad", [8, 100, -1])
 def test_position_outside_the_table_is_reported_with_the_range(bad: int) -> None:
-    with pytest.raises(PositionRangeError, match=rf"position {bad} is outside 0..7, as block_size is 8"):
+    with pytest.raises(PositionRangeError, match=rf"position {bad} is outside 0..7, because block_size is 8"):
         LearnedPositions(8, 4)(torch.tensor([0, bad]))
     for builtin in (IndexError, ValueError):
         with pytest.raises(builtin):

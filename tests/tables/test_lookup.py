@@ -178,7 +178,7 @@ def test_id_outside_the_table_is_reported(path: str, frozen: bool, ids: Tensor, 
 
 
 def test_number_of_bad_ids_is_reported() -> None:
-    with pytest.raises(IdRangeError, match=r"id 9 at \[1\] \(2 more\)"):
+    with pytest.raises(IdRangeError, match=r"id 9 at \[1\] \(and 2 more\)"):
         look_up(torch.tensor([1, 9, 10, -1]), torch.randn(9, 4))
 
 

@@ -240,8 +240,8 @@ def test_files_that_cannot_be_read(local: Client, home: Path) -> None:
 HOSTILE = [
     ("check", {"task": "gather", "code": "x" * (MAX_CODE + 1)}, "code: String should have at most 65536 characters"),
     ("check", {"task": "gather", "code": "\ud800"}, "does it contain a lone surrogate?"),
-    ("check", {"task": "../gather", "code": ""}, "there is no task"),
-    ("check", {"task": "gather\0", "code": ""}, "there is no task"),
+    ("check", {"task": "../gather", "code": ""}, "unknown task"),
+    ("check", {"task": "gather\0", "code": ""}, "unknown task"),
     ("check", {"task": "gather"}, "code: Field required"),
     ("check", {"task": ["gather"], "code": ""}, "task: Input should be a valid string"),
     ("check", {"task": "gather", "code": 7}, "code: Input should be a valid string"),
@@ -249,15 +249,15 @@ HOSTILE = [
     ("check", {"task": "gather", "code": "", "seed": 1}, "unknown field 'seed'"),
     ("answer", {}, "specify either an exercise or a question"),
     ("answer", {"exercise": "forward/hidden_shape", "question": "x"}, "specify either an exercise or a question"),
-    ("answer", {"exercise": "no/such", "answer": "1"}, "there is no exercise"),
-    ("answer", {"question": "no_such", "answer": "a"}, "there is no exercise or question"),
+    ("answer", {"exercise": "no/such", "answer": "1"}, "unknown exercise"),
+    ("answer", {"question": "no_such", "answer": "a"}, "unknown exercise or question"),
     ("answer", {"exercise": "forward/hidden_shape", "seed": -1}, "seed: Input should be greater"),
     ("answer", {"exercise": "forward/hidden_shape", "seed": 2**31}, "seed: Input should be less"),
     ("answer", {"exercise": "forward/hidden_shape", "matches_sample": True}, "is graded; send an answer"),
-    ("skip", {"step": "task/no_such"}, "there is no"),
-    ("read", {"lesson": "no_such"}, "there is no lesson"),
-    ("hint", {"task": ""}, "there is no task"),
-    ("solution", {"task": "solution"}, "there is no task"),
+    ("skip", {"step": "task/no_such"}, "unknown"),
+    ("read", {"lesson": "no_such"}, "unknown lesson"),
+    ("hint", {"task": ""}, "unknown task"),
+    ("solution", {"task": "solution"}, "unknown task"),
 ]
 
 

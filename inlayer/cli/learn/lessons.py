@@ -80,11 +80,17 @@ def misconceptions(
         raise not_found("misconception", name, document.sections, otherwise)
     out = open_printer()
     with paged(out, enabled=not no_pager):
-        for entry, text in {document.title: document.text, **document.sections}.items():
+        if name is None:
+            out.heading(document.title)
+            out.line()
+            out.markdown(document.text)
+        for entry, text in document.sections.items():
             if name in (None, entry):
-                out.heading(entry)
+                belief, _, explanation = text.partition("\n")
+                out.markdown_line(belief, 0)
+                out.line(entry, style="dim")
                 out.line()
-                out.markdown(text)
+                out.markdown(explanation)
 
 
 @command("next", "", "gather", "--folder my-answers")

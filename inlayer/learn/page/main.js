@@ -54,7 +54,7 @@ function isWide() {
   return window.matchMedia("(min-width: 1021px)").matches;
 }
 
-// Wide enough for the list, a full line of text and the walk: only then the walk opens by itself.
+// Wide enough for the list, a full line of text and the walk. Only then does the walk open by default.
 function fitsWalkPane() {
   return window.matchMedia("(min-width: 1500px)").matches;
 }
