@@ -21,7 +21,7 @@ import numpy.typing as npt
 from inlayer.errors import InlayerError, MissingExtraError
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.map_facts import MapFacts, encode, kept_shares, map_facts
-from inlayer.geometry.nearest import nearest, to_float32
+from inlayer.geometry.nearest import nearest_others, to_float32
 from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
@@ -208,10 +208,9 @@ def all_neighbors(
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     for start in range(0, len(known), 1024):
         batch = known[start : start + 1024]
-        near_ids, scores = nearest(table, to_float32(table.rows(batch)), NEIGHBORS + 1)
-        for token_id, near, score in zip(batch.tolist(), near_ids, scores, strict=True):
-            others = np.flatnonzero((near != token_id) & (near >= 0))[:NEIGHBORS]
-            ids[token_id, : len(others)], cosines[token_id, : len(others)] = near[others], score[others]
+        near, scores = nearest_others(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
+        found = near.shape[1]
+        ids[batch, :found], cosines[batch, :found] = near, np.where(near < 0, 0, scores)
         if progress is not None:
             progress(min(start + 1024, len(known)), len(known))
     return ids, np.minimum(cosines, 1.0)

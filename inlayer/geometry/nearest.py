@@ -100,15 +100,26 @@ def nearest(
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
 
 
+def nearest_others(
+    table: StoredTable, own_ids: npt.ArrayLike, queries: npt.ArrayLike, k: int, **options: Any
+) -> tuple[Ids, Vectors]:
+    """As `nearest`, without the row that each query comes from: `own_ids` (Q,)."""
+    ids_QK, scores_QK = nearest(table, queries, k + 1, **options)
+    left_out_QK = ids_QK == np.asarray(own_ids)[:, None]
+    left_out_QK[~left_out_QK.any(axis=1), -1] = True  # at least k others are nearer, or equal with smaller ids
+    shape = len(ids_QK), ids_QK.shape[1] - 1
+    return ids_QK[~left_out_QK].reshape(shape), scores_QK[~left_out_QK].reshape(shape)
+
+
 def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, float]]:
     """Return the k rows nearest to a row of the table, as (id, cosine); none if the row is zero or not finite."""
     query_1D = table.rows([row]).astype(np.float64)
     norm = np.linalg.norm(query_1D)
     if norm == 0 or not np.isfinite(norm):
         return []
-    ids_1K, cosines_1K = nearest(table, query_1D, k + 1)
+    ids_1K, cosines_1K = nearest_others(table, [row], query_1D, k)
     pairs = zip(ids_1K[0].tolist(), cosines_1K[0].tolist(), strict=True)
-    return [(other, min(cosine, 1.0)) for other, cosine in pairs if other not in (row, -1)][:k]
+    return [(other, min(cosine, 1.0)) for other, cosine in pairs if other >= 0]
 
 
 class TopRows:

@@ -72,6 +72,13 @@ def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
     assert found.moved[1].norm_b == pytest.approx(2 * found.moved[1].norm_a)
 
 
+def test_overlap_of_a_copy_with_equal_rows_is_one(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
+    rows[:15] = rows[0]  # as of reserved tokens: the last of them is not among its own eleven nearest rows
+    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, rows))
+    assert found.overlap == 1.0
+
+
 def test_rotated_space_is_aligned_as_by_scipy(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = random.standard_normal((size(WORDS), 8)).astype(np.float32)
