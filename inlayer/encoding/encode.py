@@ -276,10 +276,11 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
             continue
         start = size = 0
         for index, text in enumerate(block):
-            size += len(text) if isinstance(text, str) else 0
+            length = len(text) if isinstance(text, str) else 0
+            size += length
             if size > BATCH_CHARACTERS and index > start:
                 yield block[start:index]
-                start, size = index, len(text)
+                start, size = index, length
         yield block[start:]
 
 
