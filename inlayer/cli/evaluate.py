@@ -82,8 +82,9 @@ def evaluate(
             ],
         )
         print_note(
-            "Covered: questions whose four words are single tokens. Nearest to C: the answer is the token nearest to "
-            "the third word, without arithmetic. Inputs not excluded: the three words of a question count as answers."
+            "Covered: questions whose four words are single tokens with nonzero, finite rows. Nearest to C: the "
+            "answer is the token nearest to the third word, without arithmetic. Inputs not excluded: the three words "
+            "of a question count as answers."
         )
 
 
