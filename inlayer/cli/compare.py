@@ -85,7 +85,7 @@ def compare(
     ):
         print_labeled(output, Text(label, "bold"), Text(printable(text)))
     if html is not None:
-        output.print(f"wrote {shown(html)}", markup=False, soft_wrap=True)
+        output.print(f"wrote {shown(html)}", soft_wrap=True)
     for label, texts in (("only in A", comparison.only_a), ("only in B", comparison.only_b)):
         if texts:
             more = [f"and {len(texts) - top:,} more"] if len(texts) > top else []

@@ -149,7 +149,7 @@ def embed(
     else:
         also = f", {count(skipped, 'bad row')} skipped" if skipped else ""
         also = f" from {files:,} files{also}" if files > 1 else also
-        console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
+        console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}")
 
 
 def _write(job: EmbedJob) -> int:
