@@ -82,7 +82,7 @@ class BackgroundMaps:
     def _describe(self, method: str) -> None:
         future = self._maps[method]
         try:
-            projection = project(self.table, method, cache=cache_folder())
+            projection = project(self.table, method, cache=cache_folder(), content=self._fingerprint)
             future.set_result((projection, map_facts(self.table, self.vocabulary, projection)))
         except BaseException as error:
             future.set_exception(error)

@@ -68,15 +68,20 @@ class TableProjection(NamedTuple):
 
 
 def project(
-    table: StoredTable, method: str = "pca", *, cache: Path | None = None, progress: Progress | None = None
+    table: StoredTable,
+    method: str = "pca",
+    *,
+    cache: Path | None = None,
+    content: str | None = None,
+    progress: Progress | None = None,
 ) -> TableProjection:
-    """Map every row of a table; `cache` is a folder for results, named by the content of the table.
+    """Map every row of a table; `cache` is a folder for results, named by `content`, the table's fingerprint.
 
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
     if method not in METHODS:
         raise InputError(f"method {quoted(method)} is unknown; choose one of {', '.join(METHODS)}")
-    content = fingerprint(table)
+    content = content or fingerprint(table)
     projection = saved(content, "tsne" if method == "best" else method, cache)
     if projection is None and method == "best":
         method = "pca"

@@ -12,9 +12,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import inlayer
-from inlayer.geometry import background_maps
+from inlayer.geometry import background_maps, projection
 from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
+from inlayer.tables.stored import StoredTable
 from inlayer.trace import Pipeline
 from inlayer.trace.facts import plain
 from tests.web.client import Client, process
@@ -48,9 +49,9 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     expected = plain(pipeline.scene(WALK["texts"], change=change, first_token=1))
     assert client.send("/api/scene", WALK).json == json.loads(json.dumps(expected))
     assert client.send("/api/table-scene").json == json.loads(json.dumps(plain(pipeline.table_scene)))
-    projection = inlayer.load("default").project("pca")
+    pca = inlayer.load("default").project("pca")
     learned = pipeline.gradient_step(
-        WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=projection
+        WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=pca
     )
     body = WALK | {"rates": [0, 0.5], "method": "pca"}
     assert client.send("/api/gradient-step", body).json == json.loads(json.dumps(plain(learned)))
@@ -100,6 +101,17 @@ def test_maps_of_unusual_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         BackgroundMaps(inlayer.load("default").table, inlayer.load("default").vocabulary, remote=True).get()
     monkeypatch.undo()
     assert background_maps.NOT_READY.is_improving
+
+
+def test_a_table_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(background_maps, "MAX_TSNE_ROWS", 0)
+    hashed: list[StoredTable] = []
+    for module in (background_maps, projection):
+        monkeypatch.setattr(module, "fingerprint", lambda table: hashed.append(table) or "hash")
+    rows = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
+    assert maps_of(tmp_path / "model", rows).get("best").method == "pca"
+    assert len(hashed) == 1
 
 
 @pytest.mark.slow
