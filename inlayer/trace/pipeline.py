@@ -363,6 +363,8 @@ def walk(
         [40, 812, 2228, 82]
     """
     if isinstance(model, Pipeline):
+        if tokenizer is not None:
+            raise InputError("tokenizer does not apply to a Pipeline; open one with Pipeline(model, tokenizer=...)")
         pipeline = model
     else:
         pipeline = Pipeline(model if isinstance(model, Model) else load(model), tokenizer=tokenizer)
