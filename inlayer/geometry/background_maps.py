@@ -25,8 +25,7 @@ from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.map_facts import MapFacts, map_facts
-from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, project, saved
-from inlayer.geometry.tsne import missing_tsne
+from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import when_parent_ends
