@@ -24,7 +24,7 @@ from pathlib import Path
 from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.formats.row_reader import FileRows
-from inlayer.geometry.map_facts import MapFacts, map_facts
+from inlayer.geometry.map_page import MapFacts, map_facts
 from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
