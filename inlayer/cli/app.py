@@ -13,7 +13,6 @@ import typer
 import inlayer
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown
-from inlayer.render.progress_bar import progress_bar as progress_bar  # noqa: PLC0414  # commands import it from here
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, progress_bar, token_text
+from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, token_text
 from inlayer.files import printable, shown, write_output
+from inlayer.render.progress_bar import progress_bar
 
 COMPARE_EXAMPLES = examples(
     "inlayer compare default path/to/model",

@@ -21,13 +21,13 @@ from inlayer.cli.app import (
     print_json,
     print_note,
     print_table,
-    progress_bar,
     short_text,
 )
 from inlayer.cli.inputs import check_argument
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, printable, quoted, shown
 from inlayer.render.numbers import count
+from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model

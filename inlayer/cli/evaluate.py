@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table, progress_bar
+from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, shown
+from inlayer.render.progress_bar import progress_bar
 
 FEW_PAIRS = 30
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Source, app, console, examples, output_file, progress_bar
+from inlayer.cli.app import Source, app, console, examples, output_file
 from inlayer.errors import InputError
 from inlayer.files import shown, write_output
-from inlayer.render.progress_bar import stop_signals
+from inlayer.render.progress_bar import progress_bar, stop_signals
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model

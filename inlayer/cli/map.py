@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, progress_bar
+from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json
 from inlayer.files import shown, write_output
 from inlayer.render.numbers import count
+from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from inlayer.geometry.distortion import Distortion
