@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.weighting import Weighting
 
-__all__ = ["BATCH", "TEXT_ERRORS", "EncodeSettings", "Encoder", "TokenVectors", "check_one_vector"]
-
 Array = npt.NDArray[Any]
 
 BATCH = 65_536  # texts; gigatoken remembers the words of a batch
