@@ -244,4 +244,4 @@ def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids)
             [set(index[row[row >= 0]].tolist()) if ok else set() for row, ok in zip(near, valid, strict=True)]
         )
     pairs = [(one, other) for one, other in zip(*neighbors, strict=True) if one and other]
-    return float(np.mean([len(one & other) / NEIGHBORS for one, other in pairs])) if pairs else None
+    return float(np.mean([len(one & other) / max(len(one), len(other)) for one, other in pairs])) if pairs else None

@@ -72,9 +72,11 @@ def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
     assert found.moved[1].norm_b == pytest.approx(2 * found.moved[1].norm_a)
 
 
-def test_overlap_of_a_copy_with_equal_rows_is_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("same", [slice(15), slice(5, None)])
+def test_overlap_of_a_copy_is_one(tmp_path: Path, same: slice) -> None:
+    """With equal rows, the last of which is not among its own eleven nearest, and with few rows that are not zero."""
     rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
-    rows[:15] = rows[0]  # as of reserved tokens: the last of them is not among its own eleven nearest rows
+    rows[same] = rows[0] if same.start is None else 0
     found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, rows))
     assert found.overlap == 1.0
 
