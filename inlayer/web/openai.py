@@ -45,7 +45,7 @@ def errors_about(name: str) -> Iterator[None]:
     except CheckpointError:  # the error concerns a file, not this field
         raise
     except InlayerError as error:
-        error.param = name
+        error.param = name  # type: ignore[attr-defined]  # the handler of errors reads it (app.py)
         raise
 
 
