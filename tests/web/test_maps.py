@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import inlayer
-from inlayer.geometry import background_maps, projection
+from inlayer.geometry import background_maps
 from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
 from inlayer.tables.stored import StoredTable
@@ -49,9 +49,9 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     expected = plain(pipeline.scene(WALK["texts"], change=change, first_token=1))
     assert client.send("/api/scene", WALK).json == json.loads(json.dumps(expected))
     assert client.send("/api/table-scene").json == json.loads(json.dumps(plain(pipeline.table_scene)))
-    pca = inlayer.load("default").project("pca")
+    projection = inlayer.load("default").project("pca")
     learned = pipeline.gradient_step(
-        WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=pca
+        WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=projection
     )
     body = WALK | {"rates": [0, 0.5], "method": "pca"}
     assert client.send("/api/gradient-step", body).json == json.loads(json.dumps(plain(learned)))
@@ -107,8 +107,8 @@ def test_a_table_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(background_maps, "MAX_TSNE_ROWS", 0)
     hashed: list[StoredTable] = []
-    for module in (background_maps, projection):
-        monkeypatch.setattr(module, "fingerprint", lambda table: hashed.append(table) or "hash")
+    for module in ("background_maps", "projection"):
+        monkeypatch.setattr(f"inlayer.geometry.{module}.fingerprint", lambda table: hashed.append(table) or "hash")
     rows = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
     assert maps_of(tmp_path / "model", rows).get("best").method == "pca"
     assert len(hashed) == 1
