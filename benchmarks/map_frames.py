@@ -25,8 +25,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.measure import Ratio, Result, as_json, installed, show
-from inlayer.geometry.map_facts import MapFacts, encode
-from inlayer.geometry.map_page import map_document
+from inlayer.geometry.map_page import MapFacts, encode, map_document
 
 SIZES = (6_144, 163_840, 500_000)
 TOKENS, WIDTH = 2_000, 4_096  # size of the heat strips

@@ -13,7 +13,6 @@ import typer
 import inlayer
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown
-from inlayer.render.progress_bar import progress_bar as progress_bar  # noqa: PLC0414  # commands import it from here
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -79,21 +78,25 @@ def print_json(value: Any) -> None:
 
 
 def console(max_width: int = 2**31, **settings: Any) -> Any:
-    """Create the rich console of a command, at least 30 columns wide. `settings` are passed to rich."""
+    """Create the rich console of a command, at least 30 columns wide. `settings` are passed to rich.
+
+    Texts are printed as they are: paths and tokens may contain [brackets] and :names: that rich would interpret.
+    """
     from rich.console import Console
 
     class Output(Console):
         def on_broken_pipe(self) -> None:  # rich would exit with 1, which means findings or a failed check
             raise BrokenPipeError
 
-    output = Output(highlight=False, **settings)
+    settings |= {"highlight": False, "markup": False, "emoji": False}
+    output = Output(**settings)
     width = min(max(output.width, MIN_WIDTH), max_width)
-    return output if width == output.width else Output(highlight=False, width=width, **settings)
+    return output if width == output.width else Output(width=width, **settings)
 
 
 def print_note(text: str) -> None:
     """Print a remark below a result."""
-    console().print(text, style="dim", markup=False)
+    console().print(text, style="dim")
 
 
 def token_text(text: str) -> str:

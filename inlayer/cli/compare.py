@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, progress_bar, token_text
+from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, token_text
 from inlayer.files import printable, shown, write_output
+from inlayer.render.progress_bar import progress_bar
 
 COMPARE_EXAMPLES = examples(
     "inlayer compare default path/to/model",
@@ -85,7 +86,7 @@ def compare(
     ):
         print_labeled(output, Text(label, "bold"), Text(printable(text)))
     if html is not None:
-        output.print(f"wrote {shown(html)}", markup=False, soft_wrap=True)
+        output.print(f"wrote {shown(html)}", soft_wrap=True)
     for label, texts in (("only in A", comparison.only_a), ("only in B", comparison.only_b)):
         if texts:
             more = [f"and {len(texts) - top:,} more"] if len(texts) > top else []

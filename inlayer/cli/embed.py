@@ -21,13 +21,13 @@ from inlayer.cli.app import (
     print_json,
     print_note,
     print_table,
-    progress_bar,
     short_text,
 )
 from inlayer.cli.inputs import check_argument
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, printable, quoted, shown
 from inlayer.render.numbers import count
+from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -149,7 +149,7 @@ def embed(
     else:
         also = f", {count(skipped, 'bad record')} skipped" if skipped else ""
         also = f" from {files:,} files{also}" if files > 1 else also
-        console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
+        console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}")
 
 
 def _write(job: EmbedJob) -> int:

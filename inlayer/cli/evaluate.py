@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table, progress_bar
+from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, shown
+from inlayer.render.progress_bar import progress_bar
 
 FEW_PAIRS = 30
 
@@ -82,8 +83,9 @@ def evaluate(
             ],
         )
         print_note(
-            "Covered: questions whose four words are single tokens. Nearest to C: the answer is the token nearest to "
-            "the third word, without arithmetic. Inputs not excluded: the three words of a question count as answers."
+            "Covered: questions whose four words are single tokens with nonzero, finite rows. Nearest to C: the "
+            "answer is the token nearest to the third word, without arithmetic. Inputs not excluded: the three words "
+            "of a question count as answers."
         )
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, progress_bar
-from inlayer.files import printable, shown, write_output
+from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json
+from inlayer.files import shown, write_output
 from inlayer.render.numbers import count
+from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from inlayer.geometry.distortion import Distortion
@@ -101,16 +102,17 @@ def _print_map(projection: TableProjection, distortion: Distortion, written: lis
 
     spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
-    sampled = f" (measured on {SAMPLED_ROWS:,} of the rows)" if len(distortion.ids) == SAMPLED_ROWS else ""
     undrawn = projection.undrawn_ids.tolist()
+    measured, drawn = len(distortion.ids), len(projection.points) - len(undrawn)
+    sampled = f" (measured on {measured:,} of the rows)" if measured < drawn else ""
     named = ", ".join(map(str, undrawn[:MAX_NAMED])) + ", ..." * (len(undrawn) > MAX_NAMED)
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"on average, {distortion.kept.mean():.1%} of a token's {distortion.k} nearest tokens are also its neighbors "
         f"on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
-        *(f"wrote {printable(shown(name))}" for name in written),
     ]
     console().print("\n".join(lines))
+    sys.stdout.writelines(f"wrote {shown(name)}\n" for name in written)
     if not written:
         console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")

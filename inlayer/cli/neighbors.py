@@ -21,11 +21,11 @@ from inlayer.cli.app import (
     print_json,
     print_note,
     print_table,
-    progress_bar,
     short_text,
     token_text,
 )
 from inlayer.errors import InputError
+from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from inlayer.geometry.neighbors import Neighbor

@@ -22,7 +22,7 @@ import typer
 from inlayer.cli.app import ModelOption, app, console, examples, output_file
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import path_kind, printable, shown, write_output
+from inlayer.files import path_kind, shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.tokenizers import Tokenizer
@@ -215,7 +215,7 @@ def _write_page(name: str, pipeline: Pipeline, texts: list[str], dims: int, step
         sys.stdout.buffer.write(page)
         return
     write_output(Path(name).resolve(), page)  # follows a link
-    sys.stdout.write(f"wrote {printable(shown(name))}\n")
+    sys.stdout.write(f"wrote {shown(name)}\n")
 
 
 def _serve(

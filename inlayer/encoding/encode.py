@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.weighting import Weighting
 
-__all__ = ["BATCH", "TEXT_ERRORS", "EncodeSettings", "Encoder", "TokenVectors", "check_one_vector"]
-
 Array = npt.NDArray[Any]
 
 BATCH = 65_536  # texts; gigatoken remembers the words of a batch
@@ -218,9 +216,7 @@ class Encoder:
             return str(getattr(getattr(source, "file", None), "version", None))
         step = max(1, BLOCK_BYTES // source.row_bytes)
         for start in range(0, source.rows, step):
-            ids = np.arange(start, min(start + step, source.rows))
-            source.read(ids, raw := np.empty((len(ids), source.row_bytes), np.uint8))
-            crc = zlib.crc32(raw.data, crc)
+            crc = zlib.crc32(source.take(np.arange(start, min(start + step, source.rows))).data, crc)
         return str(crc)
 
     @contextmanager
@@ -276,10 +272,11 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
             continue
         start = size = 0
         for index, text in enumerate(block):
-            size += len(text) if isinstance(text, str) else 0
+            length = len(text) if isinstance(text, str) else 0
+            size += length
             if size > BATCH_CHARACTERS and index > start:
                 yield block[start:index]
-                start, size = index, len(text)
+                start, size = index, length
         yield block[start:]
 
 

@@ -28,8 +28,6 @@ from inlayer.ragged import IdArray, Ragged, part_of
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads
 
-__all__ = ["POOLS", "RowPooler", "choose_sums"]
-
 Vectors = npt.NDArray[np.float32]
 Sums = Callable[[Vectors, IdArray, IdArray], Vectors]  # rows (V, D), ids (N,), offsets (B + 1,) -> (B, D)
 

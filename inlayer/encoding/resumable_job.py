@@ -106,10 +106,6 @@ class EmbedJob:
         """Return the finished parts, in order."""
         return sorted(file for file in self.folder.glob("*-*-*-*") if PART.fullmatch(file.name))
 
-    def rows_written(self) -> int:
-        """Return the number of rows in the finished parts."""
-        return sum(int(part.name.rpartition("-")[2]) for part in self.parts())
-
     def _check_settings(self) -> None:
         file, arguments = self.folder / "job.json", self._arguments
         if not self.parts():
@@ -154,7 +150,7 @@ class EmbedJob:
             raise self._changed()
         if pending:
             self._write_part(done, seen, crc, pending, vectors)
-        return self.rows_written()
+        return sum(int(part.name.rpartition("-")[2]) for part in self.parts())  # rows in the finished parts
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
         """Yield the rows in slices of bounded size, with a cut at row `boundary`."""

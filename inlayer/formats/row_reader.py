@@ -34,9 +34,7 @@ SEEK_LOCK = Lock()
 
 def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
     """Read `nbytes` bytes of a file, starting at `offset`."""
-    span = np.empty((1, nbytes), np.uint8)
-    FileRows(path, offset, 1, nbytes).read(np.zeros(1, np.int64), span)
-    return span.reshape(-1)
+    return FileRows(path, offset, 1, nbytes).take(np.zeros(1, np.int64)).reshape(-1)
 
 
 def read_into(file: int, out: memoryview, offset: int) -> int:
@@ -60,11 +58,14 @@ class RowSource(ABC):
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
         """Fill `out` (n, row_bytes) with the rows of `ids`, all within 0..rows - 1."""
 
+    def take(self, ids: npt.NDArray[np.int64]) -> Bytes:
+        """Return the rows (n, row_bytes) of checked ids."""
+        self.read(ids, out := np.empty((len(ids), self.row_bytes), np.uint8))
+        return out
+
     def map(self) -> Bytes:
         """All rows (rows, row_bytes): memory-mapped if possible, otherwise read."""
-        out = np.empty((self.rows, self.row_bytes), np.uint8)
-        self.read(np.arange(self.rows), out)
-        return out
+        return self.take(np.arange(self.rows))
 
     def check(self) -> None:  # noqa: B027  # nothing to check by default
         """Raise an error if mapped rows are no longer valid. Rows that were read into memory always are."""

@@ -24,9 +24,8 @@ from pathlib import Path
 from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.formats.row_reader import FileRows
-from inlayer.geometry.map_facts import MapFacts, map_facts
-from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, project, saved
-from inlayer.geometry.tsne import missing_tsne
+from inlayer.geometry.map_page import MapFacts, map_facts
+from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import when_parent_ends
@@ -82,7 +81,7 @@ class BackgroundMaps:
     def _describe(self, method: str) -> None:
         future = self._maps[method]
         try:
-            projection = project(self.table, method, cache=cache_folder())
+            projection = project(self.table, method, cache=cache_folder(), content=self._fingerprint)
             future.set_result((projection, map_facts(self.table, self.vocabulary, projection)))
         except BaseException as error:
             future.set_exception(error)

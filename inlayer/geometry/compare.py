@@ -23,7 +23,7 @@ import regex
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
-from inlayer.geometry.nearest import nearest, to_float32
+from inlayer.geometry.nearest import nearest_others, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers.base import token_bytes
@@ -239,8 +239,9 @@ def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids)
         rows = to_float32(table.rows(ids[sample]))
         valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
         rows[~valid] = 1.0
-        near, _ = nearest(table, rows, NEIGHBORS + 1, allowed=index >= 0)
-        neighbors.append([set(index[row[row >= 0]].tolist()) - {int(i)} if ok else set() for row, i, ok in
-                      zip(near, sample, valid, strict=True)])  # fmt: skip
+        near, _ = nearest_others(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
+        neighbors.append(
+            [set(index[row[row >= 0]].tolist()) if ok else set() for row, ok in zip(near, valid, strict=True)]
+        )
     pairs = [(one, other) for one, other in zip(*neighbors, strict=True) if one and other]
-    return float(np.mean([len(one & other) / NEIGHBORS for one, other in pairs])) if pairs else None
+    return float(np.mean([len(one & other) / max(len(one), len(other)) for one, other in pairs])) if pairs else None

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.geometry.compare import MatchedRows, NamedTable
-from inlayer.geometry.map_facts import encode, encode_words
-from inlayer.geometry.map_page import MAX_NEIGHBOR_ROWS, METHODS, NEIGHBORS, all_neighbors, maps_page
+from inlayer.geometry.map_page import METHODS, all_neighbors, encode, encode_words, maps_page
 from inlayer.geometry.projection import TableProjection
 from inlayer.render.progress_bar import Progress
 
@@ -48,13 +47,9 @@ def compare_page(
         groups[only], groups[ids[moved]] = 1, 2
         side: dict[str, Any] = {
             "points": encode(points), "texts": [words.text(token_id) for token_id in range(table.num_embeddings)],
-            "words": encode_words(words), "groups": encode(groups, "u1"), "ids": encode(ids, "<i4"),
-            "k": NEIGHBORS, "only": len(only),
+            "words": encode_words(words), "groups": encode(groups, "u1"), "ids": encode(ids, "<i4"), "only": len(only),
         }  # fmt: skip
-        if table.num_embeddings <= MAX_NEIGHBOR_ROWS:
-            near, cosines = all_neighbors(table, points, progress)
-            side |= {"near": encode(near, "<i4"), "cosines": encode(cosines)}
-        sides.append(side)
+        sides.append(side | all_neighbors(table, points, progress))
     data = {
         "sides": sides, "names": list(names), "cosines": encode(shared.cosines), "norms_a": encode(shared.norms_a),
         "norms_b": encode(shared.norms_b), "listed": moved[:MAX_LISTED].tolist(), "moved": len(moved),

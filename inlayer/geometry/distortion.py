@@ -57,8 +57,9 @@ def measure_distortion(
     for start in range(0, len(ids), batch):
         queries = ids[start : start + batch]
         scores_QV = np.empty((len(queries), table.num_embeddings), np.float32)
-        for at, block in cosine_blocks(table, normalized(to_float32(table.rows(queries)), table.embedding_dim)):
-            scores_QV[:, at : at + block.shape[1]] = block
+        units = normalized(to_float32(table.rows(queries)), table.embedding_dim)
+        for ids_N, block in cosine_blocks(table, units, range(table.num_embeddings)):
+            scores_QV[:, ids_N[0] : ids_N[-1] + 1] = block
         scores_QV[:, ~usable] = -np.inf
         for index, token_id in enumerate(queries.tolist()):
             scores_V = scores_QV[index]

@@ -4,8 +4,9 @@ word lists -> rows -> [scores]
 - word similarity: Spearman's rank correlation of cosines with human judgments, for pairs whose words are both single
   tokens (`coverage` is their share), and for all pairs, where a word of several tokens is the mean of their rows.
   `random` is the latter with random rows: what spelling alone explains, because words with common tokens are similar
-- analogies: a question counts if its four words are single tokens. `nearest` answers with the token nearest to the
-  third word alone, and `with_inputs` does not exclude the inputs: only what exceeds both is due to arithmetic
+- analogies: a question counts if its four words are single tokens with nonzero, finite rows. `nearest` answers with the
+  token nearest to the third word alone, and `with_inputs` does not exclude the inputs: only what exceeds both is due to
+  arithmetic
 Tested against plain loops in tests/geometry/test_evaluation.py.
 """
 
@@ -64,12 +65,13 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
         raise InputError(f"{shown(path)} has {len(pairs)} word pairs; at least 2 are needed")
     words = sorted({word for word_a, word_b, _ in pairs for word in (word_a, word_b)})
     ids = {word: vocabulary.ids_of(word) for word in words}
-    used = np.unique(np.concatenate([np.array(word_ids) for word_ids in ids.values()]))
+    used = np.unique(np.array([token_id for word_ids in ids.values() for token_id in word_ids], np.int64))
     judged = np.array([score for _, _, score in pairs])
     random = np.random.default_rng(0).standard_normal((len(used), table.embedding_dim)).astype(np.float32)
     cosines = []
     for rows in (to_float32(table.rows(used)), random):
-        vectors = {word: rows[np.searchsorted(used, word_ids)].mean(axis=0) for word, word_ids in ids.items()}
+        # Cosines of sums are those of means; a word without tokens gets zeros.
+        vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
         cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
     single = np.array([len(ids[word_a]) == len(ids[word_b]) == 1 for word_a, word_b, _ in pairs])
     scores = spearman(cosines[0][single], judged[single]), spearman(cosines[0], judged), spearman(cosines[1], judged)
@@ -80,8 +82,8 @@ def score_analogies(
     table: StoredTable, vocabulary: Vocabulary, path: Path, progress: Progress | None = None
 ) -> list[AnalogyScore]:
     """Score a list of questions `a b c d` (a is to b as c is to d) by category and overall."""
-    categories: dict[str, list[list[int]]] = {}
     totals: dict[str, int] = {}
+    questions, names = list[list[int]](), list[str]()  # whose words are single tokens, and their categories
     name = path.stem
     for number, line in _lines(path):
         if line.startswith(":"):
@@ -93,38 +95,42 @@ def score_analogies(
         totals[name] = totals.get(name, 0) + 1
         ids = [vocabulary.ids_of(word) for word in words]
         if all(len(word_ids) == 1 for word_ids in ids):
-            categories.setdefault(name, []).append([word_ids[0] for word_ids in ids])
-    questions = np.array([ids for category in categories.values() for ids in category], np.int64).reshape(-1, 4)
-    correct = _answers(table, vocabulary, questions, progress)
-    scores, start = [], 0
+            questions.append([word_ids[0] for word_ids in ids])
+            names.append(name)
+    covered, correct = _answers(table, vocabulary, np.array(questions, np.int64).reshape(-1, 4), progress)
+    correct, categories = correct[covered], np.array(names, object)[covered]
+    scores = []
     for name, total in totals.items():
-        end = start + len(categories.get(name, ()))
-        scores.append(AnalogyScore(name, total, end - start, *_means(correct[start:end])))
-        start = end
-    return [*scores, AnalogyScore("all", sum(totals.values()), len(questions), *_means(correct))]
+        of_category = correct[categories == name]
+        scores.append(AnalogyScore(name, total, len(of_category), *_means(of_category)))
+    return [*scores, AnalogyScore("all", sum(totals.values()), len(correct), *_means(correct))]
 
 
 def _answers(
     table: StoredTable, vocabulary: Vocabulary, questions: npt.NDArray[np.int64], progress: Progress | None
-) -> npt.NDArray[np.bool_]:
-    """(N, 3): whether each question is answered correctly by arithmetic, by the nearest token, and with inputs."""
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Which questions count (N,), and are answered by arithmetic, by the nearest token, and with inputs (N, 3)."""
     allowed = Filter(words=True).mask(vocabulary)
-    correct = np.zeros((len(questions), 3), np.bool_)
+    covered, correct = np.zeros(len(questions), np.bool_), np.zeros((len(questions), 3), np.bool_)
     for start in range(0, len(questions), BATCH):
         batch = questions[start : start + BATCH]
         rows = to_float32(table.rows(batch))
         with np.errstate(all="ignore"):
             unit = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-        for column, queries in ((0, unit[:, 1] - unit[:, 0] + unit[:, 2]), (1, unit[:, 2])):
+            arithmetic = unit[:, 1] - unit[:, 0] + unit[:, 2]
+        usable = np.isfinite(unit).all(axis=(1, 2)) & unit.any(axis=2).all(axis=1) & arithmetic.any(axis=1)
+        which, batch = start + np.flatnonzero(usable), batch[usable]
+        covered[which] = True
+        for column, queries in ((0, arithmetic[usable]), (1, unit[usable, 2])):
             answers, _ = nearest(table, queries, 4, allowed=allowed)
             excluded = (answers[:, :, None] == batch[:, None, :3]).any(axis=-1)
             first = np.take_along_axis(answers, excluded.argmin(axis=1)[:, None], 1)[:, 0]
-            correct[start : start + BATCH, column] = first == batch[:, 3]
+            correct[which, column] = first == batch[:, 3]
             if column == 0:
-                correct[start : start + BATCH, 2] = answers[:, 0] == batch[:, 3]
+                correct[which, 2] = answers[:, 0] == batch[:, 3]
         if progress is not None:
             progress(min(start + BATCH, len(questions)), len(questions))
-    return correct
+    return covered, correct
 
 
 def spearman(scores_a: npt.NDArray[np.float64], scores_b: npt.NDArray[np.float64]) -> float | None:

@@ -1,17 +1,22 @@
-"""The map of a table as one HTML page that loads nothing, as a labeled picture, or as a Parquet file.
+"""The map of a table: facts for a page, one HTML page that loads nothing, a labeled picture, or a Parquet file.
 
-projection -> [page, picture, file]
-- coordinates and neighbors are embedded as base64; tokens as JSON that cannot end its script element
+projection -> [facts, page, picture, file]
+- the facts are coordinates, texts, and how faithful each point is; map_canvas.js draws them
+- arrays are base64 of little-endian numbers, so 163,840 points stay a few megabytes; tokens are JSON that cannot end
+  its script element
+- the larger a table, the smaller the sample of rows whose faithfulness is measured: each costs a pass over the table
 - true neighbors of every row are embedded for tables of up to MAX_NEIGHBOR_ROWS rows: finding them compares every row
   with every other
-Tested in Chromium in tests/browser/test_map.py, the files in tests/geometry/test_commands.py.
+Tested in Chromium in tests/browser/test_map.py, the facts in tests/web/test_maps.py, the files in
+tests/geometry/test_commands.py.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -19,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
-from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.map_facts import MapFacts, encode, kept_shares, map_facts
-from inlayer.geometry.nearest import nearest, to_float32
+from inlayer.geometry.distortion import Distortion, measure_distortion
+from inlayer.geometry.nearest import nearest_others, to_float32
 from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
@@ -29,6 +33,9 @@ from inlayer.render.glyphs import glyphs_for
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
+MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
+MIN_SAMPLE = 32
+MAX_LISTED = 20
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
 MAX_CANDIDATES = 400  # words that a picture tries to label
@@ -46,6 +53,64 @@ MAP_SCRIPTS = ("visible.js", "map_points.js", "map_labels.js", "map_overlay.js",
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class MapFacts:
+    """A map of every row. `words` is uint8, the other arrays are float32; all little-endian, in base64."""
+
+    method: str
+    complete: bool  # False if a t-SNE was interrupted
+    is_improving: bool  # True: a better layout is being computed; request it again later
+    points: str  # (V, 2); NaN for zero and non-finite rows
+    texts: list[str]
+    kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
+    kept_share: float  # its mean
+    trustworthiness: float
+    measured: int  # neighbors considered per row
+    n_undrawn: int  # zero and non-finite rows
+    undrawn_ids: list[int]  # ids of the first of them
+    words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
+
+
+def map_facts(
+    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion | None = None
+) -> MapFacts:
+    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it."""
+    rows, undrawn = table.num_embeddings, projection.undrawn_ids
+    sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
+    distortion = distortion or projection.distortion or measure_distortion(table, projection.points, sample=sample)
+    return MapFacts(
+        method=projection.method,
+        complete=projection.complete,
+        is_improving=False,
+        points=encode(projection.points),
+        texts=[vocabulary.text(token_id) for token_id in range(rows)],
+        kept=encode(kept_shares(rows, distortion)),
+        kept_share=float(distortion.kept.mean()),
+        trustworthiness=distortion.trustworthiness,
+        measured=distortion.k,
+        n_undrawn=len(undrawn),
+        undrawn_ids=undrawn[:MAX_LISTED].tolist(),
+        words=encode_words(vocabulary),
+    )
+
+
+def encode_words(vocabulary: Vocabulary) -> str | None:
+    """Which rows are whole words, as in `MapFacts.words`."""
+    return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
+
+
+def kept_shares(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
+    """Return the share of kept neighbors of every row; NaN for rows that were not measured."""
+    shares = np.full(rows, np.nan, np.float32)
+    shares[distortion.ids] = distortion.kept
+    return shares
+
+
+def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
+    """Base64 of an array's little-endian bytes."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
+
+
 def map_page(
     title: str,
     table: StoredTable,
@@ -55,11 +120,8 @@ def map_page(
     progress: Progress | None = None,
 ) -> str:
     """Return the whole document, with the true neighbors of every row of a table that is not too large."""
-    facts, neighbors = map_facts(table, vocabulary, projection, distortion), {}
-    if table.num_embeddings <= MAX_NEIGHBOR_ROWS:
-        ids, cosines = all_neighbors(table, projection.points, progress)
-        neighbors = {"near": encode(ids, "<i4"), "cosines": encode(cosines), "k": NEIGHBORS}
-    return map_document(title, facts, neighbors)
+    facts = map_facts(table, vocabulary, projection, distortion)
+    return map_document(title, facts, all_neighbors(table, projection.points, progress))
 
 
 def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
@@ -199,19 +261,18 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
     return output.getvalue()
 
 
-def all_neighbors(
-    table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Return the nearest rows of every row; -1 for a zero or non-finite row."""
+def all_neighbors(table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None) -> dict[str, Any]:
+    """Return the nearest rows of every row, -1 for a zero or non-finite row; nothing if the table is too large."""
     rows = table.num_embeddings
+    if rows > MAX_NEIGHBOR_ROWS:
+        return {}
     ids, cosines = np.full((rows, NEIGHBORS), -1, np.int64), np.zeros((rows, NEIGHBORS), np.float32)
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     for start in range(0, len(known), 1024):
         batch = known[start : start + 1024]
-        near_ids, scores = nearest(table, to_float32(table.rows(batch)), NEIGHBORS + 1)
-        for token_id, near, score in zip(batch.tolist(), near_ids, scores, strict=True):
-            others = np.flatnonzero((near != token_id) & (near >= 0))[:NEIGHBORS]
-            ids[token_id, : len(others)], cosines[token_id, : len(others)] = near[others], score[others]
+        near, scores = nearest_others(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
+        found = near.shape[1]
+        ids[batch, :found], cosines[batch, :found] = near, np.where(near < 0, 0, scores)
         if progress is not None:
             progress(min(start + 1024, len(known)), len(known))
-    return ids, np.minimum(cosines, 1.0)
+    return {"near": encode(ids, "<i4"), "cosines": encode(np.minimum(cosines, 1.0)), "k": NEIGHBORS}

@@ -82,7 +82,7 @@ def nearest(
 
     def search(part: int) -> tuple[Ids, Vectors]:
         best = TopRows(count, min(k, rows))
-        for ids_N, scores_QN in _scores(table, queries_QD, parts[part]):
+        for ids_N, scores_QN in cosine_blocks(table, queries_QD, parts[part]):
             if allowed is not None:
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
             best.add(ids_N, scores_QN)
@@ -100,15 +100,26 @@ def nearest(
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
 
 
+def nearest_others(
+    table: StoredTable, own_ids: npt.ArrayLike, queries: npt.ArrayLike, k: int, **options: Any
+) -> tuple[Ids, Vectors]:
+    """As `nearest`, without the row that each query comes from: `own_ids` (Q,)."""
+    ids_QK, scores_QK = nearest(table, queries, k + 1, **options)
+    left_out_QK = ids_QK == np.asarray(own_ids)[:, None]
+    left_out_QK[~left_out_QK.any(axis=1), -1] = True  # at least k others are nearer, or equal with smaller ids
+    shape = len(ids_QK), ids_QK.shape[1] - 1
+    return ids_QK[~left_out_QK].reshape(shape), scores_QK[~left_out_QK].reshape(shape)
+
+
 def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, float]]:
     """Return the k rows nearest to a row of the table, as (id, cosine); none if the row is zero or not finite."""
     query_1D = table.rows([row]).astype(np.float64)
     norm = np.linalg.norm(query_1D)
     if norm == 0 or not np.isfinite(norm):
         return []
-    ids_1K, cosines_1K = nearest(table, query_1D, k + 1)
+    ids_1K, cosines_1K = nearest_others(table, [row], query_1D, k)
     pairs = zip(ids_1K[0].tolist(), cosines_1K[0].tolist(), strict=True)
-    return [(other, min(cosine, 1.0)) for other, cosine in pairs if other not in (row, -1)][:k]
+    return [(other, min(cosine, 1.0)) for other, cosine in pairs if other >= 0]
 
 
 class TopRows:
@@ -143,19 +154,13 @@ class TopRows:
         return self._ids, self._scores
 
 
-def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
-    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf for unusable rows."""
-    for ids_N, scores_QN in _scores(table, queries_QD, range(table.num_embeddings)):
-        yield int(ids_N[0]), scores_QN
-
-
-def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
-    """Cosines (Q, n) with the rows of ascending ids, block by block."""
+def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
+    """Cosines (Q, n) of unit vectors with the rows of ascending ids, block by block; -inf for unusable rows."""
     values = BATCH_VALUES if len(queries_QD) >= MIN_BATCHED_QUERIES else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
     if len(queries_QD) >= MIN_BATCHED_QUERIES:
         scores_QN = np.empty((len(queries_QD), size), np.float32)
-        for start, rows_ND in _blocks(table, ids, size):
+        for start, rows_ND in float32_blocks(table, ids, size):
             part_QN = scores_QN[:, : len(rows_ND)]
             with np.errstate(all="ignore"):
                 np.matmul(queries_QD, rows_ND.T, out=part_QN)
@@ -166,7 +171,7 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
     chunk = -(-CHUNK_ROWS // size) * size
     scores_QN = np.empty((len(queries_QD), chunk), np.float32)
     squares_N = np.empty(chunk, np.float32)
-    for start, rows_ND in _blocks(table, ids, size):
+    for start, rows_ND in float32_blocks(table, ids, size):
         at, to = start % chunk, start % chunk + len(rows_ND)
         with np.errstate(all="ignore"):
             np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
@@ -219,8 +224,8 @@ def _is_mapped(table: StoredTable) -> bool:
     return table.decode is None and isinstance(getattr(table.source, "offset", None), int)
 
 
-def _blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Rows of ascending ids in float32, in blocks, each with the index of its first id."""
+def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:
+    """Rows of ascending ids in float32, each block with the index of its first id; the next block may overwrite it."""
     wide = np.empty((size, table.embedding_dim), np.float32)
     whole = table.stored_weight() if _is_mapped(table) else None
     for start in range(0, len(ids), size):

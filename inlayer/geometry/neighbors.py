@@ -94,6 +94,8 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
     """Return the vector of a query, and the ids it was made from: the mean of the rows of a text's tokens."""
     if isinstance(query, str):
         ids = vocabulary.ids_of(query)
+        if not ids:
+            raise InputError(f"{quoted(query)} has no tokens, so it has no neighbors; pass another word or text")
     elif isinstance(query, (int, np.integer)) and not isinstance(query, bool):
         ids = [int(query)]
     else:

@@ -1,13 +1,14 @@
 """Maps of a table: two coordinates for every row, by PCA or t-SNE.
 
 table -> [coordinates (V, 2)] -> map
-- PCA needs only numpy and takes seconds; t-SNE (extra `map`) starts from it, takes minutes, and can be interrupted
+- PCA needs only numpy and takes seconds; t-SNE (openTSNE, extra `map`) starts from it, takes minutes, and can be
+  interrupted with Ctrl-C
 - rows are centered; rows of zeros and rows with NaN or infinity get NaN coordinates
 - up to EXACT_WIDTH channels the covariance is computed exactly. Wider tables use subspace iteration, which reads the
   table once per iteration and stops when the plane no longer changes
 - the largest loading of an axis is positive, so the same table always gives the same picture
 - results are cached by the content of the table; the t-SNE of the bundled sample is part of the package
-- see also: t-SNE itself (geometry/tsne.py), how faithful a map is (geometry/distortion.py)
+- see also: how faithful a map is (geometry/distortion.py)
 Tested against numpy's SVD in tests/geometry/test_projection.py.
 """
 
@@ -15,20 +16,20 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.errors import InputError
+from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quoted, write_output
 from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.nearest import to_float32
-from inlayer.geometry.tsne import tsne
+from inlayer.geometry.nearest import float32_blocks
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
@@ -36,6 +37,8 @@ METHODS = ("best", "pca", "tsne")
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"
 EXACT_WIDTH = 1024
 TSNE_WIDTH = 50  # principal components that t-SNE starts from
+TSNE_STEPS, REPORT_EVERY = 750, 10  # openTSNE's steps, and how often the progress is reported
+PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
 SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
 Floats = npt.NDArray[np.float64]
@@ -68,15 +71,20 @@ class TableProjection(NamedTuple):
 
 
 def project(
-    table: StoredTable, method: str = "pca", *, cache: Path | None = None, progress: Progress | None = None
+    table: StoredTable,
+    method: str = "pca",
+    *,
+    cache: Path | None = None,
+    content: str | None = None,
+    progress: Progress | None = None,
 ) -> TableProjection:
-    """Map every row of a table; `cache` is a folder for results, named by the content of the table.
+    """Map every row of a table; `cache` is a folder for results, named by `content`, the table's fingerprint.
 
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
     if method not in METHODS:
         raise InputError(f"method {quoted(method)} is unknown; choose one of {', '.join(METHODS)}")
-    content = fingerprint(table)
+    content = content or fingerprint(table)
     projection = saved(content, "tsne" if method == "best" else method, cache)
     if projection is None and method == "best":
         method = "pca"
@@ -151,8 +159,61 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
     points = np.full((table.num_embeddings, 2), np.nan, np.float32)
-    points[valid_V], complete = tsne(start[valid_V], progress)
+    points[valid_V], complete = _fit_tsne(start[valid_V], progress)
     return TableProjection("tsne", points, complete=complete)
+
+
+def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.NDArray[Any], bool]:
+    """Points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points so far.
+
+    Before the first step there are none, and Ctrl-C raises KeyboardInterrupt.
+    """
+    try:
+        from openTSNE import TSNE
+    except ImportError as error:
+        raise missing_tsne() from error
+    latest, calls, interrupted = rows[:, :2], 0, False
+    failures: list[BaseException] = []
+
+    def report(step: int, error: float, embedding: Any) -> bool:  # noqa: ARG001
+        nonlocal latest, calls, interrupted
+        latest, calls = np.array(embedding), calls + 1
+        try:
+            if progress is not None and not interrupted:
+                progress(min(calls * REPORT_EVERY, TSNE_STEPS), TSNE_STEPS)
+        except KeyboardInterrupt:
+            interrupted = True
+        return interrupted  # true ends the computation
+
+    def fit() -> None:
+        nonlocal latest
+        try:
+            latest = np.array(model.fit(rows))
+        except BaseException as error:
+            failures.append(error)
+
+    perplexity = min(PERPLEXITY, max(1.0, (len(rows) - 1) / 3))
+    model = TSNE(
+        perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1,
+        callbacks=report, callbacks_every_iters=REPORT_EVERY,
+    )  # fmt: skip
+    # Finding the neighbors of a large table takes minutes of compiled code that does not react to Ctrl-C.
+    worker = threading.Thread(target=fit, name="inlayer-tsne", daemon=True)
+    try:
+        worker.start()
+        worker.join()
+    except KeyboardInterrupt:
+        interrupted = True
+    if interrupted and not calls:
+        raise KeyboardInterrupt
+    if failures:
+        raise failures[0]
+    return latest, not interrupted
+
+
+def missing_tsne() -> MissingExtraError:
+    """Return the error if openTSNE is not installed."""
+    return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs no extra package")
 
 
 def cache_folder() -> Path:
@@ -217,6 +278,4 @@ def _centered(
 
 
 def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    size = max(1, BLOCK_VALUES // table.embedding_dim)
-    for start in range(0, table.num_embeddings, size):
-        yield start, to_float32(table.read_stored(np.arange(start, min(start + size, table.num_embeddings))))
+    return float32_blocks(table, range(table.num_embeddings), max(1, BLOCK_VALUES // table.embedding_dim))

@@ -285,6 +285,8 @@ class CourseService:
     def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
         """Record that the answer is shown; the exercise stays open with other numbers."""
         graded = _require_graded(question)
+        if question.id not in self.course.exercises:
+            raise InputError(f"{question.id} is a quiz question; its answer is shown once you have answered it")
         self.record_exercise(question.id, correct=None)
         return graded
 

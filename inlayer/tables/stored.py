@@ -75,9 +75,7 @@ class JoinedRows(RowSource):
         for index in np.unique(part_indices):
             chosen = np.flatnonzero(part_indices == index)
             part, first = self.parts[index], self._ends[index] - self.parts[index].rows
-            raw = np.empty((len(chosen), self.row_bytes), np.uint8)
-            part.read(ids[chosen] - first, raw)
-            out[chosen] = raw
+            out[chosen] = part.take(ids[chosen] - first)
 
 
 class PairedRows(RowSource):
@@ -88,12 +86,8 @@ class PairedRows(RowSource):
         self.row_bytes = left.row_bytes + right.row_bytes
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        start = 0
-        for part in (self.left, self.right):
-            raw = np.empty((len(ids), part.row_bytes), np.uint8)
-            part.read(ids, raw)
-            out[:, start : start + part.row_bytes] = raw
-            start += part.row_bytes
+        out[:, : self.left.row_bytes] = self.left.take(ids)
+        out[:, self.left.row_bytes :] = self.right.take(ids)
 
 
 class StoredTable:
@@ -145,8 +139,7 @@ class StoredTable:
         """Return the rows of checked ids (N,) in the stored dtype."""
         # Decode each row once.
         ids, inverse = (ids, None) if self.decode is None else np.unique(ids, return_inverse=True)
-        raw = np.empty((len(ids), self.source.row_bytes), np.uint8)
-        self.source.read(ids, raw)
+        raw = self.source.take(ids)
         return self._decode(raw) if inverse is None else self._decode(raw)[inverse]
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Array]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from rich.text import Text
 from torch import Tensor
@@ -74,9 +73,7 @@ def routing_facts(result: Forward) -> list[RoutingFacts]:
 
 def _experts(store: Store, tensor: TensorInfo, ids: Tensor) -> RoutingFacts:
     source, (rows, experts) = store.open_rows(tensor), tensor.shape
-    raw = np.empty((ids.numel(), source.row_bytes), np.uint8)
-    source.read(ids.flatten().numpy(), raw)
-    values = raw.view(INTEGERS[tensor.dtype]).reshape(*ids.shape, experts).tolist()
+    values = source.take(ids.flatten().numpy()).view(INTEGERS[tensor.dtype]).reshape(*ids.shape, experts).tolist()
     return RoutingFacts(
         tensor=tensor.name, rows=rows, row_bytes=source.row_bytes, offsets=_offsets(source, ids), experts=values
     )

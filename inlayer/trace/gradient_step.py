@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.geometry.nearest import nearest
+from inlayer.geometry.nearest import nearest_others
 from inlayer.geometry.projection import TableProjection
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import LossInputs, backward_note, choose_loss
@@ -209,10 +209,9 @@ def _neighborhood(
     pipeline: Pipeline, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32], projection: TableProjection
 ) -> npt.NDArray[np.float64]:
     """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
-    near_ids, _ = nearest(pipeline.stored_table, rows, NEIGHBORS + 1)
+    near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
     means = np.full((len(ids), 2), np.nan)
-    for index, (own, near) in enumerate(zip(ids.tolist(), near_ids, strict=True)):
-        others = near[(near != own) & (near >= 0)][:NEIGHBORS]
-        if len(others):
-            means[index] = projection.points[others].mean(axis=0)
+    for index, near in enumerate(near_ids):
+        if (near >= 0).any():
+            means[index] = projection.points[near[near >= 0]].mean(axis=0)
     return means

@@ -159,10 +159,7 @@ class Pipeline:
 
     def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
         """Read the bytes of rows as they are stored."""
-        source = self.stored_table.source
-        raw = np.empty((len(ids), source.row_bytes), np.uint8)
-        source.read(np.array(ids, np.int64), raw)
-        return [row.tobytes() for row in raw]
+        return [row.tobytes() for row in self.stored_table.source.take(np.array(ids, np.int64))]
 
     def offset_of(self, token_id: int) -> int:
         """Return the offset of a row's first byte in the table's file, or in the table if it is in memory."""
@@ -328,6 +325,8 @@ def walk(
         [40, 812, 2228, 82]
     """
     if isinstance(model, Pipeline):
+        if tokenizer is not None:
+            raise InputError("tokenizer does not apply to a Pipeline; open one with Pipeline(model, tokenizer=...)")
         pipeline = model
     else:
         pipeline = Pipeline(model if isinstance(model, Model) else load(model), tokenizer=tokenizer)

@@ -6,7 +6,7 @@ rows, hidden states -> [scene] -> canvas
 - the scale is a high quantile of the absolute values, so a few outlier channels do not make all others pale
 - cosines are computed for the rows, and for the hidden states, where positions have been added
 - see also: the recorded values (trace/record.py), a step of learning (trace/gradient_step.py), the map
-  (geometry/map_facts.py)
+  (geometry/map_page.py)
 Tested against the layer elementwise in tests/trace/test_scene.py.
 """
 

@@ -24,7 +24,7 @@ import inlayer
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import base_name, quoted, shown
 from inlayer.geometry.background_maps import BackgroundMaps
-from inlayer.geometry.map_facts import MapFacts
+from inlayer.geometry.map_page import MapFacts
 from inlayer.inspection import inspect as inspect_model
 from inlayer.inspection.html import inspect_facts, inspect_page, inspect_policy
 from inlayer.tables import StoredEmbedding

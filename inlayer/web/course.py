@@ -25,7 +25,7 @@ from inlayer.learn.course import Task
 from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress_file import ProgressFile
-from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, parse_letter
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
 from inlayer.render.numbers import count
@@ -151,6 +151,9 @@ class CourseView:
         """Grade an answer to an exercise or a quiz question."""
         service = self.service
         question = service.ask(body.exercise or body.question or "", body.seed)
+        field = "exercise" if question.id in service.course.exercises else "question"
+        if getattr(body, field) is None:
+            raise InputError(f"{question.id} must be sent as {field}")
         if body.reveal:
             return {"correct": None, **_reveal(service.reveal_answer(question))}
         if isinstance(question, FreeTextQuestion):
@@ -170,9 +173,9 @@ class CourseView:
         graded = {"correct": result.correct, "is_valid": True, "message": course_elements(result.message)}
         if body.exercise is not None:
             return graded
-        chosen = None if result.correct else ord(body.answer.strip().strip("().").lower()) - ord("a")
+        assert isinstance(question, ChoiceQuestion)
+        chosen = None if result.correct else parse_letter(body.answer, len(question.options))
         next_try = None if result.correct else _question(service.ask(question.id, random_seed()))
-        assert isinstance(question, GradedQuestion)
         return {**_reveal(question, chosen), **graded, "next_try": next_try}
 
     # ---- the learner's file

@@ -31,14 +31,6 @@ from inlayer.web.worker_threads import WorkerThreads
 MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
 
 
-class FieldError(InputError):
-    """An invalid field of a request."""
-
-    def __init__(self, message: str, param: str) -> None:
-        super().__init__(message)
-        self.param = param
-
-
 class UnknownModelError(HTTPException):
     """A model that is not served."""
 
@@ -47,13 +39,14 @@ class UnknownModelError(HTTPException):
 
 @contextmanager
 def errors_about(name: str) -> Iterator[None]:
-    """Raise errors inside the block as errors about this field."""
+    """Record in errors inside the block that they are about this field."""
     try:
         yield
     except CheckpointError:  # the error concerns a file, not this field
         raise
     except InlayerError as error:
-        raise FieldError(str(error), name) from error
+        error.param = name  # type: ignore[attr-defined]  # the handler of errors reads it (app.py)
+        raise
 
 
 def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], threads: WorkerThreads) -> None:
@@ -88,9 +81,10 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], threads: Worker
 
 def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
     """Return the vectors of a request in OpenAI's format."""
-    if query.dimensions is not None and query.dimensions > encoder.width:
-        message = f"dimensions is {query.dimensions}; it must be at most {encoder.width}, the width of the vectors"
-        raise FieldError(message, "dimensions")
+    with errors_about("dimensions"):
+        if query.dimensions is not None and query.dimensions > encoder.width:
+            limit = f"it must be at most {encoder.width}, the width of the vectors"
+            raise InputError(f"dimensions is {query.dimensions}; {limit}")
     settings = EncodeSettings(normalize=True, dim=query.dimensions).checked(encoder.width)
     with errors_about("input"):
         ids = parse_input(encoder, query.input)

@@ -231,7 +231,7 @@ def test_integers_of_numpy_are_sizes():
     assert model.neighbors("king", np.int32(3)) == model.neighbors("king", 3)
 
 
-def test_invalid_texts_are_named_by_their_place():
+def test_invalid_texts_are_named_by_their_place(monkeypatch):
     model = inlayer.load("default")
     with pytest.raises(TextError, match="text 4 contains the lone surrogate"):
         model.encode(["ok"] * 4 + ["\ud800"], batch_size=2)
@@ -241,6 +241,9 @@ def test_invalid_texts_are_named_by_their_place():
         model.encode(b"ok")
     with pytest.raises(DtypeError, match="text 20000 is an int"):
         list(model.encode_iter(["ok"] * 20_000 + [3]))
+    monkeypatch.setattr("inlayer.encoding.encode.BATCH_CHARACTERS", 10)
+    with pytest.raises(DtypeError, match="text 1 is an int"):
+        list(model.encode_iter(["a" * 11, 5]))
     for texts in (np.array("ok"), np.array(3), {"ok": 1}, {"ok"}, np.array([["ok"]])):
         with pytest.raises(DtypeError, match=r"texts is an? \w+; it must be a list of str"):
             model.encode(texts)

@@ -98,6 +98,20 @@ def test_map_names_rows_without_a_direction(run: Run, tmp_path: Path) -> None:
     assert (code, "row 3 is zero or not finite" in error) == (2, True)
 
 
+@pytest.mark.parametrize(("rows", "sampled"), [(1000, False), (1001, True)])
+def test_map_prints_names_as_they_are(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, sampled: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "[").mkdir()
+    table = np.random.default_rng(0).standard_normal((rows + 1, 4)).astype(np.float32)
+    table[5] = 0  # not drawn
+    save_file({"model.embed_tokens.weight": table}, "model.safetensors")
+    code, out, _ = run("map", "model.safetensors", "--method", "pca", "--parquet", "[/x]:dog:.parquet")
+    assert (code, "wrote [/x]:dog:.parquet\n" in out) == (0, True)
+    assert ("(measured on 1,000 of the rows)" in " ".join(out.split())) == sampled
+
+
 def test_compare(run: Run) -> None:
     code, out, _ = run("compare", "default", "default")
     assert code == 0

@@ -72,6 +72,15 @@ def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
     assert found.moved[1].norm_b == pytest.approx(2 * found.moved[1].norm_a)
 
 
+@pytest.mark.parametrize("same", [slice(15), slice(5, None)])
+def test_overlap_of_a_copy_is_one(tmp_path: Path, same: slice) -> None:
+    """With equal rows, the last of which is not among its own eleven nearest, and with few rows that are not zero."""
+    rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
+    rows[same] = rows[0] if same.start is None else 0
+    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, rows))
+    assert found.overlap == 1.0
+
+
 def test_rotated_space_is_aligned_as_by_scipy(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = random.standard_normal((size(WORDS), 8)).astype(np.float32)

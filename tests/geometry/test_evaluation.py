@@ -11,6 +11,8 @@ from scipy.stats import spearmanr
 import inlayer
 from inlayer.errors import InputError, MissingFileError
 from inlayer.geometry.evaluation import score_analogies, score_similarity, spearman
+from inlayer.tables.stored import StoredTable
+from tests.geometry.test_neighbors import JOINER, word_pieces
 
 PAIRS = "king queen 9\nseven eight 8.5\nLondon Paris 8\nking seven 1\nqueen London 2\nparliament banana 0.5\n"
 QUESTIONS = ": family\nking man woman queen\nking queen man woman\nking man woman man\n: towns\nunbelievable a b c\n"
@@ -65,6 +67,38 @@ def test_analogies(tmp_path: Path, model: inlayer.Model) -> None:
         found = model.analogy(b, a, c, 1, words=True).answers[0]
         right.append(found.text.strip() == answer)
     assert family.accuracy == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize("value", [0, np.nan])
+def test_questions_with_an_unusable_row_are_not_covered(tmp_path: Path, model: inlayer.Model, value: float) -> None:
+    file = tmp_path / "questions.txt"
+    file.write_text(QUESTIONS)
+    expected = score_analogies(model.table, model.vocabulary, file)[0][3:]
+    file.write_text(QUESTIONS + ": family\nseven man woman queen\n: again\nking man woman seven\n")
+    rows = model.table.weight.astype(np.float32)
+    rows[model.vocabulary.ids_of("seven")] = value
+    table = StoredTable.from_array(rows)
+    family, towns, again, everything = score_analogies(table, model.vocabulary, file)
+    assert [score.covered for score in (family, towns, again, everything)] == [3, 0, 0, 3]
+    assert family[3:] == everything[3:] == expected
+
+
+def test_a_category_in_two_places(tmp_path: Path, model: inlayer.Model) -> None:
+    file = tmp_path / "questions.txt"
+    file.write_text(": a\nunbelievable a b c\n: b\nking queen man woman\n: a\nking man woman man\n")
+    a, b, _ = score_analogies(model.table, model.vocabulary, file)
+    assert (a.questions, a.covered, a.accuracy) == (2, 1, 0)
+    assert (b.questions, b.covered, b.accuracy) == (1, 1, 1)
+
+
+def test_words_without_tokens_are_not_covered(tmp_path: Path) -> None:
+    vocabulary, table = word_pieces("king", "queen", "man"), StoredTable.from_array(np.eye(4, 3, dtype=np.float32) + 1)
+    (tmp_path / "pairs.txt").write_text(f"king queen 9\nking man 3\nqueen man 1\nking {JOINER} 2\n")
+    (score,) = score_similarity(table, vocabulary, [tmp_path / "pairs.txt"])
+    assert (score.pairs, score.coverage, score.all_pairs) == (4, 0.75, None)
+    assert score.spearman is not None
+    (tmp_path / "questions.txt").write_text(f"king queen man {JOINER}\n")
+    assert [one.covered for one in score_analogies(table, vocabulary, tmp_path / "questions.txt")] == [0, 0]
 
 
 @pytest.mark.parametrize(

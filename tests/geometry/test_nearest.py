@@ -16,7 +16,7 @@ from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.geometry import candidates as rough
 from inlayer.geometry import nearest as module
-from inlayer.geometry.nearest import nearest, nearest_to_row, normalized, to_float32
+from inlayer.geometry.nearest import nearest, nearest_others, nearest_to_row, normalized, to_float32
 from inlayer.tables.stored import StoredTable
 
 V, D = 301, 17
@@ -187,6 +187,18 @@ def test_neighbors_of_a_row_leave_it_out() -> None:
     assert nearest_to_row(table, 3, 6) == nearest_to_row(table, 4, 6) == nearest_to_row(table, 9, 0) == []
     rows[9] = rows[9, ::-1].copy()
     assert nearest_to_row(StoredTable.from_array(rows), 9, 6) != found  # control
+
+
+def test_nearest_others_leave_out_one_row_each() -> None:
+    rows = random_rows()[:8]
+    rows[:6], rows[7] = rows[0], 0
+    table = StoredTable.from_array(rows)
+    ids, scores = nearest_others(table, [5, 6, 0], np.stack([rows[5], rows[6], rows[6]]), 3)
+    assert ids.tolist() == [[0, 1, 2], [0, 1, 2], [6, 1, 2]]  # row 5 is not among its own four nearest
+    np.testing.assert_array_equal(scores[0], scores[0, [0, 0, 0]])
+    ids, scores = nearest_others(table, [6], rows[6:7], 20)
+    assert ids.tolist() == [[0, 1, 2, 3, 4, 5, -1]]
+    assert np.isneginf(scores[0, -1])
 
 
 def test_file_truncated_between_queries_is_an_error(tmp_path: Path) -> None:

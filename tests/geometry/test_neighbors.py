@@ -8,16 +8,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import tokenizers
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import inlayer
 from inlayer.errors import IdRangeError, InputError
-from inlayer.geometry.neighbors import Filter
+from inlayer.geometry.neighbors import Filter, find_neighbors
 from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.tables.stored import StoredTable
+from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
+
+JOINER = "\u200d"  # which BERT's normalizer removes
 
 
 @pytest.fixture(scope="module")
 def model() -> inlayer.Model:
     return inlayer.load("default")
+
+
+def word_pieces(*words: str) -> Vocabulary:
+    vocab = {token: number for number, token in enumerate(("[UNK]", *words))}
+    tokenizer = tokenizers.Tokenizer(WordPiece(vocab, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    return Vocabulary(HuggingFaceTokenizer(tokenizer.to_str().encode()), len(vocab))
 
 
 def plain(
@@ -106,6 +121,12 @@ def test_invalid_queries(
 ) -> None:
     with pytest.raises(error, match=message):
         model.neighbors(*arguments, **options)
+
+
+def test_a_word_without_tokens_is_an_error() -> None:
+    table = StoredTable.from_array(np.eye(2, dtype=np.float32))
+    with pytest.raises(InputError, match=r"'\\u200d' has no tokens"):
+        find_neighbors(table, word_pieces("king"), JOINER, 1)
 
 
 def test_analogy_and_its_baselines(model: inlayer.Model) -> None:

@@ -110,6 +110,8 @@ def test_layer_without_tokenizer_accepts_vectors() -> None:
         pipeline.walk(None, inputs_embeds=torch.zeros(1, 1, 5))
     with pytest.raises(InputError, match="inputs_embeds"):
         pipeline.walk(None, inputs_embeds=torch.zeros(1, 1, 4), change=Change(pad=1))
+    with pytest.raises(InputError, match="tokenizer does not apply to a Pipeline"):  # it would be ignored
+        inlayer.walk("a", pipeline, tokenizer=ByteTokenizer())
 
 
 def test_initialization_steps() -> None:

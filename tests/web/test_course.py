@@ -147,6 +147,16 @@ def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
     assert "sample answer" in post(local, "answer", exercise=free["id"], reveal=True).error
 
 
+def test_a_quiz_answer_is_not_revealed(local: Client) -> None:
+    course = open_course()
+    quiz, exercise = course.lesson("forward").questions[0].id, "forward/hidden_shape"
+    assert "shown once you have answered it" in post(local, "answer", question=quiz, seed=1, reveal=True).error
+    assert f"{quiz} must be sent as question" in post(local, "answer", exercise=quiz, seed=1, reveal=True).error
+    assert f"{exercise} must be sent as exercise" in post(local, "answer", question=exercise, answer="(1, 2)").error
+    state = ProgressFile().read()
+    assert state.record("exercise", quiz).tries == state.record("question", quiz).tries == 0
+
+
 def test_a_missed_question_comes_back(local: Client) -> None:
     question = open_course().lesson("forward").questions[0]
     options = question.ask(5).options

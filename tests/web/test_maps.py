@@ -15,6 +15,7 @@ import inlayer
 from inlayer.geometry import background_maps
 from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
+from inlayer.tables.stored import StoredTable
 from inlayer.trace import Pipeline
 from inlayer.trace.facts import plain
 from inlayer.trace.gradient_step import take_gradient_step
@@ -102,6 +103,17 @@ def test_maps_of_unusual_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         BackgroundMaps(inlayer.load("default").table, inlayer.load("default").vocabulary, remote=True).get()
     monkeypatch.undo()
     assert background_maps.NOT_READY.is_improving
+
+
+def test_a_table_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(background_maps, "MAX_TSNE_ROWS", 0)
+    hashed: list[StoredTable] = []
+    for module in ("background_maps", "projection"):
+        monkeypatch.setattr(f"inlayer.geometry.{module}.fingerprint", lambda table: hashed.append(table) or "hash")
+    rows = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
+    assert maps_of(tmp_path / "model", rows).get("best").method == "pca"
+    assert len(hashed) == 1
 
 
 @pytest.mark.slow

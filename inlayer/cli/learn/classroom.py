@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, progress_bar
+from inlayer.cli.app import Json
 from inlayer.cli.learn.common import SEED, command
 from inlayer.files import check_path, shown, write_output
 from inlayer.render.numbers import count
+from inlayer.render.progress_bar import progress_bar
 
 
 @command("notebook", "", "forward padding --folder notebooks")
