@@ -347,4 +347,4 @@ def check_value(setting: Field[Any], value: object) -> None:
 def check_not_equal(config: DecoderConfig | TrainConfig, name: str, limit: int) -> None:
     """Raise ConfigError if a number that `check_value` accepted is equal to its limit."""
     if (value := getattr(config, name)) == limit:
-        raise ConfigError(f"{name} is {value}; it must be {'less' if limit else 'greater'} than {limit}")
+        raise ConfigError(f"{name} is {value:g}; it must be {'less' if limit else 'greater'} than {limit}")
