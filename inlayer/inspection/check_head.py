@@ -2,7 +2,8 @@
 
 source -> Model -> facts -> [findings] -> Report
 - the head is read in blocks next to the table, in one pass that compares them and collects row statistics
-- a head whose shape differs from the table's is not read
+- a head with a size of its own (Llama-3.2-Vision's has fewer rows than the table) is read alone; if the config does not
+  have that size, it is an error and not read
 - warnings are about rows of tokens that occur in text, as for the table: other tokens are never predicted
 - the scale of a head is compared with the table's, but may differ a lot: nanochat's head starts at 0.001 next to a
   table of 1, and the values of Mistral's table are a tenth of its head's
@@ -27,7 +28,7 @@ from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_row
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import ScannedRows
-from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, check_size, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
@@ -43,6 +44,7 @@ class HeadScan:
     equal: bool | None = None
     shape: tuple[int, ...] | None = None
     statistics: RowStatistics | None = None
+    was_stopped: bool = False
     error: str = ""
 
 
@@ -52,17 +54,20 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *
         return HeadScan()
     shape = None
     try:
-        shape = tuple(model.store.find(model.head_name).shape)
-        if shape != tuple(model.table_info.shape):
-            return HeadScan(equal=False, shape=shape)
-        if skip:
-            return HeadScan(shape=shape)
-        statistics = scan_rows(model.store.table(model.head_name), ids, None, progress, model.table)
+        shape, table_shape = model.store.find(model.head_name).shape, model.table_info.shape
+        equal = None if shape == table_shape else False
+        if skip or shape not in (table_shape, head_shape(model)):
+            return HeadScan(equal=equal, shape=shape)
+        head = model.store.table(model.head_name)
+        rows = check_size(head, is_sampled=ids is not None)
+        ids = None if ids is None else ids[ids < rows]
+        statistics = scan_rows(head, ids, None, progress, model.table if equal is None else None)
     except InlayerError as error:
         return HeadScan(shape=shape, error=shorten(str(error), 300))
-    is_complete = len(statistics.ids) == (shape[0] if ids is None else len(ids))
-    equal = False if statistics.differing else True if is_complete else None
-    return HeadScan(equal=equal, shape=shape, statistics=statistics)
+    was_stopped = len(statistics.ids) < (rows if ids is None else len(ids))
+    if equal is None and (statistics.differing or not was_stopped):
+        equal = not statistics.differing
+    return HeadScan(equal=equal, shape=shape, statistics=statistics, was_stopped=was_stopped)
 
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:

@@ -20,14 +20,14 @@ import numpy as np
 
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
-from inlayer.errors import CheckpointError, InlayerError
+from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
-from inlayer.files import listing, path_kind, printable
+from inlayer.files import listing, path_kind
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.findings import SEVERITIES, Finding, shorten
 from inlayer.inspection.report import Report
 from inlayer.inspection.rows import ScannedRows, row_facts
-from inlayer.inspection.scan import Ids, RowStatistics, mean_direction, near_zero_share, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, reference_rows
 from inlayer.render.progress_bar import Progress
@@ -37,7 +37,6 @@ from inlayer.tokenizers.open import FILE_NAMES
 
 MAX_REFERENCES = 2048  # reference tokens whose mean direction is computed
 MAX_SAMPLED = 512  # rows whose value distribution is measured
-MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
 MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
 RUNS, RUN_LENGTH = 32, 32  # quick sample: consecutive rows need one read, even in a remote file
@@ -109,7 +108,7 @@ class ScannedModel(NamedTuple):
 
 def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
-    rows = _check_size(model.table, quick)
+    rows = check_size(model.table, is_sampled=quick)
     config = text_config(model.config)
     roles = check_tokens.special_token_roles(config)
     ids = _sample(rows, roles) if quick else None
@@ -129,7 +128,7 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     tokens = tokens.first(len(scan.ids))
     was_stopped = len(scan.ids) < n_rows
     head = check_head.scan_head(model, ids, _offset(progress, n_rows, total), skip=was_stopped)
-    was_stopped |= head.statistics is not None and len(head.statistics.ids) < n_rows
+    was_stopped |= head.was_stopped
     return ScannedModel(
         model,
         config,
@@ -192,10 +191,15 @@ def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]
 
 def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
     """Findings about the rows of a head with its own weights."""
-    statistics = scanned.head.statistics
-    if statistics is not None and scanned.head.equal is False:
+    head, statistics = scanned.head, scanned.head.statistics
+    if statistics is not None and head.equal is False and not _has_more_rows(head.shape, scanned.tokens):
         rows = ScannedRows(statistics, scanned.tokens.first(len(statistics.ids)))
         yield from check_head.head_row_findings(rows, scanned.rows)
+
+
+def _has_more_rows(head: tuple[int, ...] | None, tokens: TokenKinds) -> bool:
+    """Whether a head has more rows than the table: a decoder with a vocabulary of its own."""
+    return head is not None and len(head) == 2 and head[0] > tokens.rows
 
 
 def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bool) -> Iterator[str]:
@@ -212,6 +216,8 @@ def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bo
         yield f"whether the head must equal the table ({why})"
     if model.spec is None and head.tensor is None and head.expected and head.tie_word_embeddings is False:
         yield "the head (untied in the config, but no tensor has the name of one)"
+    if _has_more_rows(head.shape, tokens):
+        yield "zero and equal rows of the head (it has more rows than the table)"
     if tokens.tokenizer is None:
         yield "which token ids text can produce (no tokenizer)"
     elif facts.rows.undertrained_unknown:
@@ -222,17 +228,6 @@ def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bo
         yield f"{tokens.rows - len(tokens.ids):,} of {tokens.rows:,} rows ({'stopped' if was_stopped else 'quick'})"
     if was_stopped and head.tensor is not None:
         yield "part of the head (stopped)"
-
-
-def _check_size(table: StoredTable, quick: bool) -> int:
-    """Return the number of rows, if statistics of each fit into memory: a file may claim any number."""
-    rows, width = table.num_embeddings, table.embedding_dim
-    if width > MAX_CHANNELS or (rows > MAX_ROWS and not quick):
-        raise CheckpointError(
-            f"the table {printable(table.name[:80])} is {rows:,} x {width:,}; inspect supports up to {MAX_ROWS:,} x "
-            f"{MAX_CHANNELS:,} (--quick samples the rows of a longer one)"
-        )
-    return rows
 
 
 def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
@@ -294,4 +289,4 @@ def _spread(ids: Ids, max_count: int) -> Ids:
 
 def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:
     """Report the progress of one scan as progress of all of them."""
-    return None if progress is None else lambda done, _: progress(before + done, total)
+    return None if progress is None else lambda done, _: progress(min(before + done, total), total)
