@@ -29,6 +29,7 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer
+from inlayer.tokenizers.open import find_in_folder
 
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
@@ -175,10 +176,8 @@ class FolderStore(Store):
         for path in self.folder.iterdir():
             if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
                 self._local_path(path.name)
-        try:
-            return open_tokenizer(self.folder)
-        except MissingFileError:
-            return None
+        file = find_in_folder(self.folder)
+        return None if file is None else open_tokenizer(file)
 
     def parameters(self) -> int | None:
         files = set(self._index.values())

@@ -13,18 +13,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
-from inlayer.errors import InlayerError
+from inlayer.errors import InlayerError, MissingFileError
 from inlayer.families.config_reader import text_config
-from inlayer.files import listing, path_kind
+from inlayer.files import listing
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
-from inlayer.inspection.findings import SEVERITIES, Finding, shorten
+from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import Report
 from inlayer.inspection.rows import ScannedRows, row_facts
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, scan_rows
@@ -33,7 +32,6 @@ from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, referenc
 from inlayer.render.progress_bar import Progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.open import FILE_NAMES
 
 MAX_REFERENCES = 2048  # reference tokens whose mean direction is computed
 MAX_SAMPLED = 512  # rows whose value distribution is measured
@@ -233,16 +231,11 @@ def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bo
 def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
     """Return the tokenizer, or a finding about it: a damaged tokenizer does not prevent inspecting the rows."""
     try:
-        tokenizer = model.tokenizer
+        return model.tokenizer, []
     except InlayerError as error:
+        severity: Severity = "warning" if isinstance(error, MissingFileError) else "error"
         message = f"the tokenizer cannot be opened: {shorten(str(error), 300)}"
-        return None, [Finding("error", "tokenizer-unreadable", message)]
-    folder = getattr(model.store, "folder", None)
-    if tokenizer is None and isinstance(folder, Path):
-        for name in FILE_NAMES:
-            if path_kind(folder / name) not in {"file", "missing"}:
-                return None, [Finding("warning", "tokenizer-unreadable", f"{name} is not a regular file")]
-    return tokenizer, []
+        return None, [Finding(severity, "tokenizer-unreadable", message)]
 
 
 def _sample(rows: int, roles: dict[int, list[str]]) -> Ids:
