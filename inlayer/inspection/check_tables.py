@@ -21,7 +21,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.files import quoted
-from inlayer.inspection.check_layer import fp8_findings
+from inlayer.inspection.check_layer import fp8_findings, layer_tensors
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
@@ -98,7 +98,8 @@ def _check(
     findings += fp8_findings(info.name, table)
     if original is not None:
         findings += _copy_findings(info, original, scan)
-    if model.spec is None or info.role not in ("position", "token_type"):  # which check_layer.py has read
+    is_part = info.role in ("position", "token_type") and info.name in layer_tensors(model).values()
+    if not is_part:  # which check_layer.py has read
         findings += _value_findings(info, scan, tokens)
     norms = scan.norms[scan.usable]
     return OtherTableFacts(
