@@ -12,7 +12,7 @@ Tested with damaged checkpoints in tests/inspection/test_tables.py and test_ngra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from inlayer.files import quoted
 from inlayer.inspection.check_layer import fp8_findings, layer_tensors
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
-from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
@@ -37,17 +37,11 @@ MAX_DEAD = 0.01  # share of the rows: beyond this, they are not a few rare token
 
 
 def check_tables(
-    model: Model,
-    tokens: TokenKinds,
-    total: int | None,
-    sample: Callable[[int], Ids],
-    *,
-    quick: bool,
-    progress: Progress | None = None,
+    model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress | None = None
 ) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
     """Read and check every table besides the token table and the head, and say what could not be checked.
 
-    `total` is the number of parameters of the model; `sample` chooses rows of a long table.
+    `total` is the number of parameters of the model.
     """
     facts, findings, not_checked = list[OtherTableFacts](), list[Finding](), list[str]()
     if model.store.remote and quick:

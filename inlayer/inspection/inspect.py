@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from inlayer.inspection import check_head, check_layer, check_rows, check_tables
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import Report
 from inlayer.inspection.rows import ScannedRows, row_facts
-from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, reference_rows
 from inlayer.render.progress_bar import Progress
@@ -37,7 +36,6 @@ MAX_REFERENCES = 2048  # reference tokens whose mean direction is computed
 MAX_SAMPLED = 512  # rows whose value distribution is measured
 TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
 MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
-RUNS, RUN_LENGTH = 32, 32  # quick sample: consecutive rows need one read, even in a remote file
 
 
 def inspect(
@@ -109,7 +107,7 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     rows = check_size(model.table, is_sampled=quick)
     config = text_config(model.config)
     roles = check_tokens.special_token_roles(config)
-    ids = _sample(rows, roles) if quick else None
+    ids = sample(rows, roles) if quick else None
     n_rows = rows if ids is None else len(ids)
     total = n_rows * (1 if model.head_name is None else 2)
     if progress is not None:
@@ -127,18 +125,8 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     was_stopped = len(scan.ids) < n_rows
     head = check_head.scan_head(model, ids, _offset(progress, n_rows, total), skip=was_stopped)
     was_stopped |= head.was_stopped
-    return ScannedModel(
-        model,
-        config,
-        roles,
-        padding_id,
-        tokens,
-        tokenizer_findings,
-        ScannedRows(scan, tokens),
-        head,
-        total,
-        was_stopped,
-    )
+    scanned = ScannedRows(scan, tokens)
+    return ScannedModel(model, config, roles, padding_id, tokens, tokenizer_findings, scanned, head, total, was_stopped)
 
 
 def _collect_facts(scanned: ScannedModel, quick: bool, progress: Progress | None) -> Report:
@@ -146,12 +134,7 @@ def _collect_facts(scanned: ScannedModel, quick: bool, progress: Progress | None
     model, tokens = scanned.model, scanned.tokens
     table = check_layer.table_facts(model)
     others, findings, not_checked = check_tables.check_tables(
-        model,
-        tokens,
-        table.model_parameters,
-        partial(_sample, roles={}),
-        quick=quick or scanned.was_stopped,
-        progress=progress,
+        model, tokens, table.model_parameters, quick=quick or scanned.was_stopped, progress=progress
     )
     ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
     reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
@@ -236,15 +219,6 @@ def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
         severity: Severity = "warning" if isinstance(error, MissingFileError) else "error"
         message = f"the tokenizer cannot be opened: {shorten(str(error), 300)}"
         return None, [Finding(severity, "tokenizer-unreadable", message)]
-
-
-def _sample(rows: int, roles: dict[int, list[str]]) -> Ids:
-    """Runs of consecutive rows, evenly spaced from the first row to the last, and the config's special ids."""
-    if rows <= RUNS * RUN_LENGTH:
-        return np.arange(rows)
-    starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
-    special = [token_id for token_id in roles if token_id < rows]
-    return np.union1d((starts[:, None] + np.arange(RUN_LENGTH)).reshape(-1), np.array(special, np.int64))
 
 
 def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress | None) -> RowStatistics:

@@ -14,7 +14,7 @@ Tested against a plain loop over the rows in tests/inspection/test_scan.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
+RUNS, RUN_LENGTH = 32, 32  # of a sample: consecutive rows need one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
 MIN_SAMPLE = 2**12  # values that make a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
@@ -82,6 +83,15 @@ def check_size(table: StoredTable, *, is_sampled: bool) -> int:
             f"{MAX_CHANNELS:,} (--quick samples the rows of a longer one)"
         )
     return rows
+
+
+def sample(rows: int, others: Iterable[int] = ()) -> Ids:
+    """Runs of consecutive rows, evenly spaced from the first row to the last, and the others, if they are rows."""
+    if rows <= RUNS * RUN_LENGTH:
+        return np.arange(rows)
+    starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
+    others = [row for row in others if row < rows]
+    return np.union1d((starts[:, None] + np.arange(RUN_LENGTH)).reshape(-1), np.array(others, np.int64))
 
 
 def scan_rows(
