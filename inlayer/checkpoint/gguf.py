@@ -106,7 +106,7 @@ class GgufStore(Store):
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         tensor = self.find(name)
-        if len(tensor.shape) != 2:
+        if not tensor.is_matrix:
             raise ShapeError(f"tensor {quoted(name)} of {self.where} has shape {tensor.shape}; a table is (V, D)")
         width = tensor.shape[1]
         try:

@@ -22,7 +22,7 @@ from inlayer.checkpoint.find_tables import head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
-from inlayer.families.tensor_names import WITH_HEAD
+from inlayer.families.tensor_names import names_head
 from inlayer.files import quoted
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
@@ -72,16 +72,15 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
     config = text_config(model.config)
-    flag, architectures = config.get("tie_word_embeddings"), config.get("architectures")
+    flag = config.get("tie_word_embeddings")
     flag = flag if isinstance(flag, bool) else None
-    classes = [str(name) for name in architectures] if isinstance(architectures, list) else []
     return HeadFacts(
         tie_word_embeddings=model.spec.head.tied if model.spec is not None else flag,
         tie_is_explicit=flag is not None,
         tensor=shorten(model.head_name, 200) if model.head_name is not None else None,
         shape=scan.shape,
         equals_table=scan.equal,
-        expected=any(WITH_HEAD.search(name) for name in classes) if classes else None,
+        expected=names_head(config),
     )
 
 
