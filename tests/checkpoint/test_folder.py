@@ -327,6 +327,11 @@ def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
     (module / "0_X").symlink_to(outside)
     with pytest.raises(CheckpointError, match="0_X is a symbolic link out of its folder"):
         inlayer.load(module)
+    (outside / "model.gguf").write_bytes(b"GGUF")
+    (module / "model.gguf").symlink_to(outside / "model.gguf")
+    (module / "modules.json").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.gguf is a symbolic link out of its folder"):
+        inlayer.load(module)
 
 
 def test_links_in_the_hub_cache_are_followed(tmp_path: Path) -> None:
