@@ -28,7 +28,7 @@ from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_row
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import ScannedRows
-from inlayer.inspection.scan import Ids, RowStatistics, check_size, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, check_size, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
@@ -45,6 +45,7 @@ class HeadScan:
     shape: tuple[int, ...] | None = None
     statistics: RowStatistics | None = None
     was_stopped: bool = False
+    has_more_rows: bool = False  # than the table: the decoder has a vocabulary of its own
     error: str = ""
 
 
@@ -60,14 +61,18 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *
             return HeadScan(equal=equal, shape=shape)
         head = model.store.table(model.head_name)
         rows = check_size(head, is_sampled=ids is not None)
-        ids = None if ids is None else ids[ids < rows]
+        has_more_rows = rows > table_shape[0]
+        if ids is not None:
+            ids = sample(rows) if has_more_rows else ids[ids < rows]
         statistics = scan_rows(head, ids, None, progress, model.table if equal is None else None)
     except InlayerError as error:
         return HeadScan(shape=shape, error=shorten(str(error), 300))
     was_stopped = len(statistics.ids) < (rows if ids is None else len(ids))
     if equal is None and (statistics.differing or not was_stopped):
         equal = not statistics.differing
-    return HeadScan(equal=equal, shape=shape, statistics=statistics, was_stopped=was_stopped)
+    return HeadScan(
+        equal=equal, shape=shape, statistics=statistics, was_stopped=was_stopped, has_more_rows=has_more_rows
+    )
 
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:

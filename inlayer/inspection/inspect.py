@@ -78,7 +78,7 @@ def inspect(
     keep_full: Progress | None = None if progress is None else lambda *_: progress(scanned.total, scanned.total)
     facts = _collect_facts(scanned, quick, keep_full)
     findings = [*_collect_findings(scanned, facts), *facts.findings, *_head_row_findings(scanned)]
-    not_checked = _not_checked(model, scanned.rows, facts, scanned.was_stopped)
+    not_checked = _not_checked(scanned, facts)
     return replace(
         facts,
         strict=strict,
@@ -173,19 +173,15 @@ def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]
 def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
     """Findings about the rows of a head with its own weights."""
     head, statistics = scanned.head, scanned.head.statistics
-    if statistics is not None and head.equal is False and not _has_more_rows(head.shape, scanned.tokens):
+    if statistics is not None and head.equal is False and not head.has_more_rows:
         rows = ScannedRows(statistics, scanned.tokens.first(len(statistics.ids)))
         yield from check_head.head_row_findings(rows, scanned.rows)
 
 
-def _has_more_rows(head: tuple[int, ...] | None, tokens: TokenKinds) -> bool:
-    """Whether a head has more rows than the table: a decoder with a vocabulary of its own."""
-    return head is not None and len(head) == 2 and head[0] > tokens.rows
-
-
-def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bool) -> Iterator[str]:
+def _not_checked(scanned: ScannedModel, facts: Report) -> Iterator[str]:
     """What could not be checked, and so must not be reported as healthy."""
-    tokens, head = rows.tokens, facts.head
+    model, rows, tokens, was_stopped = scanned.model, scanned.rows, scanned.tokens, scanned.was_stopped
+    head, statistics = facts.head, scanned.head.statistics
     if model.spec is None and not model.is_static:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
         yield f"positions, scale and other tensors ({why})"
@@ -197,8 +193,10 @@ def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bo
         yield f"whether the head must equal the table ({why})"
     if model.spec is None and head.tensor is None and head.expected and head.tie_word_embeddings is False:
         yield "the head (untied in the config, but no tensor has the name of one)"
-    if _has_more_rows(head.shape, tokens):
+    if head.shape is not None and statistics is not None and scanned.head.has_more_rows:
         yield "zero and equal rows of the head (it has more rows than the table)"
+        if facts.quick and (unread := head.shape[0] - len(statistics.ids)):
+            yield f"{unread:,} of {head.shape[0]:,} rows of the head (quick)"
     if tokens.tokenizer is None:
         yield "which token ids text can produce (no tokenizer)"
     elif facts.rows.undertrained_unknown:

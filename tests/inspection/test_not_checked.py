@@ -125,6 +125,9 @@ def test_a_head_with_more_rows_than_the_table_is_checked_for_values_only(copy: P
     assert report.not_checked == ("zero and equal rows of the head (it has more rows than the table)",)
     set_rows(copy, 699, torch.inf, HEAD)
     assert inspect(copy).ids("head-not-finite") == (699,)
+    set_config(copy, decoder_vocab_size=4096)
+    change(copy, HEAD, lambda _: torch.ones(4096, 64))
+    assert inspect(copy, quick=True).not_checked[1] == "3,072 of 4,096 rows of the head (quick)"
 
 
 def test_undertrained_tokens_that_cannot_be_recognized(copy: Path) -> None:
