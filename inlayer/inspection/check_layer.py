@@ -231,14 +231,16 @@ def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int
 # ---- context length and the tensors besides the table
 
 
-def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None) -> Iterator[Finding]:
+def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None, *, quick: bool) -> Iterator[Finding]:
     """Unusual context lengths, and missing or damaged tensors; `row_rms` is the RMS of a typical row of the table."""
     if (spec := model.spec) is None:
         return
     yield from _context_findings(spec, positions)
-    tensors = layer_tensors(model)
     for part, shape in _shapes(spec).items():
-        name, is_bias = tensors[part], part == "head.bias"
+        is_bias = part == "head.bias"
+        if is_bias and not spec.head.bias and model.store.remote and quick:
+            continue  # it would take the whole index to find out that there is none
+        name = _find_part(model, part)
         if name is None:
             computed = part == LEARNED_POSITIONS and spec.sinusoidal_if_missing
             # a model saved without its head has no bias
@@ -257,13 +259,15 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
             yield Finding("warning", "tensor-unreadable", message)
 
 
-def layer_tensors(model: Model) -> dict[str, str | None]:
-    """Return the tensor of every part of the layer besides the table; None if the files have none."""
-    if model.spec is None:
-        return {}
-    names, shapes = model.store.names(), _shapes(model.spec)
-    tensors = {part: choose_part(part, names, model.table_info.name) for part in PARTS if part in shapes}
-    return tensors | {RELATIVE_TABLE: next(filter(RELATIVE.fullmatch, names), None)}
+def _find_part(model: Model, part: str) -> str | None:
+    if part == RELATIVE_TABLE:
+        return next(filter(RELATIVE.fullmatch, model.store.names()), None)
+    return choose_part(part, model.store.names(), model.table_info.name)
+
+
+def is_part(model: Model, name: str) -> bool:
+    """Whether a tensor is one of those that `layer_findings` reads."""
+    return model.spec is not None and any(_find_part(model, part) == name for part in _shapes(model.spec))
 
 
 def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding]:

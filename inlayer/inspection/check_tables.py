@@ -21,7 +21,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.files import quoted
-from inlayer.inspection.check_layer import fp8_findings, layer_tensors
+from inlayer.inspection.check_layer import fp8_findings, is_part
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
@@ -45,7 +45,7 @@ def check_tables(
     """
     facts, findings, not_checked = list[OtherTableFacts](), list[Finding](), list[str]()
     if model.store.remote and quick:
-        return facts, findings, ["other tables (quick; remote)"]
+        return facts, findings, ["other tables, and whether the head has a bias (quick; remote)"]
     known = (model.table_info.name, model.head_name)
     listed = [(name, role) for name, role in table_names(model) if name not in known]
     for required, words in (("per_layer", "per-layer embeddings"), ("value", "value embeddings")):
@@ -92,8 +92,7 @@ def _check(
     findings += fp8_findings(info.name, table)
     if original is not None:
         findings += _copy_findings(info, original, scan)
-    is_part = info.role in ("position", "token_type") and info.name in layer_tensors(model).values()
-    if not is_part:  # which check_layer.py has read
+    if info.role not in ("position", "token_type") or not is_part(model, info.name):  # which check_layer.py reads
         findings += _value_findings(info, scan, tokens)
     norms = scan.norms[scan.usable]
     return OtherTableFacts(

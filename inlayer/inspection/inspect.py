@@ -163,7 +163,7 @@ def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]
     """Findings about layer, head, tokens and rows."""
     model, tokens, rows = scanned.model, scanned.tokens, scanned.rows
     yield from check_layer.table_findings(model, facts.table)
-    yield from check_layer.layer_findings(model, facts.positions, rows.rms)
+    yield from check_layer.layer_findings(model, facts.positions, rows.rms, quick=facts.quick)
     yield from check_head.head_findings(model, facts.head, scanned.head)
     yield from scanned.tokenizer_findings or check_tokens.vocabulary_findings(tokens, facts.vocabulary)
     yield from check_tokens.special_token_findings(tokens, scanned.config, scanned.roles)
