@@ -157,7 +157,7 @@ def test_failed_write_leaves_nothing_behind(training_file, tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     (tmp_path / "tokenizer.json").write_text("old")
-    monkeypatch.setattr(*{"fsync": (os, "fsync"), "replace": (os, "replace"), "mkdir": (os, "mkdir")}[call], full)
+    monkeypatch.setattr(*{"fsync": (os, "fsync"), "replace": (Path, "replace"), "mkdir": (Path, "mkdir")}[call], full)
     for target in (tmp_path / "a" / "b", *([tmp_path] if call != "mkdir" else [])):
         with pytest.raises(InputError, match="cannot be written: No space left"):
             train_bpe(training_file, 300, target)

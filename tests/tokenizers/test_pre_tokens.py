@@ -154,7 +154,7 @@ def test_pre_tokens_equal_the_library(real):
             compared += 1
             other += theirs != [match.span() for match in regex.finditer(rb"\s*\S+", text.encode())]
     assert compared > 50
-    assert other > 10  # control: splitting at whitespace would not pass
+    assert other >= 10  # control: splitting at whitespace would not pass
 
 
 STEPS = [
