@@ -1,7 +1,7 @@
 """The head: hidden states -> logits, or straight to the loss.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- order of operations, each skipped if it does nothing: hidden * input_scale (T5), projection, * scale (Cohere),
+- order of operations, each skipped if it does nothing: hidden * hidden_scale (T5), projection, * scale (Cohere),
   / divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
 - tied to a table with a padding row, it sends no gradient to that row, so the row stays zero in training
 - the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for cases torch does not support
@@ -26,7 +26,7 @@ from inlayer import sharding
 from inlayer.checks import check_padding, check_size, check_std, is_finite
 from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_torch
 from inlayer.errors import DtypeError, InputError, ShapeError
-from inlayer.tensors import check_float, check_ids, has_no_values, is_jit_tracing
+from inlayer.tensors import check_float, check_ids, is_jit_tracing, is_meta_or_traced
 from inlayer.tying import HeadRows, without_row_gradient
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -42,7 +42,7 @@ class Head(HeadRows):
         n_embd: Width of the hidden states.
         vocab_size: Number of rows.
         bias: Whether to add a bias to the logits.
-        input_scale: Factor on the hidden states (T5).
+        hidden_scale: Factor on the hidden states (T5).
         scale: Factor on the logits (Cohere).
         divisor: The logits are divided by it (Granite).
         soft_cap: Maps logits smoothly into (-soft_cap, soft_cap) (Gemma 2).
@@ -66,7 +66,7 @@ class Head(HeadRows):
         vocab_size: int,
         *,
         bias: bool = False,
-        input_scale: float = 1.0,
+        hidden_scale: float = 1.0,
         scale: float = 1.0,
         divisor: float = 1.0,
         soft_cap: float | None = None,
@@ -77,13 +77,13 @@ class Head(HeadRows):
     ) -> None:
         super().__init__()
         n_embd, vocab_size = check_size(n_embd, "n_embd"), check_size(vocab_size, "vocab_size")
-        for name, factor in (("input_scale", input_scale), ("scale", scale), ("divisor", divisor)):
+        for name, factor in (("hidden_scale", hidden_scale), ("scale", scale), ("divisor", divisor)):
             if not is_finite(factor) or factor == 0:
                 raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 has no effect)")
         if soft_cap is not None and not (is_finite(soft_cap) and soft_cap > 0):
             raise InputError(f"soft_cap is {soft_cap!r}; it must be a positive number, or None for no cap")
         self.n_embd = n_embd
-        self.input_scale = input_scale
+        self.hidden_scale = hidden_scale
         self.scale = scale
         self.divisor = divisor
         self.soft_cap = soft_cap
@@ -161,7 +161,7 @@ class Head(HeadRows):
         for padding_idx in {self.padding_idx, self._padding_row()} - {None}:
             counted_N &= targets_N != padding_idx
         # Reading values would break a traced graph, and make the CPU wait for a GPU at every step.
-        readable = targets_N.device.type == "cpu" and not has_no_values(targets_N)
+        readable = targets_N.device.type == "cpu" and not is_meta_or_traced(targets_N)
         if readable:
             check_targets(targets_N.view(shape), counted_N.view(shape), self.vocab_size, ignore_index)
         if readable and reduction != "none":
@@ -205,7 +205,7 @@ class Head(HeadRows):
                 loss = empty_N if reduction == "none" else empty_N.sum()
             elif hasattr(functional, "linear_cross_entropy") and not unsupported:
                 factor = self.scale / self.divisor  # applied to hidden states and bias: the projection is linear
-                scaled_ND = hidden_ND if self.input_scale * factor == 1.0 else hidden_ND * (self.input_scale * factor)
+                scaled_ND = hidden_ND if self.hidden_scale * factor == 1.0 else hidden_ND * (self.hidden_scale * factor)
                 scaled_V = bias_V if bias_V is None or factor == 1.0 else bias_V * factor
                 loss = loss_by_torch(scaled_ND, targets_N, weight_VD, scaled_V, reduction)
             else:
@@ -216,7 +216,7 @@ class Head(HeadRows):
 
     def extra_repr(self) -> str:
         """Sizes and non-default settings, for print(model)."""
-        defaults = {"input_scale": 1.0, "scale": 1.0, "divisor": 1.0, "soft_cap": None}
+        defaults = {"hidden_scale": 1.0, "scale": 1.0, "divisor": 1.0, "soft_cap": None}
         settings = "".join(
             f", {name}={getattr(self, name)}" for name, value in defaults.items() if getattr(self, name) != value
         )
@@ -274,8 +274,8 @@ class Head(HeadRows):
 
 def project(head: Head, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
     """Compute logits (..., V) for all or some rows and their biases, with the factors and the soft cap of a head."""
-    if head.input_scale != 1.0:
-        hidden = hidden * head.input_scale
+    if head.hidden_scale != 1.0:
+        hidden = hidden * head.hidden_scale
     return scale_logits(head, functional.linear(hidden, weight_VD, bias_V))
 
 

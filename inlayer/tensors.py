@@ -107,7 +107,7 @@ def multiply(x: Tensor, factor: float, rounded: bool) -> Tensor:
     return x * (x.new_full((), factor) if rounded else factor)
 
 
-def has_no_values(x: Tensor) -> bool:
+def is_meta_or_traced(x: Tensor) -> bool:
     """Whether this is a tensor of a tracer, whose values cannot be read."""
     return (
         torch.compiler.is_compiling()

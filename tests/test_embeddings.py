@@ -378,7 +378,7 @@ COMPILED = """
 import copy, torch
 from torch import nn
 from inlayer import Embeddings, Head
-from inlayer.positions import Angles, DynamicNTK, PositionIdRule, RotaryPositions
+from inlayer.positions import Angles, DynamicNTKScaling, PositionIdRule, RotaryPositions
 
 ids, pads = torch.tensor([[3, 1, 4], [1, 5, 9]]), PositionIdRule(by="ids", start=2, padding_idx=1)
 for options in (
@@ -403,7 +403,7 @@ for options in (
     with torch.no_grad():
         torch.testing.assert_close(compiled(ids), plain(ids), rtol=0, atol=1e-6)
 
-rotary = RotaryPositions(8, Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=4)))
+rotary = RotaryPositions(8, Angles(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=4)))
 for length in (3, 9):
     compiled = torch.compile(rotary, backend="aot_eager", fullgraph=True)(torch.arange(length))
     for ours, theirs in zip(compiled, rotary(torch.arange(length)), strict=True):

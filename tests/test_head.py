@@ -137,7 +137,7 @@ FAMILIES: dict[str, dict[str, float]] = {
     "cohere": {"scale": 0.0625 * 1.1},
     "granite": {"divisor": 6.0},
     "gemma2": {"soft_cap": 3.0},
-    "t5": {"input_scale": D**-0.5},
+    "t5": {"hidden_scale": D**-0.5},
 }
 
 
@@ -440,9 +440,9 @@ def plain_loss(
 HEADS: dict[str, dict[str, object]] = {
     "plain": {},
     "bias": {"bias": True},
-    "scales": {"scale": 0.7, "divisor": 3.0, "input_scale": 1.3, "bias": True},
+    "scales": {"scale": 0.7, "divisor": 3.0, "hidden_scale": 1.3, "bias": True},
     "soft cap": {"soft_cap": 4.0},
-    "everything": {"soft_cap": 4.0, "scale": 0.7, "divisor": 3.0, "input_scale": 1.3, "bias": True},
+    "everything": {"soft_cap": 4.0, "scale": 0.7, "divisor": 3.0, "hidden_scale": 1.3, "bias": True},
 }
 
 
@@ -746,7 +746,7 @@ def test_invalid_arguments_of_the_head_are_an_error() -> None:
         {"scale": 0.0},
         {"scale": float("nan")},
         {"divisor": 0.0},
-        {"input_scale": float("inf")},
+        {"hidden_scale": float("inf")},
         {"soft_cap": 0.0},
         {"soft_cap": -1.0},
         {"init_std": -1.0},
@@ -839,7 +839,7 @@ def test_loss_off_the_cpu_reads_no_value(
     with Operations() as usual:
         expected = head.loss(hidden, targets, reduction=reduction)
     assert "_local_scalar_dense" in usual.names  # control
-    monkeypatch.setattr(head_module, "has_no_values", lambda _: True)
+    monkeypatch.setattr(head_module, "is_meta_or_traced", lambda _: True)
     with Operations() as operations:
         loss = head.loss(hidden, targets, reduction=reduction)
     assert not operations.names & {"_local_scalar_dense", "nonzero", "item"}

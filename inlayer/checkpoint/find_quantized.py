@@ -24,8 +24,8 @@ import numpy as np
 
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.files import quoted
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.quantized_safetensors import SCALE_DTYPES, BlockDecoder, Packing
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import PairedRows, RepeatedRows, check_tensor

@@ -28,7 +28,7 @@ from inlayer.families import LayerSpec
 from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import HEAD_TENSORS, TABLES, TableRole, choose_head, table_candidates, table_role
 from inlayer.files import quoted
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
 from inlayer.tables import RowSource, StoredTable

@@ -92,7 +92,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     """
     source, target = DEFAULT if source is None else source, None
     if dtype is not None:
-        from inlayer.formats.safetensors import as_float_dtype
+        from inlayer.formats.dtypes import as_float_dtype
 
         target = as_float_dtype(dtype)
     store = open_store(source)

@@ -23,8 +23,9 @@ from inlayer.checkpoint.find_quantized import find_quantized, packed_names, stor
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.files import check_is_file, file_errors, parse_json, path_kind, printable, quoted, shown
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, read_bytes
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
+from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import check_table

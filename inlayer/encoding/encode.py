@@ -24,8 +24,8 @@ from inlayer.checks import check_id_array, check_size
 from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
 from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, TokenizerError, type_name
 from inlayer.files import quoted
+from inlayer.formats.dtypes import as_float_dtype
 from inlayer.formats.row_reader import FileRows
-from inlayer.formats.safetensors import as_float_dtype
 from inlayer.ragged import IdArray, Ragged, concatenate_batches, part_of
 from inlayer.render.progress_bar import Progress
 from inlayer.tokenizers.base import check_text, check_texts, is_list_like

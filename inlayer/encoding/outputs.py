@@ -25,8 +25,9 @@ from inlayer.encoding.sources import FIELD, FILE, VECTORS, import_pyarrow, unrea
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, RowSource
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
+from inlayer.formats.safetensors import read_header
 from inlayer.tables import StoredTable
 
 Array = npt.NDArray[Any]

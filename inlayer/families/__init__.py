@@ -8,7 +8,7 @@ config.json -> [LayerSpec] -> Embeddings, Head
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
 
-from inlayer.families.describe import describe
+from inlayer.families.config_to_spec import describe
 from inlayer.families.model_types import FAMILIES
 from inlayer.families.spec import HeadSpec, LayerSpec, RotarySpec
 

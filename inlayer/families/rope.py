@@ -154,10 +154,10 @@ def _read_angles(
             rotary_dim = fields.optional_size(family.rotary_dim_field)
         partial = partial if rotary_dim is None else rotary_dim / head_dim
     if kind == "proportional":
-        scaling: Scaling | None = spec.Proportional(fraction=partial, factor=rope.number("factor", default=1.0))
+        scaling: Scaling | None = spec.ProportionalScaling(fraction=partial, factor=rope.number("factor", default=1.0))
     else:
         scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
-    if family.has_mscales and isinstance(scaling, spec.LongRope):
+    if family.has_mscales and isinstance(scaling, spec.LongRopeScaling):
         scales = tuple(rope.number(name, default=scaling.cos_sin_factor) for name in ("short_mscale", "long_mscale"))
         scaling = replace(scaling, long_factor=scaling.short_factor, mscales=scales)
     # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
@@ -197,19 +197,19 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
 
 def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling:
     if kind == "linear":
-        return spec.Linear(factor=_factor(inner))
+        return spec.LinearScaling(factor=_factor(inner))
     max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len")
     if kind == "dynamic":
         alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
         if alpha is not None:
-            return spec.NTKAlpha(alpha=alpha)
-        return spec.DynamicNTK(factor=_factor(inner), original_max_position_embeddings=max_length)
+            return spec.NTKAlphaScaling(alpha=alpha)
+        return spec.DynamicNTKScaling(factor=_factor(inner), original_max_position_embeddings=max_length)
     # Phi-3 has the original length outside the rope settings, where it takes precedence.
     original = fields.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or max_length
     factor = inner.optional_number("factor") or max_length / original
     if kind == "yarn":
-        return spec.Yarn(
+        return spec.YarnScaling(
             factor=factor,
             original_max_position_embeddings=original,
             beta_fast=inner.optional_number("beta_fast") or 32.0,
@@ -223,11 +223,11 @@ def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling
         low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
         if low is None or high is None:
             raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
-        return spec.Llama3(
+        return spec.Llama3Scaling(
             factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
         )
     if kind == "longrope":
-        return spec.LongRope(
+        return spec.LongRopeScaling(
             short_factor=inner.numbers("short_factor"),
             long_factor=inner.numbers("long_factor"),
             original_max_position_embeddings=original,

@@ -46,7 +46,7 @@ class ScalingRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear(ScalingRule):
+class LinearScaling(ScalingRule):
     """Linear scaling: every position is divided by `factor`."""
 
     kind = "linear"
@@ -54,7 +54,7 @@ class Linear(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicNTK(ScalingRule):
+class DynamicNTKScaling(ScalingRule):
     """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`."""
 
     kind = "dynamic"
@@ -63,7 +63,7 @@ class DynamicNTK(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Yarn(ScalingRule):
+class YarnScaling(ScalingRule):
     """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between."""
 
     kind = "yarn"
@@ -91,7 +91,7 @@ class Yarn(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Llama3(ScalingRule):
+class Llama3Scaling(ScalingRule):
     """Llama-3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended."""
 
     kind = "llama3"
@@ -102,7 +102,7 @@ class Llama3(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongRope(ScalingRule):
+class LongRopeScaling(ScalingRule):
     """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it."""
 
     kind = "longrope"
@@ -130,7 +130,7 @@ class LongRope(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proportional(ScalingRule):
+class ProportionalScaling(ScalingRule):
     """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head, the others by no angle."""
 
     kind = "proportional"
@@ -144,14 +144,22 @@ class Proportional(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTKAlpha(ScalingRule):
+class NTKAlphaScaling(ScalingRule):
     """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), for texts of any length."""
 
     kind = "dynamic"
     alpha: float
 
 
-Scaling: TypeAlias = Linear | DynamicNTK | Yarn | Llama3 | LongRope | Proportional | NTKAlpha
+Scaling: TypeAlias = (
+    LinearScaling
+    | DynamicNTKScaling
+    | YarnScaling
+    | Llama3Scaling
+    | LongRopeScaling
+    | ProportionalScaling
+    | NTKAlphaScaling
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +282,7 @@ class HeadSpec:
     vocab_size: int | None  # None: that of the table
     n_embd: int | None  # None: the width of the table's rows
     bias: bool
-    input_scale: float
+    hidden_scale: float
     scale: float
     divisor: float
     soft_cap: float | None

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import DtypeError, MissingExtraError
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import Bytes
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 
 CHUNK_VALUES = 1 << 24  # values decoded per call: the package makes several temporary copies
 

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 
 Packing: TypeAlias = Literal["byte", "fp4", "int4"]
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)

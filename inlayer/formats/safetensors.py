@@ -4,8 +4,8 @@
 - the file: 8 bytes with the length of the header, the header (JSON), then the bytes of the tensors without gaps
 - everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
   shape against the number of bytes, order and overlap of the tensors, duplicate names
-- dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other
-- see also: reading rows (formats/row_reader.py), quantized rows (formats/quantized_safetensors.py)
+- see also: the dtypes of rows (formats/dtypes.py), reading rows (formats/row_reader.py), quantized rows
+  (formats/quantized_safetensors.py)
 Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 
@@ -16,10 +16,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
-from inlayer.errors import CheckpointError, DtypeError
+from inlayer.errors import CheckpointError
 from inlayer.files import check_is_file, file_errors, parse_json, quoted, shown
 from inlayer.formats.tensor_info import TensorInfo
 
@@ -33,31 +30,6 @@ BITS = {
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
-# The dtypes that a row of a table can have.
-SAFETENSORS_DTYPES: dict[str, np.dtype[Any]] = {
-    "F64": np.dtype(np.float64),
-    "F32": np.dtype(np.float32),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
-}
-FLOAT_DTYPES = {dtype.name: dtype for dtype in SAFETENSORS_DTYPES.values()}
-
-
-def as_float_dtype(dtype: object) -> np.dtype[Any]:
-    """Return the numpy dtype for a name, a numpy dtype or a torch dtype."""
-    name = str(dtype).removeprefix("torch.")
-    if name not in FLOAT_DTYPES and dtype is not None and not isinstance(dtype, str):  # numpy's None is float64
-        try:
-            name = np.dtype(dtype).name  # type: ignore[call-overload]
-        except TypeError:
-            name = ""
-    if name not in FLOAT_DTYPES:
-        raise DtypeError(f"dtype is {dtype!r}; it must be one of {', '.join(FLOAT_DTYPES)}")
-    return FLOAT_DTYPES[name]
 
 
 def read_header(path: Path) -> dict[str, TensorInfo]:

@@ -19,7 +19,8 @@ from typing import Any
 
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import printable
-from inlayer.formats.safetensors import BITS, MAX_SIZE, SAFETENSORS_DTYPES
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
+from inlayer.formats.safetensors import BITS, MAX_SIZE
 
 MAX_PICKLE = 1 << 20  # bytes; a tensor needs about 200
 MAX_AXES = 16

@@ -22,7 +22,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.config_reader import text_config
-from inlayer.families.describe import ROW_WIDTH
+from inlayer.families.config_to_spec import ROW_WIDTH
 from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, BucketSpec

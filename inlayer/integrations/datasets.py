@@ -11,7 +11,7 @@ from inlayer.checkpoint import load
 from inlayer.encoding.encode import check_one_vector
 from inlayer.errors import DtypeError, InputError
 from inlayer.files import listing, quoted
-from inlayer.formats.safetensors import as_float_dtype
+from inlayer.formats.dtypes import as_float_dtype
 
 __all__ = ["EmbedColumn"]
 

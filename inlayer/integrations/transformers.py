@@ -123,7 +123,7 @@ class AttachedHead(Head):
             spec = layer.head
             if spec.bias and layer.norm_eps is not None:  # BERT's descendants
                 raise ConfigError(TRANSFORMS)
-            head.input_scale, head.scale, head.divisor = spec.input_scale, spec.scale, spec.divisor
+            head.hidden_scale, head.scale, head.divisor = spec.hidden_scale, spec.scale, spec.divisor
             head.soft_cap = spec.soft_cap
         except ConfigError as error:
             head._loss_error = str(error).partition(";")[0]  # the advice is removed

@@ -15,16 +15,26 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import ConfigError, ShapeError, type_name
-from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, PositionIdRule, Scaling, Yarn
+from inlayer.families.spec import (
+    Angles,
+    DynamicNTKScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    PositionIdRule,
+    Scaling,
+    YarnScaling,
+)
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.relative import alibi_from_spec, relative_rows
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
-from inlayer.tensors import check_dense, has_no_values
+from inlayer.tensors import check_dense, is_meta_or_traced
 
 __all__ = [
-    "SCHEMES", "Angles", "DynamicNTK", "LearnedPositions", "Linear", "Llama3", "LongRope", "PositionIdRule",
-    "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "Yarn", "alibi_from_spec", "apply_rotary",
-    "build_positions", "make_position_ids", "position_ids_from_mask", "relative_rows", "sinusoidal_encoding",
+    "SCHEMES", "Angles", "DynamicNTKScaling", "LearnedPositions", "LinearScaling", "Llama3Scaling", "LongRopeScaling",
+    "PositionIdRule", "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "YarnScaling",
+    "alibi_from_spec", "apply_rotary", "build_positions", "make_position_ids", "position_ids_from_mask",
+    "relative_rows", "sinusoidal_encoding",
 ]  # fmt: skip
 
 Positions = LearnedPositions | SinusoidalPositions | RotaryPositions
@@ -79,7 +89,7 @@ def make_position_ids(
 
 def _is_left_padded(mask: Tensor) -> bool:
     """Whether any text is left-padded. Not checked on a GPU, because that would force a sync."""
-    return mask.device.type == "cpu" and not has_no_values(mask) and bool(((mask[:, :1] == 0) & mask.ne(0)).any())
+    return mask.device.type == "cpu" and not is_meta_or_traced(mask) and bool(((mask[:, :1] == 0) & mask.ne(0)).any())
 
 
 def build_positions(

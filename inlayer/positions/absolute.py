@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from inlayer.checks import check_std, is_integer
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.initialization import init_rows
-from inlayer.tensors import check_ids, has_no_values
+from inlayer.tensors import check_ids, is_meta_or_traced
 
 SinusoidalLayout = Literal["interleaved", "half", "half in float32"]
 
@@ -62,7 +62,7 @@ class LearnedPositions(nn.Embedding):
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
         """One row per position id: position_ids.shape + (D,)."""
         rows = check_ids(position_ids, "position_ids").long() + self.offset
-        if not has_no_values(rows) and rows.numel():
+        if not is_meta_or_traced(rows) and rows.numel():
             low, high = (int(end) for end in torch.aminmax(rows))
             if low < 0 or high >= self.num_embeddings:
                 bad = (low if low < 0 else high) - self.offset
@@ -132,7 +132,7 @@ class SinusoidalPositions(nn.Module):
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
         """Return the encoding of every position: position_ids.shape + (D,), float32."""
         position_ids = check_ids(position_ids, "position_ids").long()  # uint8 would index as a mask
-        if has_no_values(position_ids):
+        if is_meta_or_traced(position_ids):
             return self._encode(position_ids)
         if position_ids.numel() == 0:
             return self.table.new_empty((*position_ids.shape, self.n_embd))

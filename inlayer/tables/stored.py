@@ -19,8 +19,8 @@ import numpy.typing as npt
 from inlayer.checks import check_id_array, check_padding
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import quoted, shown
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
 from inlayer.formats.row_reader import Bytes, RowSource
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
 
 Array = npt.NDArray[Any]

@@ -22,12 +22,13 @@ from torch import Tensor, nn
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, listing, path_kind, quoted, shown
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
+from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.stored import StoredTable, check_table
 from inlayer.tables.table import Table, check_id_range, lease, look_up
-from inlayer.tensors import check_ids, has_no_values, to_tensor, torch_dtype
+from inlayer.tensors import check_ids, is_meta_or_traced, to_tensor, torch_dtype
 
 
 class StoredEmbedding(nn.Module):
@@ -59,7 +60,7 @@ class StoredEmbedding(nn.Module):
             torch.Size([1, 2, 128])
         """
         index = check_ids(ids)
-        if has_no_values(index):
+        if is_meta_or_traced(index):
             return look_up(index, self.weight, self.padding_idx)
         check_id_range(index, self.num_embeddings)
         flat = index.reshape(-1).cpu().numpy().astype(np.int64, copy=False)

@@ -22,7 +22,7 @@ from inlayer.checks import check_padding, check_seed, check_size, check_std, id_
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_rule, init_rows, mean_row
 from inlayer.tables.buffers import BufferPool
-from inlayer.tensors import check_ids, has_no_values
+from inlayer.tensors import check_ids, is_meta_or_traced
 
 # From this size on, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
 # below it, malloc reuses freed memory anyway.
@@ -50,7 +50,7 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     check_id_range(index, weight.shape[0])
     if sharding.is_sharded(weight):
         return sharding.look_up(index, weight, padding_idx)
-    if weight.is_contiguous() and not has_no_values(index) and _reusable(index.numel() * weight.shape[1], weight):
+    if weight.is_contiguous() and not is_meta_or_traced(index) and _reusable(index.numel() * weight.shape[1], weight):
         rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
         torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
         return rows
@@ -76,7 +76,7 @@ def add_up(rows: Tensor, added: Tensor) -> Tensor:
 
 def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
     """Raise IdRangeError for the first id outside 0..rows - 1. Negative ids never count from the end."""
-    if has_no_values(ids) or ids.numel() == 0:
+    if is_meta_or_traced(ids) or ids.numel() == 0:
         return
     low, high = torch.aminmax(ids)
     if int(low) >= 0 and int(high) < rows:
@@ -87,7 +87,7 @@ def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
 def _reusable(values: int, *sources: Tensor) -> bool:
     """Whether a result can use pooled memory: large, on the CPU, plain tensors, no gradient to record."""
     return (
-        all(source.device.type == "cpu" and not has_no_values(source) for source in sources)
+        all(source.device.type == "cpu" and not is_meta_or_traced(source) for source in sources)
         and values * sources[0].dtype.itemsize >= POOLED_BYTES
         and not (torch.is_grad_enabled() and any(source.requires_grad for source in sources))
     )

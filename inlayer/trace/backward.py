@@ -164,7 +164,7 @@ def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tenso
             loss = (hidden_BTD if padding is not None else hidden_BTD * mask_BT[:, :, None]).sum()
             lookup_UD, upstream_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
         else:
-            head, hidden_ND = inputs.head, hidden_BTD.flatten(0, 1)[inputs.index_N] * inputs.head.input_scale
+            head, hidden_ND = inputs.head, hidden_BTD.flatten(0, 1)[inputs.index_N] * inputs.head.hidden_scale
             products_NV = functional.linear(hidden_ND, inputs.pipeline.head_rows(), inputs.bias)
             loss = functional.cross_entropy(scale_logits(head, products_NV), inputs.targets)
             lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))

@@ -28,7 +28,7 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
-from inlayer.formats.safetensors import as_float_dtype
+from inlayer.formats.dtypes import as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head

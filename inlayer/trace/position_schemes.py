@@ -18,7 +18,7 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
-from inlayer.families.spec import Angles, Llama3, PositionIdRule, Scaling, Yarn
+from inlayer.families.spec import Angles, Llama3Scaling, PositionIdRule, Scaling, YarnScaling
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
 from inlayer.positions.rotary import one_angle_per_pair
 from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
@@ -30,8 +30,8 @@ COMPARED_LENGTH = (
     64  # original context length of the compared scalings: short, so that their effect shows within one dial
 )
 COMPARED_SCALINGS: dict[str, Scaling] = {
-    "YaRN": Yarn(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
-    "Llama-3": Llama3(
+    "YaRN": YarnScaling(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
+    "Llama-3": Llama3Scaling(
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=COMPARED_LENGTH
     ),
 }

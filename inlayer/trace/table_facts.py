@@ -10,7 +10,7 @@ from torch import Tensor
 from inlayer.checkpoint.layer import find_part
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tensors import dtype_name
 from inlayer.trace.facts import TableFacts

@@ -129,7 +129,7 @@ class Decoder(nn.Module):
             self.head = Head(
                 config.n_embd,
                 config.vocab_size,
-                input_scale=config.output_scale,
+                hidden_scale=config.output_scale,
                 soft_cap=config.soft_cap,
                 padding_idx=self.embeddings.padding_idx,
                 init_std=config.init_std,

@@ -82,14 +82,14 @@ yourself:
 
 ```python
 from inlayer import Embeddings
-from inlayer.positions import Angles, RotaryPositions, Yarn
+from inlayer.positions import Angles, RotaryPositions, YarnScaling
 
 layer = Embeddings(
     vocab_size=1_000,
     n_embd=64,
     positions=RotaryPositions(
         head_dim=16,
-        angles=Angles(theta=50_000.0, scaling=Yarn(factor=4.0, original_max_position_embeddings=4096)),
+        angles=Angles(theta=50_000.0, scaling=YarnScaling(factor=4.0, original_max_position_embeddings=4096)),
     ),
     padding_idx=0,
 )
@@ -153,7 +153,7 @@ def _positions(spec: LayerSpec) -> str:
 
 def _angles(angles: Angles) -> str:
     part = "" if angles.partial_rotary_factor == 1 else f", partial_rotary_factor {angles.partial_rotary_factor:g}"
-    scaling = "" if angles.scaling is None else f", {type(angles.scaling).__name__}"
+    scaling = "" if angles.scaling is None else f", {angles.scaling.kind}"
     axes = f", {len(angles.sections)} axes" if angles.sections else ""
     return f"theta {angles.theta:,.0f}{part}{scaling}{axes}"
 

@@ -300,8 +300,8 @@ def test_t5_head_scale_in_both_spellings() -> None:
     from transformers import T5Config
 
     for tied in (True, False):
-        in_file = describe({"model_type": "t5", "tie_word_embeddings": tied}).head.input_scale
-        in_object = describe(T5Config(tie_word_embeddings=tied)).head.input_scale
+        in_file = describe({"model_type": "t5", "tie_word_embeddings": tied}).head.hidden_scale
+        in_object = describe(T5Config(tie_word_embeddings=tied)).head.hidden_scale
         assert in_file == in_object == (512**-0.5 if tied else 1.0)
 
 

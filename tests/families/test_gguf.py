@@ -17,7 +17,7 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES, _rotated_fraction, config_from_gguf
-from inlayer.positions import Llama3, LongRope, RotaryPositions
+from inlayer.positions import Llama3Scaling, LongRopeScaling, RotaryPositions
 from tests.shared_data import shared
 
 
@@ -290,14 +290,14 @@ def test_llama_3_1_factors():
     theirs = describe(config).rotary
     assert theirs is not None
     scaling = theirs.angles.scaling
-    assert isinstance(scaling, Llama3)
+    assert isinstance(scaling, Llama3Scaling)
     metadata = said(
         "llama", context_length=131072, attention__head_count=32, rope__dimension_count=128, rope__freq_base=5e5
     )
     factors = {"rope_freqs.weight": llama3_factors(scaling, 128, 5e5)}
     ours = describe(config_from_gguf(metadata, shapes(128256, 4096, "output.weight"), factors)).rotary
     assert ours is not None
-    assert isinstance(ours.angles.scaling, LongRope)
+    assert isinstance(ours.angles.scaling, LongRopeScaling)
     positions = torch.arange(64)[None]
     for mine, other in zip(
         *(RotaryPositions(spec.head_dim, angles=spec.angles)(positions) for spec in (ours, theirs)), strict=True
@@ -308,7 +308,7 @@ def test_llama_3_1_factors():
     assert plain.angles.scaling is None  # the control: without the tensor, nothing is stretched
 
 
-def llama3_factors(scaling: Llama3, dim: int, theta: float) -> list[float]:
+def llama3_factors(scaling: Llama3Scaling, dim: int, theta: float) -> list[float]:
     """The factors as llama.cpp's converter computes them."""
     factors = []
     for place in range(0, dim, 2):

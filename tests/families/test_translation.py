@@ -175,7 +175,7 @@ def test_model_without_blocks_has_an_input_layer(model_type: str) -> None:
 )
 def test_factors_of_heads(config: dict[str, Any], factors: tuple[float, float, float]) -> None:
     head = describe(config).head
-    assert (head.input_scale, head.scale, head.divisor) == factors
+    assert (head.hidden_scale, head.scale, head.divisor) == factors
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from inlayer.errors import DtypeError
-from inlayer.formats.safetensors import FLOAT_DTYPES, as_float_dtype
+from inlayer.formats.dtypes import FLOAT_DTYPES, as_float_dtype
 from inlayer.tensors import to_tensor, torch_dtype
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from inlayer import Embeddings
 from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
-from inlayer.positions import Angles, DynamicNTK, Linear, LongRope, RotaryPositions, apply_rotary
+from inlayer.positions import Angles, DynamicNTKScaling, LinearScaling, LongRopeScaling, RotaryPositions, apply_rotary
 
 PAIRINGS = ["half", "interleaved"]
 LAYOUTS = ["half", "interleaved", "single"]
@@ -120,14 +120,14 @@ def test_each_text_has_its_own_positions() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integer_positions_give_the_values_of_int64(dtype: torch.dtype) -> None:
     """127 + 1 does not fit in int8, so the length must be computed in another dtype."""
-    rotary = RotaryPositions(8, Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=64)))
+    rotary = RotaryPositions(8, Angles(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=64)))
     ids = torch.tensor([0, 127])
     for ours, theirs in zip(rotary(ids.to(dtype)), rotary(ids), strict=True):
         assert torch.equal(ours, theirs)
 
 
 def test_empty_and_meta_positions() -> None:
-    for scaling in (None, DynamicNTK(factor=2.0, original_max_position_embeddings=64)):
+    for scaling in (None, DynamicNTKScaling(factor=2.0, original_max_position_embeddings=64)):
         rotary = RotaryPositions(8, Angles(scaling=scaling))
         assert rotary(torch.zeros(2, 0, dtype=torch.int64))[0].shape == (2, 0, 8)
         assert rotary(torch.zeros(2, 3, dtype=torch.int64, device="meta"))[0].shape == (2, 3, 8)
@@ -156,14 +156,17 @@ def test_each_layer_type_has_its_own_base() -> None:
         ({"head_dim": 8, "angles": {}}, "at least one layer type"),
         ({"head_dim": 2**30}, "head_dim is 1073741824"),
         (
-            {"head_dim": 2, "angles": Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=8))},
+            {
+                "head_dim": 2,
+                "angles": Angles(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=8)),
+            },
             "more than one",
         ),
         (
             {
                 "head_dim": 8,
                 "angles": Angles(
-                    scaling=LongRope(
+                    scaling=LongRopeScaling(
                         short_factor=(1.0,), long_factor=(1.0,) * 4, original_max_position_embeddings=8, factor=2.0
                     )
                 ),
@@ -223,7 +226,7 @@ def theirs_for(model: str, name: str = "apply_rotary_pos_emb") -> Any:
     [
         ("llama", RotaryPositions(16)),
         ("gpt_neox", RotaryPositions(16, Angles(partial_rotary_factor=0.25))),
-        ("phi3", RotaryPositions(16, Angles(partial_rotary_factor=0.75, scaling=Linear(factor=2.0)))),
+        ("phi3", RotaryPositions(16, Angles(partial_rotary_factor=0.75, scaling=LinearScaling(factor=2.0)))),
         ("gpt_oss", RotaryPositions(16, layout="single")),
         ("glm4", RotaryPositions(16, Angles(partial_rotary_factor=0.5), pairing="interleaved", layout="half")),
         ("olmo", RotaryPositions(16, float32=True)),

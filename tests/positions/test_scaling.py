@@ -16,7 +16,15 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from inlayer.errors import ConfigError
 from inlayer.families import describe
-from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, RotaryPositions, Yarn
+from inlayer.positions import (
+    Angles,
+    DynamicNTKScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    RotaryPositions,
+    YarnScaling,
+)
 from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
 
 SHORT = [1.0 + i / 48 for i in range(48)]
@@ -126,7 +134,13 @@ def test_bit_equal_with_published_settings(name: str, length: int) -> None:
 
 
 def test_rope_types_are_read_as_the_right_class() -> None:
-    kinds = {"llama-3.1": Llama3, "qwen2.5-yarn": Yarn, "phi-3-128k": LongRope, "dynamic": DynamicNTK, "linear": Linear}
+    kinds = {
+        "llama-3.1": Llama3Scaling,
+        "qwen2.5-yarn": YarnScaling,
+        "phi-3-128k": LongRopeScaling,
+        "dynamic": DynamicNTKScaling,
+        "linear": LinearScaling,
+    }
     for name, kind in kinds.items():
         spec = describe(as_config(PUBLISHED[name])).rotary
         assert spec is not None
@@ -147,7 +161,7 @@ def test_stateless_unlike_transformers(name: str) -> None:
 
 
 def test_dynamic_is_plain_up_to_the_original_length() -> None:
-    scaling = DynamicNTK(factor=4.0, original_max_position_embeddings=100)
+    scaling = DynamicNTKScaling(factor=4.0, original_max_position_embeddings=100)
     plain = plain_frequencies(16, 1e4)
     assert torch.equal(scaled_frequencies(scaling, 16, 1e4, torch.tensor(100))[0], plain)
     assert not torch.equal(scaled_frequencies(scaling, 16, 1e4, torch.tensor(101))[0], plain)
@@ -156,13 +170,15 @@ def test_dynamic_is_plain_up_to_the_original_length() -> None:
 
 
 def test_linear_divides_positions() -> None:
-    stretched, plain = RotaryPositions(8, Angles(scaling=Linear(factor=4.0))), RotaryPositions(8)
+    stretched, plain = RotaryPositions(8, Angles(scaling=LinearScaling(factor=4.0))), RotaryPositions(8)
     for ours, theirs in zip(stretched(torch.arange(0, 40, 4)), plain(torch.arange(10)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
 def test_longrope_changes_lists_after_the_original_length() -> None:
-    scaling = LongRope(short_factor=(1.0, 1.0), long_factor=(2.0, 4.0), original_max_position_embeddings=10, factor=4.0)
+    scaling = LongRopeScaling(
+        short_factor=(1.0, 1.0), long_factor=(2.0, 4.0), original_max_position_embeddings=10, factor=4.0
+    )
     short, factor = scaled_frequencies(scaling, 4, 1e4, torch.tensor(10))
     long, _ = scaled_frequencies(scaling, 4, 1e4, torch.tensor(11))
     assert torch.equal(short, plain_frequencies(4, 1e4))
@@ -172,7 +188,7 @@ def test_longrope_changes_lists_after_the_original_length() -> None:
 
 def test_the_factor_multiplies_cos_and_sin() -> None:
     rotary = RotaryPositions(
-        8, Angles(scaling=Yarn(factor=4.0, original_max_position_embeddings=64, attention_factor=0.5))
+        8, Angles(scaling=YarnScaling(factor=4.0, original_max_position_embeddings=64, attention_factor=0.5))
     )
     cos, _ = rotary(torch.tensor([0]))
     assert torch.equal(cos, torch.full((1, 8), 0.5))
@@ -253,25 +269,25 @@ def test_longrope_bit_equal_with_random_settings(
 def test_factors_must_be_positive(factor: float) -> None:
     lists = {"short_factor": (1.0,), "long_factor": (1.0,)}
     with pytest.raises(ConfigError, match="'linear' has factor"):
-        Linear(factor=factor)
+        LinearScaling(factor=factor)
     with pytest.raises(ConfigError, match="'dynamic' has factor"):
-        DynamicNTK(factor=factor, original_max_position_embeddings=8)
+        DynamicNTKScaling(factor=factor, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'yarn' has factor"):
-        Yarn(factor=factor, original_max_position_embeddings=8)
+        YarnScaling(factor=factor, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'llama3' has factor"):
-        Llama3(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8)
+        Llama3Scaling(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'longrope' has factor"):
-        LongRope(**lists, original_max_position_embeddings=8, factor=factor)
+        LongRopeScaling(**lists, original_max_position_embeddings=8, factor=factor)
     with pytest.raises(ConfigError, match="'yarn' has beta_fast"):
-        Yarn(factor=2.0, original_max_position_embeddings=8, beta_fast=factor)
+        YarnScaling(factor=2.0, original_max_position_embeddings=8, beta_fast=factor)
     with pytest.raises(ConfigError, match="'llama3' has low_freq_factor"):
-        Llama3(factor=2.0, low_freq_factor=factor, high_freq_factor=4.0, original_max_position_embeddings=8)
+        Llama3Scaling(factor=2.0, low_freq_factor=factor, high_freq_factor=4.0, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'longrope' has long_factor"):
-        LongRope(**lists | {"long_factor": (factor,)}, original_max_position_embeddings=8, factor=2.0)
+        LongRopeScaling(**lists | {"long_factor": (factor,)}, original_max_position_embeddings=8, factor=2.0)
 
 
 def test_settings_that_would_divide_by_zero_are_an_error() -> None:
     with pytest.raises(ConfigError, match=r"log\(theta\)"):
-        RotaryPositions(8, Angles(theta=1.0, scaling=Yarn(factor=2.0, original_max_position_embeddings=8)))
+        RotaryPositions(8, Angles(theta=1.0, scaling=YarnScaling(factor=2.0, original_max_position_embeddings=8)))
     with pytest.raises(ConfigError, match="original_max_position_embeddings 1; it must be at least 2"):
-        LongRope(short_factor=(1.0,), long_factor=(1.0,), original_max_position_embeddings=1, factor=2.0)
+        LongRopeScaling(short_factor=(1.0,), long_factor=(1.0,), original_max_position_embeddings=1, factor=2.0)

@@ -14,8 +14,8 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import DtypeError, IdRangeError, ShapeError
+from inlayer.formats.dtypes import FLOAT_DTYPES
 from inlayer.formats.row_reader import FileRows
-from inlayer.formats.safetensors import FLOAT_DTYPES
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tensors import to_tensor, torch_dtype

@@ -261,7 +261,8 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
     scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
     width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: that of the model whose settings were scaled up
-    input_scale = n_embd**-0.5 if scaled else width / n_embd / fields.number("logits_mup_width_multiplier", default=1.0)
+    hidden_scale = width / n_embd / fields.number("logits_mup_width_multiplier", default=1.0)
+    hidden_scale = n_embd**-0.5 if scaled else hidden_scale
     factor, multiplies = fields.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
     scale = fields.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
     return HeadSpec(
@@ -269,7 +270,7 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
         vocab_size=vocab_size,
         n_embd=fields.optional_size("output_embedding_size"),
         bias=family.head_bias and fields.flag("decoder_bias", default=True),
-        input_scale=input_scale,
+        hidden_scale=hidden_scale,
         scale=factor if multiplies else scale,
         divisor=1.0 if multiplies else factor,
         soft_cap=fields.optional_number("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),

@@ -1,0 +1,42 @@
+"""The numpy dtypes of rows, and how files and callers name them: bfloat16 and FP8 without torch, through ml_dtypes.
+
+[bytes of a row] -> values
+- dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other
+- see also: decoding rows (tables/stored.py), rows with scales (formats/quantized_safetensors.py)
+Tested in tests/formats/test_dtypes.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from inlayer.errors import DtypeError
+
+# The dtypes that a row of a table can have.
+SAFETENSORS_DTYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+}
+FLOAT_DTYPES = {dtype.name: dtype for dtype in SAFETENSORS_DTYPES.values()}
+
+
+def as_float_dtype(dtype: object) -> np.dtype[Any]:
+    """Return the numpy dtype for a name, a numpy dtype or a torch dtype."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in FLOAT_DTYPES and dtype is not None and not isinstance(dtype, str):  # numpy's None is float64
+        try:
+            name = np.dtype(dtype).name  # type: ignore[call-overload]
+        except TypeError:
+            name = ""
+    if name not in FLOAT_DTYPES:
+        raise DtypeError(f"dtype is {dtype!r}; it must be one of {', '.join(FLOAT_DTYPES)}")
+    return FLOAT_DTYPES[name]
