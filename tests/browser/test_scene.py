@@ -162,6 +162,38 @@ def test_two_models_side_by_side(open_page, pipelines):
     assert first[0] == first[1] != ""  # "I" is one token in both
 
 
+def test_compared_models_have_one_scale(open_page):
+    page = open_page("text=I+love+dogs&model=default&view=compare&other=random").page
+    page.wait_for_selector(".compare-column[aria-label=random] .chip")
+    ends = page.locator("#compare .legend .number:last-of-type").all_inner_texts()
+    assert len(ends) == 2
+    assert ends[0] == ends[1]
+    # the most vivid color of a strip belongs to the model with the larger values
+    vivid = page.eval_on_selector_all(
+        ".compare-strips",
+        """(all) => all.map((one) => { const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
+             return Math.max(...Array.from({ length: data.length / 4 }, (_, i) => Math.abs(data[4 * i] - data[4 * i + 2]))); })""",
+    )
+    assert vivid[0] > 2 * vivid[1]
+
+
+def test_rows_that_are_not_finite_are_labeled_in_the_comparison(open_page):
+    page = open_page("text=I+love+dogs&model=default&view=compare&other=odd").page
+    page.wait_for_selector(".compare-column[aria-label=odd] .similarity")
+    column = page.locator(".compare-column[aria-label=odd]")
+    assert column.locator(".similarity td.number").all_inner_texts()[0] == "NaN"
+    assert "NaN" in (column.locator(".similarity td.number").first.get_attribute("title") or "")
+    assert column.locator(".compare-hole").count() == 0  # three of its eight values
+
+
+def test_a_swapped_token_keeps_its_hue(open_page):
+    hue = "(all) => Object.fromEntries(all.map((one) => [one.dataset.tokenId, one.style.getPropertyValue('--token')]))"
+    before = open_page(f"{START}&step=5").page.eval_on_selector_all(".chip", hue)
+    page = open_page(f"{START}&step=5&swap=1,3").page
+    assert page.locator(".chip .token-id").all_inner_texts()[1] == "2401"  # swapped
+    assert page.eval_on_selector_all(".chip", hue) == before
+
+
 def test_rows_before_a_norm_have_their_own_scale(open_page):
     watched = open_page("text=I+love+dogs&model=stages&step=5")
     strips = watched.page.evaluate("window.inlayerScene.data.strips")

@@ -81,8 +81,8 @@ function paintSimilarity(context, parts, { name, x, y, size, alpha, isTitleBelow
     context.globalAlpha = alpha * (dim ? 0.3 : 1);
     context.fillRect(x + j * cell, y + i * cell, Math.max(1, cell - (cell > 6 ? 1 : 0)), Math.max(1, cell - (cell > 6 ? 1 : 0)));
     if (cell > 36 && !Number.isNaN(value)) {
-      const ink = Math.abs(value) > 0.55 && !isDark() ? "#ffffff" : cssColor("--ink");
-      paintText(context, signed(value.toFixed(2)), x + (j + 0.5) * cell, y + (i + 0.5) * cell, { size: 11, align: "center", color: ink });
+      const color = inkOn(heatColor(value, 1));
+      paintText(context, signed(value.toFixed(2)), x + (j + 0.5) * cell, y + (i + 0.5) * cell, { size: 11, align: "center", color });
     }
   }));
   context.globalAlpha = alpha;
