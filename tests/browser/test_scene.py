@@ -172,7 +172,7 @@ def test_compared_models_have_one_scale(open_page):
     vivid = page.eval_on_selector_all(
         ".compare-strips",
         """(all) => all.map((one) => { const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
-             return Math.max(...Array.from({ length: data.length / 4 }, (_, i) => Math.abs(data[4 * i] - data[4 * i + 2]))); })""",
+             return Math.max(...data.map((red, i) => (i % 4 ? 0 : Math.abs(red - data[i + 2])))); })""",
     )
     assert vivid[0] > 2 * vivid[1]
 
@@ -245,6 +245,24 @@ def test_long_texts_keep_the_page_short_and_next_in_its_place(open_page):
         assert watched.page.evaluate("document.documentElement.scrollHeight") < 4000
         places.append(watched.page.locator("#next").bounding_box())
     assert places == [places[0]] * 5
+
+
+@pytest.mark.parametrize(
+    ("start", "compared", "shown"),
+    [("", "the first 48 of 361 tokens", "the first 256 of 361 tokens"),
+     ("&from=256", "tokens 256 to 303 of 361", "tokens 256 to 360 of 361"),
+     ("&text=Hi", "the first 48 tokens of the first text", "the first 256 tokens of each text")],
+)  # fmt: skip
+def test_captions_name_the_part_of_a_long_text(start, compared, shown, open_page):
+    watched = open_page("text=" + "the+dog+and+" * 120 + f"&model=default&step=5{start}")
+    assert f"channels of {shown};" in watched.text("#scene-caption")
+    watched.step(7)
+    assert f"every pair of {compared};" in watched.text("#scene-caption")
+    watched.step(8)
+    assert f"next tokens in {shown}, predicted" in watched.text(".stage-fact")
+    short = open_page("text=I+love+dogs&model=default&step=7")
+    assert "every pair of tokens;" in short.text("#scene-caption")
+    assert "channels of every token;" in short.text("#scene-caption")
 
 
 def test_empty_text_says_what_to_do(open_page):
