@@ -178,6 +178,48 @@ def test_the_map_is_in_sight_on_a_narrow_screen(width, height, open_page):
     assert 0 < box["y"] < box["y"] + box["height"] < slider["y"] < height
 
 
+@pytest.mark.parametrize("width", [1440, 2560])
+def test_all_columns_are_whole(width, open_page):
+    watched = open_page(f"{DOGS}&step=4", width=width, height=900)
+    for step in (4, 5, 6, 7, 8):
+        watched.step(step)
+        if step == 6:
+            watched.page.click(".rotary summary")
+        boxes = watched.page.eval_on_selector_all(
+            "#numbers .scroll",
+            "(all) => all.map((one) => [one.scrollWidth, one.clientWidth, one.firstChild.rows[0].cells.length])",
+        )
+        assert all(content <= shown for content, shown, _ in boxes), step
+        assert max(columns for *_, columns in boxes) >= (8 if width < 2200 else 12), step
+
+
+@pytest.mark.parametrize("view", ["step=8", "step=6&positions=sinusoidal"])
+def test_a_table_that_scrolls_ends_after_a_group_of_rows(view, open_page):
+    page = open_page(f"text=The+king+left+London+with+seven+friends&{view}", width=1440).page
+    page.wait_for_selector(".scroll[style*=max-height]")
+    ends, end = page.eval_on_selector(
+        ".scroll[style*=max-height]",
+        """(box) => [Array.from(box.firstChild.tBodies, (one) => one.getBoundingClientRect().bottom),
+             box.getBoundingClientRect().top + box.clientHeight]""",
+    )
+    assert ends[-1] > end  # it scrolls
+    assert min(abs(end - one) for one in ends) <= 4  # the padding of the box
+
+
+def test_a_chip_keeps_its_hue_and_reset_is_not_alone(open_page):
+    page = open_page(f"{DOGS}&step=6", width=1440).page
+    border = "getComputedStyle(document.querySelector('.chip')).borderLeftColor"
+    hue = page.evaluate(border)
+    page.hover(".chip")
+    assert page.evaluate(border) == hue
+    for width in (1440, 768):
+        page.set_viewport_size({"width": width, "height": 900})
+        reset, before = (page.locator(one).bounding_box() for one in ("#reset", ".last-control > :first-child"))
+        assert reset is not None
+        assert before is not None
+        assert before["y"] <= reset["y"] + reset["height"] / 2 <= before["y"] + before["height"], width
+
+
 def test_long_texts_are_truncated(open_page):
     """At most 256 tokens are drawn."""
     watched = open_page("text=" + "the+dog+and+" * 120 + "&model=default&step=4")

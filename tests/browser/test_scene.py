@@ -133,8 +133,12 @@ def test_keyboard_moves_through_the_scene(open_page):
     assert "king" in watched.text("#scene-tip")
     assert "channel 1" in watched.text("#scene-tip")
     value = inlayer.load("default").table.rows([1988])[0, 1]
-    page.wait_for_function("document.querySelector('#scene-tip').textContent.split('  ').length > 3")
+    page.wait_for_function("() => document.querySelector('#scene-tip').textContent.split('  ').length > 3")
     assert float(watched.text("#scene-tip").split()[-1].replace("\u2212", "-")) == pytest.approx(float(value), rel=1e-5)
+    page.evaluate("inlayerScene.cursor = { index: 1, channel: 126 }")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('#scene-tip').textContent.split('  ').length > 3")
+    assert page.eval_on_selector("#scene-tip", "(one) => one.clientHeight") < 30  # one line at the right edge, too
     assert "step=5" in watched.fragment()
 
 

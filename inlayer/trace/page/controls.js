@@ -126,8 +126,9 @@ function renderControls() {
     useful("pad", change.pad) && padControl(change),
     useful("positions", change.positions !== null || change.theta !== null) && positionControl(change),
   ].filter(Boolean);
-  bar.replaceChildren(...controls, ...(controls.length > 0 ? [resetControl(change)] : []));
-  byId("changes").hidden = controls.length === 0 || state.view !== "walk" || isWithoutTokenizer();
+  const last = controls.length > 0 ? [make("div", { class: "last-control" }, controls.pop(), resetControl(change))] : [];
+  bar.replaceChildren(...controls, ...last);
+  byId("changes").hidden = last.length === 0 || state.view !== "walk" || isWithoutTokenizer();
   if (focused) byId(focused)?.focus();
 }
 

@@ -1,7 +1,7 @@
 // The state of the page. It is stored in the URL fragment, so a link reproduces the whole view.
 
 const START = Object.freeze({
-  texts: ["The king left London with seven friends on Monday"], model: null, step: 1, dims: 8, from: 0, channel: 0,
+  texts: ["The king left London with seven friends on Monday"], model: null, step: 1, dims: innerWidth < 2200 ? 8 : 12, from: 0, channel: 0,
   positions: null, theta: null, swap: null, pad: 0, view: "walk", predict: false, token: null, seed: 0, other: null,
 });
 const STEPS = 8;
