@@ -33,15 +33,22 @@ const motion = {
 };
 
 function toggleMotion() {
+  if (lessMotion.matches) return;
   motion.off = !motion.off;
   store(STORED_MOTION, motion.off ? "off" : "on");
   renderMotion();
   document.dispatchEvent(new Event("motion-change"));
 }
 
+// Shows what applies: the system's setting is stronger than the switch.
 function renderMotion() {
-  byId("motion").setAttribute("aria-pressed", String(!motion.off));
+  const isOff = motion.off || lessMotion.matches;
+  byId("motion").setAttribute("aria-pressed", String(!isOff));
+  byId("motion").disabled = lessMotion.matches;
+  byId("motion").title = lessMotion.matches ? "Off, because your system asks for less motion" : "";
 }
+
+lessMotion.addEventListener("change", renderMotion);
 
 // ---- elements that move: each element with data-flip glides from where its key was before the page was redrawn
 
