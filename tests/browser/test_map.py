@@ -16,6 +16,7 @@ from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
 from inlayer.geometry.projection import TableProjection, pca
 from inlayer.render.glyphs import glyphs_for
+from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers.base import text_of_bytes
 from tests.browser.watched_page import TIMEOUT, Watched, watch
 
@@ -251,7 +252,8 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     maps = pca(model.table)
     turned = maps._replace(points=maps.points[:, ::-1].copy())
     path = tmp_path / "compare.html"
-    path.write_text(compare_page(("one", "two"), tables, (maps, turned), shared, "Two models."), encoding="utf-8")
+    facts = [("rows", "6,144 equal")]
+    path.write_text(compare_page(("one", "two"), tables, (maps, turned), shared, facts), encoding="utf-8")
     watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
     watched.page.goto(watched.address)
     watched.page.fill("#query", "king")
@@ -263,6 +265,40 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     expected = [one.text.replace(" ", "␣") for one in model.neighbors("king", 10, special=True)]
     assert watched.page.locator("#lists .near-name").all_inner_texts() == [*expected, *expected]
     watched.finish()
+
+
+def test_compared_rows_are_listed_and_marked(browser: Browser, model: inlayer.Model, tmp_path: Path) -> None:
+    rows = model.table.weight.astype(np.float32)
+    rows[812] *= -1  # love
+    rows[1988] *= 3  # king
+    rows[2401], rows[2402, 0], rows[2403] = 0, np.inf, rows[2403] * 1.05  # moved too little to be marked
+    tables = (model.table, model.vocabulary), (StoredTable.from_array(rows), model.vocabulary)
+    shared, maps = match_rows(*tables)._replace(only_b=[2500]), (pca(model.table), pca(tables[1][0]))
+    path = tmp_path / "compare.html"
+    path.write_text(compare_page(("one", "two"), tables, maps, shared, [("rows", "a < b")]), encoding="utf-8")
+    watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
+    page = watched.page
+    page.goto(watched.address)
+    assert page.locator(".compared-facts dd").all_inner_texts() == ["a < b"]
+    cells = [" ".join(text.split()) for text in page.locator("#lists li").all_inner_texts()]
+    texts = [visible_text(model, token) for token in (2401, 2402, 812, 1988, 2500)]
+    norms = [f"{norm:.2f}" for norm in np.linalg.norm(model.table.rows([2401, 2402]).astype(np.float32), axis=1)]
+    assert cells == [
+        f"{texts[0]} {norms[0]} → 0", f"{texts[1]} {norms[1]} → infinite", "␣love −1.000 3.71 → 3.71",
+        "␣king 1.000 3.42 → 10.26", texts[4],
+    ]  # fmt: skip
+    assert page.evaluate("inlayerMaps.map(map => map.scene.marks.map(mark => mark.id))") == [[812, 1988]] * 2
+    page.locator("#lists button").nth(2).click()
+    assert "Norms: 3.71 in A, 3.71 in B" in page.inner_text("#about")
+    assert page.is_hidden(".compared-facts")
+    page.click("#all")
+    assert page.is_visible(".compared-facts")
+    assert page.evaluate("inlayerMaps[0].scene.chosen") == -1
+    watched.finish()
+
+
+def visible_text(model: inlayer.Model, token: int) -> str:
+    return glyphs_for("utf-8", color=False).fold(model.vocabulary.text(token), 99)
 
 
 def test_inspect_page_is_about_the_linked_model(browser: Browser, client: Any) -> None:

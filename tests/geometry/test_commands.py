@@ -120,6 +120,28 @@ def test_compare(run: Run) -> None:
     assert json.loads(out)["shared"] == 6144
 
 
+def test_compare_names_damaged_rows(run: Run, tmp_path: Path) -> None:
+    samples = Path(inlayer.__file__).parent / "samples" / "default"
+    rows = inlayer.load("default").table.weight.astype(np.float32)
+    rows[812], rows[2401, 3], rows[1988] = np.nan, np.inf, 0
+    shutil.copy(samples / "tokenizer.json", tmp_path)
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
+    _, out, _ = run("compare", "default", str(tmp_path))
+    assert "3 zero or not finite in A or B" in " ".join(out.split())
+    lines = [line.split() for line in out.splitlines()]
+    assert ["␣love", "3.71", "NaN"] in lines
+    assert ["␣London", "3.09", "infinite"] in lines
+    assert ["␣king", "3.42", "0"] in lines
+    found = json.loads(run("compare", "default", str(tmp_path), "--json")[1])
+    assert [(row["text"], row["cosine"], row["norm_b"]) for row in found["damaged"]] == [
+        (" love", "nan", "nan"), (" king", "nan", 0.0), (" London", "nan", "inf")
+    ]  # fmt: skip
+    save_file({"model.embed_tokens.weight": np.full_like(rows, np.nan)}, tmp_path / "model.safetensors")
+    assert json.loads(run("compare", "default", str(tmp_path), "--json")[1])["median_cosine"] == "nan"
+    code, out, error = run("compare", "default", str(tmp_path), "--html", str(tmp_path / "page.html"))
+    assert (code, "none comparable" in " ".join(out.split()), "a map needs at least 3 rows" in error) == (2, True, True)
+
+
 @pytest.mark.slow
 def test_compare_writes_a_page(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
@@ -128,7 +150,7 @@ def test_compare_writes_a_page(run: Run, tmp_path: Path) -> None:
     assert "wrote " in out
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert "Shared tokens: 6,144" in text
+    assert "<dd>6,144 shared, 0 only in A, 0 only in B</dd>" in text
     assert "http" not in text.replace("http-equiv", "").replace("xmlns='http://www.w3.org/2000/svg'", "")  # the icon
 
 

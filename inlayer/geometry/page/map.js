@@ -18,7 +18,7 @@ function show(id) {
 
 function neighborItem(id, cosine) {
   const item = document.createElement("li"), button = document.createElement("button");
-  const parts = [mapLabel(mapData.texts[id]), "", cosine.toFixed(3)].map((text, i) => {
+  const parts = [mapLabel(mapData.texts[id]), "", cosineText(cosine)].map((text, i) => {
     const part = document.createElement("span");
     part.className = ["near-name", "near-bar", "near-cosine"][i];
     part.textContent = text;

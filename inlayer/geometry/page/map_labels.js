@@ -10,6 +10,10 @@ function mapLabel(text) {
   return text === "" ? "(empty)" : visible(text);
 }
 
+function cosineText(cosine) {
+  return cosine.toFixed(3).replace("-", "\u2212");
+}
+
 const TOKEN_KINDS = ["bytes and special tokens", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
 
 // The order in which tokens are named: long words, other words, then the rest, each by id (frequent tokens first).
