@@ -13,8 +13,9 @@ import inlayer
 from inlayer.geometry.compare import match_rows
 from inlayer.geometry.compare_page import compare_page
 from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.map_page import map_page
+from inlayer.geometry.map_page import map_document, map_facts, map_page
 from inlayer.geometry.projection import TableProjection, pca
+from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for
 from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers.base import text_of_bytes
@@ -111,6 +112,35 @@ def test_legend_of_one_kind_is_empty(page: Page) -> None:
     )
     assert page.evaluate(entries, [4, 4, 4]) == ""
     assert page.evaluate(entries, [1, 4]) == "wordsnumbers and punctuation"
+
+
+def test_rows_without_text_have_a_neutral_color(page: Page) -> None:
+    kinds = "(texts) => Array.from(labelOrder(texts, null).kinds)"
+    assert page.evaluate(kinds, ["#0", "#1", "#2"]) == [0, 0, 0]
+    assert page.evaluate(kinds, ["#", "#3", "#2"]) == [4, 4, 0]  # tokens
+
+
+def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+    rows[9] = 0
+    table, vocabulary = StoredTable.from_array(rows), Vocabulary(None, 200)
+    projection = pca(table)
+    distortion = measure_distortion(table, projection.points, sample=2)
+    path = tmp_path / "map.html"
+    path.write_text(map_document("Map", map_facts(table, vocabulary, projection, distortion), {}), encoding="utf-8")
+    opened = browser.new_page(reduced_motion="reduce")
+    opened.set_default_timeout(TIMEOUT)
+    advice = "inlayer neighbors --id {} finds its nearest tokens."
+    for row, about in (
+        (0, f"{distortion.kept[0]:.0%} of its 10 nearest tokens are also its neighbors on this map. {advice}"),
+        (1, f"Its neighbors on this map were not compared with its nearest tokens: only a sample was. {advice}"),
+        (9, "This row is zero or not finite, so it is not on the map."),
+    ):
+        opened.goto("about:blank")
+        opened.goto(f"{path.as_uri()}#token={row}")
+        assert (opened.inner_text("#token"), opened.inner_text("#about")) == (f"#{row}", about.format(row))
+    assert opened.inner_text("#kinds") == ""
+    opened.close()
 
 
 def test_tokens_are_written_as_on_the_terminal(page: Page) -> None:
