@@ -50,6 +50,7 @@ ADVICE = {  # what to do in Python, and with the options of a command
     "neighbors": {"look up token ids or vectors": "look up a token with --id"},
     "map": {'choose the method "pca"': "use --method pca"},
     "analogy": {", or look up token ids or vectors": ""},
+    "evaluate": {", or look up token ids or vectors": ""},
 }  # fmt: skip
 
 

@@ -71,7 +71,8 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     cosines = []
     for rows in (to_float32(table.rows(used)).astype(np.float64), random.astype(np.float64)):
         # Cosines of sums are those of means; a word without tokens gets zeros.
-        vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
+        with np.errstate(all="ignore"):  # rows with infinity
+            vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
         cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
     single = np.array([len(ids[word_a]) == len(ids[word_b]) == 1 for word_a, word_b, _ in pairs])
     scores = spearman(cosines[0][single], judged[single]), spearman(cosines[0], judged), spearman(cosines[1], judged)

@@ -140,8 +140,7 @@ def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
         f"{facts.trustworthiness:.2f}. {f'Not drawn (zero or non-finite rows): {undrawn}. ' if undrawn else ''}"
         f"{advice}"
     )
-    size = count(len(facts.texts), "row" if facts.words is None else "token")
-    parts = {"size": size, "about": escape(about)}
+    parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
 
 

@@ -204,7 +204,7 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple
         except BaseException as error:
             failures.append(error)
 
-    perplexity = min(PERPLEXITY, max(1.0, (len(rows) - 1) / 3))
+    perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)  # openTSNE warns about a larger one
     model = TSNE(
         perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1,
         callbacks=report, callbacks_every_iters=REPORT_EVERY,

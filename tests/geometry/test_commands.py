@@ -266,5 +266,20 @@ def test_advice_for_a_model_without_a_tokenizer_names_options(run: Run, tmp_path
     assert run("neighbors", "king", "--model", str(tmp_path))[2].endswith("look up a token with --id\n")
 
 
+def test_evaluate_of_rows_or_models_that_cannot_be_scored(run: Run, tmp_path: Path) -> None:
+    samples = Path(inlayer.__file__).parent / "samples" / "default"
+    rows = inlayer.load("default").table.weight.astype(np.float32)
+    rows[1988, 3], rows[812, 3] = np.inf, -np.inf  # king, love
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text("king queen 9\nkinglove eight 8\nLondon banana 1\n")
+    arguments = "evaluate", str(tmp_path), "--similarity", str(pairs)
+    assert run(*arguments)[2].endswith("put one next to the weights\n")  # evaluate looks up nothing but words
+    shutil.copy(samples / "tokenizer.json", tmp_path)
+    _, out, error = run(*arguments)
+    assert error == ""
+    assert "pairs: a correlation is not defined (-) if" in " ".join(out.split())
+
+
 def test_a_missing_list_of_pairs(run: Run) -> None:
     assert run("evaluate", "--similarity", "nope.txt")[2] == "inlayer: nope.txt: not found\n"

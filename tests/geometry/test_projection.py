@@ -75,6 +75,11 @@ def test_tsne_of_rows_that_do_not_differ_is_an_error(tmp_path: Path, rows: npt.N
         project(stored(tmp_path, rows.copy()), "tsne")
 
 
+def test_tsne_of_three_rows_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert np.isfinite(project(stored(tmp_path, random_rows()[:3]), "tsne").points).all()
+    assert capfd.readouterr() == ("", "")
+
+
 def test_equal_rows_are_equally_near(tmp_path: Path) -> None:
     """Products of equal rows differ by rounding, which must not decide which are the true neighbors."""
     rows = np.repeat(np.random.default_rng(0).standard_normal((1, 64), np.float32), 3000, axis=0)
