@@ -5,14 +5,20 @@ Tested in tests/geometry/test_commands.py.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, token_text
 from inlayer.files import printable, shown, write_output
+from inlayer.render.numbers import short
 from inlayer.render.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
+    from inlayer.geometry.compare import ModelComparison
 
 COMPARE_EXAMPLES = examples(
     "inlayer compare default path/to/model",
@@ -30,7 +36,7 @@ def compare(
         typer.Option(
             min=0,
             max=100_000,
-            help="Number of moved rows to show; in the terminal, also the number of unshared tokens.",
+            help="Number of moved and of damaged rows to show; in the terminal, also the number of unshared tokens.",
         ),
     ] = 10,
     html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
@@ -45,58 +51,87 @@ def compare(
     tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
     shared = match_rows(*tables)
     comparison = compare_tables(*tables, top=top, shared=shared)
-    rotated = "measured after rotating B onto A (Procrustes), because the two spaces are not aligned"
-    space = rotated if comparison.aligned else "compared directly"
-    rows = f"{comparison.equal:,} of {comparison.shared:,} equal; median cosine {comparison.median_cosine:.3f}, {space}"
-    if html is not None:
-        from inlayer.geometry.compare_page import compare_page
-
-        with progress_bar("computing maps") as progress:
-            projections = [model.project("best", progress=progress) for model in models]
-            if projections[0].method != projections[1].method:
-                projections = [model.project("pca", progress=progress) for model in models]
-        with progress_bar("finding neighbors") as progress:
-            page = compare_page(
-                (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared,
-                f"Shared tokens: {comparison.shared:,}. Rows: {rows}.", progress,
-            )  # fmt: skip
-        write_output(Path(html), page.encode())
+    facts = _facts(models, comparison)
     if as_json:
-        print_json(comparison._asdict() | {"moved": [row._asdict() for row in comparison.moved]})
+        values = comparison._asdict()
+        for name in ("moved", "damaged"):
+            values[name] = [_finite(row._asdict()) for row in values[name]]
+        print_json(_finite(values))
+    else:
+        _print_report(facts, comparison, top)
+    if html is None:
         return
+    from inlayer.geometry.compare_page import compare_page
+
+    with progress_bar("computing maps") as progress:
+        projections = [model.project("best", progress=progress) for model in models]
+        if projections[0].method != projections[1].method:
+            projections = [model.project("pca", progress=progress) for model in models]
+    with progress_bar("finding neighbors") as progress:
+        page = compare_page(
+            (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared, facts, progress
+        )
+    write_output(Path(html), page.encode())
+    if not as_json:
+        console().print(f"wrote {shown(html)}", soft_wrap=True)
+
+
+def _print_report(facts: list[tuple[str, str]], comparison: ModelComparison, top: int) -> None:
     from rich.text import Text
 
     from inlayer.inspection.terminal import print_labeled
 
     output = console()
-    for label, text in (
-        ("A", f"{models[0].source}: {models[0].table.num_embeddings:,} x {models[0].table.embedding_dim:,}"),
-        ("B", f"{models[1].source}: {models[1].table.num_embeddings:,} x {models[1].table.embedding_dim:,}"),
-        (
-            "tokens",
-            f"{comparison.shared:,} shared, {len(comparison.only_a):,} only in A, {len(comparison.only_b):,} only in B",
-        ),
-        ("rows", rows),
-        (
-            "neighborhoods",
-            "-"
-            if comparison.overlap is None
-            else f"on average, {comparison.overlap:.0%} of a token's 10 nearest tokens are the same in both",
-        ),
-    ):
+    for label, text in facts:
         print_labeled(output, Text(label, "bold"), Text(printable(text)))
-    if html is not None:
-        output.print(f"wrote {shown(html)}", soft_wrap=True)
     for label, texts in (("only in A", comparison.only_a), ("only in B", comparison.only_b)):
         if texts:
             more = [f"and {len(texts) - top:,} more"] if len(texts) > top else []
             listed = "  ".join([*(token_text(text) for text in texts[:top]), *more])
             print_labeled(output, Text(label, "bold"), Text(listed))
+    if comparison.damaged:
+        print_table(
+            ("zero or not finite", "norm in A", "in B"),
+            ((token_text(row.text), _norm(row.norm_a), _norm(row.norm_b)) for row in comparison.damaged),
+        )
     if comparison.moved:
         print_table(
             ("moved most", "cosine", "norm in A", "in B"),
             (
-                (token_text(row.text), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
+                (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
                 for row in comparison.moved
             ),
         )
+
+
+def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tuple[str, str]]:
+    """The facts of the terminal and of the page."""
+    rotated = "measured after rotating B onto A (Procrustes), because the two spaces are not aligned"
+    median = (
+        "none comparable"
+        if math.isnan(comparison.median_cosine)
+        else f"median cosine {comparison.median_cosine:.3f}, {rotated if comparison.aligned else 'compared directly'}"
+    )
+    damaged = f"{comparison.n_damaged:,} zero or not finite in A or B; " if comparison.n_damaged else ""
+    overlap = comparison.overlap
+    return [
+        *((name, f"{model.source}: {' x '.join(f'{size:,}' for size in model.table.shape)}")
+          for name, model in zip("AB", models, strict=True)),
+        ("tokens",
+         f"{comparison.shared:,} shared, {len(comparison.only_a):,} only in A, {len(comparison.only_b):,} only in B"),
+        ("rows", f"{comparison.equal:,} of {comparison.shared:,} equal; {damaged}{median}"),
+        ("neighborhoods",
+         "-" if overlap is None
+         else f"on average, {overlap:.0%} of a token's 10 nearest tokens are the same in both"),
+    ]  # fmt: skip
+
+
+def _norm(norm: float) -> str:
+    if not math.isfinite(norm):
+        return "NaN" if math.isnan(norm) else "infinite"
+    return short(norm) if norm else "0"
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Non-finite numbers as "nan" and "inf", which JSON does not have."""
+    return {name: str(x) if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}

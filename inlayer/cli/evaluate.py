@@ -68,6 +68,11 @@ def evaluate(
             "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: includes words of "
             "several tokens, using the mean of their rows. Random rows: the same score for a random table."
         )
+        if undefined := [score.name for score in scores if score.spearman is None or score.all_pairs is None]:
+            print_note(
+                f"{', '.join(undefined)}: a correlation is not defined (-) if all cosines are equal, or if the row of "
+                "a word is zero or not finite."
+            )
         if few := [score.name for score in scores if score.pairs * score.coverage < FEW_PAIRS]:
             print_note(
                 f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json
+from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, token_text
 from inlayer.files import shown, write_output
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import progress_bar
@@ -20,6 +20,7 @@ from inlayer.render.progress_bar import progress_bar
 if TYPE_CHECKING:
     from inlayer.geometry.distortion import Distortion
     from inlayer.geometry.projection import TableProjection
+    from inlayer.geometry.vocabulary import Vocabulary
 
 SAMPLED_ROWS = 1000  # whose neighbors are compared, if the page does not need those of all rows
 MAX_NAMED = 8  # rows that are not drawn
@@ -81,7 +82,7 @@ def map_(
         write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection, distortion))
     written = [name for name in (html, png, parquet) if name is not None]
     if not as_json:
-        _print_map(projection, distortion, written)
+        _print_map(model.vocabulary, projection, distortion, written)
     else:
         print_json(
             {
@@ -97,15 +98,15 @@ def map_(
         raise typer.Exit(INTERRUPTED)
 
 
-def _print_map(projection: TableProjection, distortion: Distortion, written: list[str]) -> None:
-    from inlayer.geometry.map_page import METHODS
+def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion, written: list[str]) -> None:
+    from inlayer.geometry.map_page import METHODS, row_names
 
     spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
     undrawn = projection.undrawn_ids.tolist()
     measured, drawn = len(distortion.ids), len(projection.points) - len(undrawn)
     sampled = f" (measured on {measured:,} of the rows)" if measured < drawn else ""
-    named = ", ".join(map(str, undrawn[:MAX_NAMED])) + ", ..." * (len(undrawn) > MAX_NAMED)
+    named = row_names(undrawn[:MAX_NAMED], len(undrawn), lambda row: token_text(vocabulary.text(row)))
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"on average, {distortion.kept.mean():.1%} of a token's {distortion.k} nearest tokens are also its neighbors "

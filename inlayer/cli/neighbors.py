@@ -25,6 +25,7 @@ from inlayer.cli.app import (
     token_text,
 )
 from inlayer.errors import InputError
+from inlayer.files import printable
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def neighbors(
         )
     else:
         query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
-        print_neighbors({f"nearest to {query_name}": nearest})
+        if not nearest:
+            console().print(_nothing_found(words, script, special or opened.tokenizer is None))
+        print_neighbors({f"nearest to {query_name}": nearest}, ids=True)
         _print_parts(opened.vocabulary, [query] if query is not None else [])
 
 
@@ -116,6 +119,8 @@ def analogy(
             | {name: [neighbor._asdict() for neighbor in all_] for name, all_ in result._asdict().items()}
         )
         return
+    if not any(result):
+        console().print(_nothing_found(only_words, None, opened.tokenizer is None))
     a, b, c = (short_text(word, MAX_TOKEN) for word in (first, second, third))
     print_neighbors(
         {
@@ -131,17 +136,26 @@ def analogy(
     _print_parts(opened.vocabulary, parts[::2])
 
 
-def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
+def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) -> None:
     """Print lists of neighbors side by side, with their cosines."""
     cells = [
-        [(token_text(neighbor.text), f"{neighbor.score:.3f}") for neighbor in column] for column in columns.values()
+        [(token_text(one.text), *([str(one.id)] if ids else []), f"{one.score:.3f}") for one in column]
+        for column in columns.values()
     ]
-    rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
-    titles = list(chain(*((title, "cosine") for title in columns)))
+    width = 3 if ids else 2
+    rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("",) * width)]
+    titles = list(chain(*((title, *(["id"] if ids else []), "cosine") for title in columns)))
     if rows:
-        print_table(titles, rows, left=range(0, len(titles), 2))
-    else:
-        console().print("no other token matches the filters")
+        print_table(titles, rows, left=range(0, len(titles), width))
+
+
+def _nothing_found(words: bool, script: str | None, special: bool) -> str:
+    filters = ["--words"] * words + ([] if script is None else [f"--script {printable(script)}"])
+    if filters:
+        return f"no other token matches {' '.join(filters)}"
+    if special:
+        return "no other row is nonzero and finite"
+    return "no other token has a row that is nonzero and finite; --special adds special tokens and rows without a token"
 
 
 def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:

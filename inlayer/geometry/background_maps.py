@@ -70,13 +70,16 @@ class BackgroundMaps:
             raise missing_tsne()
         with self._lock:
             chosen = "tsne" if method != "pca" and self._has_tsne() else "pca"
-            is_improving = method != "pca" and chosen == "pca" and self._improve()
             if chosen not in self._maps:
                 self._maps[chosen] = Future()
                 threading.Thread(target=self._describe, args=[chosen], name="inlayer-map", daemon=True).start()
             future = self._maps[chosen]
         wait([future], seconds)
-        return future.result() if future.done() else None, is_improving
+        if not future.done():
+            return None, True
+        ready = future.result()  # or its error: a table without PCA has no t-SNE
+        with self._lock:
+            return ready, method != "pca" and chosen == "pca" and self._improve()
 
     def _describe(self, method: str) -> None:
         future = self._maps[method]
@@ -103,7 +106,7 @@ class BackgroundMaps:
                 target=compute_tsne, args=arguments, name="inlayer-tsne", daemon=True
             )
             self._process.start()
-        return self._process is not None and self._process.exitcode in (None, 0)
+        return self._process is not None and (self._process.is_alive() or self._has_tsne())
 
 
 def compute_tsne(table: StoredTable, cache: Path) -> None:
@@ -116,4 +119,7 @@ def compute_tsne(table: StoredTable, cache: Path) -> None:
         os.nice(10)
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / "lock", "another t-SNE is being computed", wait=float("inf")):
-        project(table, "tsne", cache=cache)
+        try:
+            project(table, "tsne", cache=cache)
+        except Exception as error:  # of openTSNE, or from the table: the map stays PCA
+            sys.exit(f"inlayer: t-SNE failed, so the map stays PCA: {' '.join(str(error).split())}")

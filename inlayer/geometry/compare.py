@@ -13,6 +13,7 @@ Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ import regex
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
-from inlayer.geometry.nearest import nearest_others, to_float32
+from inlayer.geometry.nearest import nearest_others, square_norms, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers.base import token_bytes
@@ -39,7 +40,7 @@ NamedTable = tuple[StoredTable, Vocabulary]
 
 
 class MovedRow(NamedTuple):
-    """A shared token, the cosine of its two rows, and their norms."""
+    """A shared token, the cosine of its two rows (NaN if one is zero or not finite), and their norms."""
 
     text: str
     id_a: int
@@ -55,10 +56,14 @@ class ModelComparison(NamedTuple):
     shared: Number of tokens in both.
     only_a, only_b: Texts of tokens in one of them, in the order of their ids.
     aligned: Whether the second table was rotated onto the first.
-    median_cosine: Median cosine of the two rows of a shared token, after the rotation if there was one.
+    median_cosine: Median cosine of the two rows of a shared token, after the rotation if there was one; NaN if no token
+        has two rows that are nonzero and finite.
     equal: Number of shared tokens with exactly equal rows.
     moved: The rows that moved most, smallest cosine first.
     overlap: Mean share of common neighbors; None with too few shared tokens.
+    damaged: The first rows that are zero or not finite in a model, except those that are zero in both. The norm of such
+        a row is 0, NaN or infinity.
+    n_damaged: Number of all such rows.
     """
 
     shared: int
@@ -69,6 +74,8 @@ class ModelComparison(NamedTuple):
     equal: int
     moved: list[MovedRow]
     overlap: float | None
+    damaged: list[MovedRow]
+    n_damaged: int
 
 
 class MatchedRows(NamedTuple):
@@ -97,6 +104,10 @@ class MatchedRows(NamedTuple):
         differs = ~(np.isnan(self.cosines) | self.equal)
         order = np.argsort(np.where(differs, self.cosines, np.inf), kind="stable")
         return order[: int(differs.sum())]
+
+    def damaged(self) -> Ids:
+        """Return the indices of shared tokens without a cosine, except those whose rows are zero in both tables."""
+        return np.flatnonzero(np.isnan(self.cosines) & ~((self.norms_a == 0) & (self.norms_b == 0)))
 
 
 def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
@@ -128,21 +139,26 @@ def compare_tables(
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
     (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
     matched = match_rows(a, b) if shared is None else shared
-    order = matched.moved_first()[:top]
-    moved = [
-        MovedRow(vocabulary_a.text(int(matched.ids_a[i])), int(matched.ids_a[i]), int(matched.ids_b[i]),
-                 float(matched.cosines[i]), float(matched.norms_a[i]), float(matched.norms_b[i]))
-        for i in order.tolist()
-    ]  # fmt: skip
+    damaged = matched.damaged()
+    moved, first_damaged = (
+        [
+            MovedRow(vocabulary_a.text(int(matched.ids_a[i])), int(matched.ids_a[i]), int(matched.ids_b[i]),
+                     float(matched.cosines[i]), float(matched.norms_a[i]), float(matched.norms_b[i]))
+            for i in which[:top].tolist()
+        ]
+        for which in (matched.moved_first(), damaged)
+    )  # fmt: skip
     return ModelComparison(
         shared=len(matched.ids_a),
         only_a=[vocabulary_a.text(token_id) for token_id in matched.only_a],
         only_b=[vocabulary_b.text(token_id) for token_id in matched.only_b],
         aligned=matched.aligned,
-        median_cosine=float(np.nanmedian(matched.cosines)) if not np.isnan(matched.cosines).all() else float("nan"),
+        median_cosine=_median(matched.cosines),
         equal=int(matched.equal.sum()),
         moved=moved,
         overlap=_overlap(table_a, table_b, matched.ids_a, matched.ids_b),
+        damaged=first_damaged,
+        n_damaged=len(damaged),
     )
 
 
@@ -158,7 +174,7 @@ def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     rotation, facts = None, None
     if table_a.embedding_dim == table_b.embedding_dim:
         facts = _row_facts(table_a, table_b, ids_a, ids_b, None)
-    if facts is None or not np.nanmedian(facts[0]) >= SAME_SPACE:
+    if facts is None or _median(facts[0]) < SAME_SPACE:
         rotation = _procrustes(table_a, table_b, ids_a, ids_b)
         facts = _row_facts(table_a, table_b, ids_a, ids_b, rotation)
     only_a = [token_id for token, token_id in ids_by_token_a.items() if token not in ids_by_token_b]
@@ -205,21 +221,32 @@ def _row_facts(
     equal = np.zeros(len(ids_a), np.bool_)
     for start, one, other in _pairs(table_a, table_b, ids_a, ids_b):
         part = slice(start, start + len(one))
+        equal[part] = rotation is None and (one == other).all(axis=1)
+        (unit_a, norms_a[part]), (unit_b, norms_b[part]) = _units(one), _units(other)
         with np.errstate(all="ignore"):
-            norms_a[part], norms_b[part] = np.sqrt(np.vecdot(one, one)), np.sqrt(np.vecdot(other, other))
-            equal[part] = rotation is None and (one == other).all(axis=1)
-            rotated = other if rotation is None else other @ rotation
-            cosines[part] = np.vecdot(one, rotated) / (np.sqrt(np.vecdot(rotated, rotated)) * norms_a[part])
+            rotated = unit_b if rotation is None else unit_b @ rotation
+            cosines[part] = np.vecdot(unit_a, rotated) / np.sqrt(np.vecdot(rotated, rotated))
     cosines[~np.isfinite(cosines)] = np.nan
     return np.minimum(cosines, 1.0), norms_a, norms_b, equal
+
+
+def _units(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+    """Rows divided by their norms, and these; NaN in a row that is zero or not finite."""
+    norms = np.sqrt(square_norms(rows))
+    with np.errstate(all="ignore"):
+        return (rows / norms[:, None]).astype(np.float32), norms
+
+
+def _median(cosines: npt.NDArray[np.float64]) -> float:
+    known = cosines[~np.isnan(cosines)]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
     """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to those of a."""
     product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
     for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
-        with np.errstate(all="ignore"):
-            one, other = (rows / np.sqrt(np.vecdot(rows, rows))[:, None] for rows in pair)
+        one, other = (_units(rows)[0] for rows in pair)
         valid = np.isfinite(one).all(axis=1) & np.isfinite(other).all(axis=1)
         product += other[valid].T @ one[valid]
     left, _, right = np.linalg.svd(product, full_matrices=False)

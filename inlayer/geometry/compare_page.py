@@ -4,11 +4,14 @@ two projections, shared tokens -> [page]
 - both maps use one method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over shared
   tokens), so that a token has a similar position in both
 - shared tokens that moved most and tokens of one model only are colored; hovering and choosing affect both maps
+- the side panel has the facts of the terminal report, and the lists of tokens behind them
 Tested in tests/geometry/test_compare.py, in Chromium in tests/browser/test_map.py.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -22,6 +25,7 @@ from inlayer.render.progress_bar import Progress
 
 MOVED_SHARE = 0.1  # share of the shared tokens that are colored as moved
 MOVED_BELOW = 0.99  # cosine
+MOVED_NORM = 1.1  # ratio of the norms; not compared if the second table was rotated, because its units differ
 MAX_LISTED = 200
 Points = npt.NDArray[np.float32]
 
@@ -31,14 +35,18 @@ def compare_page(
     tables: tuple[NamedTable, NamedTable],
     projections: tuple[TableProjection, TableProjection],
     shared: MatchedRows,
-    summary: str,
+    facts: Sequence[tuple[str, str]],
     progress: Progress | None = None,
 ) -> str:
-    """Return the whole document; `summary` is a sentence about the comparison."""
+    """Return the whole document; `facts` are labels and texts of the comparison."""
     points_a = projections[0].points
     points_b = align_points(points_a, projections[1].points, shared)
     order = shared.moved_first()
-    moved = order[shared.cosines[order] < MOVED_BELOW][: max(1, int(len(shared.ids_a) * MOVED_SHARE))]
+    with np.errstate(divide="ignore"):
+        norm_change = np.abs(np.log(shared.norms_b[order] / shared.norms_a[order]))
+    has_moved = (shared.cosines[order] < MOVED_BELOW) | (not shared.aligned and norm_change > math.log(MOVED_NORM))
+    moved = order[has_moved][: max(1, int(len(shared.ids_a) * MOVED_SHARE))]
+    damaged = shared.damaged()
     sides = []
     for (table, words), points, ids, only in (
         (tables[0], points_a, shared.ids_a, shared.only_a), (tables[1], points_b, shared.ids_b, shared.only_b)
@@ -51,16 +59,21 @@ def compare_page(
         }  # fmt: skip
         sides.append(side | all_neighbors(table, points, progress))
     data = {
-        "sides": sides, "names": list(names), "cosines": encode(shared.cosines), "norms_a": encode(shared.norms_a),
-        "norms_b": encode(shared.norms_b), "listed": moved[:MAX_LISTED].tolist(), "moved": len(moved),
+        "sides": sides, "cosines": encode(shared.cosines),
+        "norms_a": encode(shared.norms_a, "<f8"), "norms_b": encode(shared.norms_b, "<f8"),
+        "moved": moved[:MAX_LISTED].tolist(), "n_moved": int(has_moved.sum()),
+        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged),
     }  # fmt: skip
+    or_norm = "" if shared.aligned else f", or a norm that changed by more than {MOVED_NORM - 1:.0%}"
     about = (
-        f"{summary} Each map is computed from its own table ({METHODS[projections[0].method]}); map B is rotated onto "
-        "map A."
+        f"Each map is computed from its own table ({METHODS[projections[0].method]}); map B is rotated onto map A. "
+        f"Moved: a cosine below {MOVED_BELOW}{or_norm}."
     )
-    page = maps_page("compare", "map.css", "compare.css")
-    parts = {"a": escape(names[0]), "b": escape(names[1]), "about": escape(about)}
-    return page.document(f"{names[0]} and {names[1]}", data, **parts)
+    parts = {
+        "a": escape(names[0]), "b": escape(names[1]), "about": escape(about),
+        "facts": "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in facts),
+    }  # fmt: skip
+    return maps_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:

@@ -19,6 +19,7 @@ from inlayer.geometry.nearest import cosine_blocks, normalized, to_float32
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
+ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
 BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
 
 
@@ -69,7 +70,7 @@ def measure_distortion(
             on_map = np.argpartition(distance_V, k)[: k + 1]
             on_map = on_map[on_map != token_id][:k]
             # The nearest row has rank 1, because the row itself counts once.
-            ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None], axis=1)
+            ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None] + ROUNDING, axis=1)
             kept_shares[start + index] = (ranks <= k).mean()
             penalties += float(np.maximum(ranks - k, 0).sum())
         if progress is not None:

@@ -69,9 +69,10 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     judged = np.array([score for _, _, score in pairs])
     random = np.random.default_rng(0).standard_normal((len(used), table.embedding_dim)).astype(np.float32)
     cosines = []
-    for rows in (to_float32(table.rows(used)), random):
+    for rows in (to_float32(table.rows(used)).astype(np.float64), random.astype(np.float64)):
         # Cosines of sums are those of means; a word without tokens gets zeros.
-        vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
+        with np.errstate(all="ignore"):  # rows with infinity
+            vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
         cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
     single = np.array([len(ids[word_a]) == len(ids[word_b]) == 1 for word_a, word_b, _ in pairs])
     scores = spearman(cosines[0][single], judged[single]), spearman(cosines[0], judged), spearman(cosines[1], judged)
@@ -114,7 +115,7 @@ def _answers(
     covered, correct = np.zeros(len(questions), np.bool_), np.zeros((len(questions), 3), np.bool_)
     for start in range(0, len(questions), BATCH):
         batch = questions[start : start + BATCH]
-        rows = to_float32(table.rows(batch))
+        rows = to_float32(table.rows(batch)).astype(np.float64)
         with np.errstate(all="ignore"):
             unit = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
             arithmetic = unit[:, 1] - unit[:, 0] + unit[:, 2]
@@ -151,9 +152,9 @@ def _means(correct: npt.NDArray[np.bool_]) -> tuple[float | None, ...]:
     return tuple(correct.mean(axis=0).tolist()) if len(correct) else (None, None, None)
 
 
-def _cosine(vector_a: npt.NDArray[np.float32], vector_b: npt.NDArray[np.float32]) -> float:
+def _cosine(vector_a: npt.NDArray[np.float64], vector_b: npt.NDArray[np.float64]) -> float:
     with np.errstate(all="ignore"):
-        return float(vector_a @ vector_b / np.float32(np.linalg.norm(vector_a) * np.linalg.norm(vector_b)))
+        return float(np.float32(vector_a @ vector_b / (np.linalg.norm(vector_a) * np.linalg.norm(vector_b))))
 
 
 def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:

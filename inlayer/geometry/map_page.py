@@ -30,6 +30,7 @@ from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
+from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
@@ -48,6 +49,7 @@ EXAMPLES = {  # word groups of a picture that should be close together, by color
     "#8a6d00": "red blue green black",
 }
 MAX_LABEL = 22  # columns
+MAX_NAME = 40
 LABEL_GLYPHS = glyphs_for("utf-8", color=False)
 MAP_SCRIPTS = ("visible.js", "map_points.js", "map_labels.js", "map_overlay.js", "map_input.js", "map_canvas.js")
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
@@ -126,15 +128,26 @@ def map_page(
 
 def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     """Return the page of one map, optionally with the neighbors of all rows."""
-    undrawn = ", ".join(map(str, facts.undrawn_ids)) + ", ..." * (facts.n_undrawn > len(facts.undrawn_ids))
+    undrawn = row_names(facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.fold(facts.texts[row], MAX_NAME))
+    advice = (
+        "Click a token to see its true neighbors."
+        if neighbors
+        else "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
+    )
     about = (
         f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {facts.kept_share:.0%} of a "
         f"token's {facts.measured} nearest tokens are also its neighbors on this map; trustworthiness "
         f"{facts.trustworthiness:.2f}. {f'Not drawn (zero or non-finite rows): {undrawn}. ' if undrawn else ''}"
-        "Click a token to see its true neighbors."
+        f"{advice}"
     )
-    parts = {"rows": f"{len(facts.texts):,}", "about": escape(about)}
+    parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
+
+
+def row_names(ids: list[int], total: int, label: Callable[[int], str]) -> str:
+    """Name the first of some rows: ids, with the labels of those that have a token."""
+    names = (str(row) if (text := label(row)) == f"#{row}" else f"{row} ({text})" for row in ids)
+    return ", ".join(names) + ", ..." * (total > len(ids))
 
 
 def maps_page(name: str, *styles: str) -> Page:

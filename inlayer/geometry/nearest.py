@@ -6,6 +6,7 @@ table, queries -> [ids, cosines]
 - products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
 - for few queries, a bfloat16 file is first searched for candidates (geometry/candidates.py), twice as fast
 - rows of zeros (padding) and rows with NaN or infinity are never returned
+- rows whose squares overflow or underflow in float32 are computed in float64
 - equal cosines are ordered by id, so a result does not depend on the number of cores
 - see also: what a query is, and which rows are allowed (geometry/neighbors.py)
 Tested against a plain float64 computation in tests/geometry/test_nearest.py.
@@ -40,6 +41,7 @@ CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are sm
 MIN_BATCHED_QUERIES = 8  # BLAS multiplies this many queries or more with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
+MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
 SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary()  # keep files mapped
 
 
@@ -165,6 +167,7 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> 
             with np.errstate(all="ignore"):
                 np.matmul(queries_QD, rows_ND.T, out=part_QN)
                 squares_N = np.vecdot(rows_ND, rows_ND)
+                _repair(rows_ND, queries_QD, part_QN, squares_N)
             yield _as_array(ids[start : start + len(rows_ND)]), _cosines(part_QN, squares_N)
         return
     # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
@@ -177,6 +180,7 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> 
             np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
             for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
                 np.vecdot(rows_ND, query_D, out=scores_N[at:to])
+            _repair(rows_ND, queries_QD, scores_QN[:, at:to], squares_N[at:to])
         if to == chunk or start + len(rows_ND) == len(ids):
             yield _as_array(ids[start - at : start - at + to]), _cosines(scores_QN[:, :to], squares_N[:to])
 
@@ -190,6 +194,36 @@ def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
     if bad_N.any():
         products_QN[:, bad_N] = NO_DIRECTION
     return products_QN
+
+
+def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
+    """Squared norms (N,), also of rows whose squares overflow or underflow in float32."""
+    with np.errstate(all="ignore"):
+        squares_N: npt.NDArray[np.float64] = np.vecdot(rows_ND, rows_ND).astype(np.float64)
+    extreme = _extreme(squares_N)
+    wide = rows_ND[extreme].astype(np.float64)
+    squares_N[extreme] = np.vecdot(wide, wide)
+    return squares_N
+
+
+def _repair(rows_ND: Vectors, queries_QD: Vectors, products_QN: Vectors, squares_N: Vectors) -> None:
+    """Replace, in place, products that overflowed or underflowed by cosines, and squares by 1; 0 if there is none."""
+    extreme = _extreme(squares_N)
+    if not len(extreme):
+        return
+    wide = rows_ND[extreme].astype(np.float64)
+    norms = np.sqrt(np.vecdot(wide, wide))
+    squares_N[extreme] = usable = np.isfinite(norms) & (norms > 0)
+    units, which = wide[usable] / norms[usable, None], extreme[usable]
+    for query_D, products_N in zip(queries_QD, products_QN, strict=True):
+        products_N[which] = np.vecdot(units, query_D)
+
+
+def _extreme(squares_N: npt.NDArray[Any]) -> Ids:
+    """Indices of sums of squares outside the range of float32, and of those of zero and non-finite rows."""
+    if squares_N.min(initial=np.inf) >= MIN_SQUARE and squares_N.max(initial=0) < np.inf:  # usual: no array is made
+        return np.empty(0, np.int64)
+    return np.flatnonzero(~((squares_N >= MIN_SQUARE) & (squares_N < np.inf)))
 
 
 def normalized(vectors: npt.ArrayLike, width: int) -> Vectors:
@@ -209,7 +243,8 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
     if rows.dtype == np.float32:
         return rows
     if rows.dtype != BFLOAT16 or not rows.flags.c_contiguous:
-        return rows.astype(np.float32)
+        with np.errstate(over="ignore"):  # float64
+            return rows.astype(np.float32)
     wide = np.empty(rows.shape, np.float32) if out is None else out[: len(rows)]
     np.left_shift(rows.view(np.uint16), 16, out=wide.view(np.uint32), dtype=np.uint32, casting="unsafe")
     return wide

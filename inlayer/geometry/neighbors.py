@@ -19,7 +19,7 @@ import numpy.typing as npt
 from inlayer.checks import check_id_array, check_size
 from inlayer.errors import InputError
 from inlayer.files import quoted
-from inlayer.geometry.nearest import nearest, to_float32
+from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
@@ -107,7 +107,8 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
             )
         return vector.astype(np.float32), []
     check_id_array(ids, table.num_embeddings)
-    vector_D = to_float32(table.rows(ids)).mean(axis=0)
+    with np.errstate(all="ignore"):  # rows with infinity
+        vector_D = to_float32(table.rows(ids)).mean(axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(vector_D).all() or not vector_D.any():
         rows = f"row {ids[0]}" if len(ids) == 1 else f"the mean of rows {', '.join(map(str, ids[:8]))}"
         raise InputError(f"{rows} is zero or not finite, so it has no neighbors")
@@ -132,8 +133,7 @@ def find_analogy(
 ) -> Analogy:
     """The tokens nearest to a - b + c, for words (a, b, c), next to the baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
-    with np.errstate(all="ignore"):
-        a, b, c = (vector / np.linalg.norm(vector) for vector, _ in pairs)
+    a, b, c = normalized([vector for vector, _ in pairs], table.embedding_dim)
     inputs = [token_id for _, ids in pairs for token_id in ids]
     queries = np.stack([a - b + c, a, a - b + c])
     return Analogy(*_search(table, vocabulary, queries, k, only, [inputs, inputs, []], None))

@@ -6,6 +6,7 @@ table -> [coordinates (V, 2)] -> map
 - rows are centered; rows of zeros and rows with NaN or infinity get NaN coordinates
 - up to EXACT_WIDTH channels the covariance is computed exactly. Wider tables use subspace iteration, which reads the
   table once per iteration and stops when the plane no longer changes
+- extremely large or small tables are scaled by a power of two, so nothing overflows
 - the largest loading of an axis is positive, so the same table always gives the same picture
 - results are cached by the content of the table; the t-SNE of the bundled sample is part of the package
 - see also: how faithful a map is (geometry/distortion.py)
@@ -16,9 +17,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -29,7 +32,7 @@ import numpy.typing as npt
 from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quoted, write_output
 from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.nearest import float32_blocks
+from inlayer.geometry.nearest import float32_blocks, square_norms
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored import StoredTable
 
@@ -40,20 +43,23 @@ TSNE_WIDTH = 50  # principal components that t-SNE starts from
 TSNE_STEPS, REPORT_EVERY = 750, 10  # openTSNE's steps, and how often the progress is reported
 PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
+USUAL_NORMS = 2.0**-30, 2.0**30  # of the largest row; products of thousands of rows fit in float32
 SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
+Blocks = Callable[[Progress | None], Iterator[tuple[int, Points]]]
 
 
 class TableProjection(NamedTuple):
     """A map of a table.
 
     method: "pca" or "tsne".
-    points: (V, 2) float32; NaN for zero and non-finite rows.
+    points: (V, 2) float32; NaN for zero and non-finite rows. Divided by a power of two if the largest norm is outside
+        USUAL_NORMS.
     explained: Share of the variance that the points keep (PCA only).
     complete: False if a t-SNE was interrupted.
-    axes: (D, 2) float32, the directions of the two coordinates (PCA only).
+    axes: (D, 2) float32, which map centered rows to points (PCA only).
     distortion: How faithful the map is, if that was saved with it.
     """
 
@@ -131,27 +137,28 @@ def saved(content: str, method: str, cache: Path | None) -> TableProjection | No
 def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) -> TableProjection:
     """Project every row onto the `count` directions of largest variance."""
     width = table.embedding_dim
-    mean_D, valid_V, total = _statistics(table)
+    mean_D, valid_V, total, scale = _statistics(table)
     if int(valid_V.sum()) < 3:
         raise InputError(f"a map needs at least 3 rows that are nonzero and finite; the table has {int(valid_V.sum())}")
+    blocks = partial(_centered, table, mean_D, valid_V, scale)
     if width <= count:
         axes_DA = np.eye(width, count)
     elif width <= EXACT_WIDTH:
         covariance = np.zeros((width, width))
-        for _, rows in _centered(table, mean_D, valid_V, progress):
+        for _, rows in blocks(progress):
             covariance += rows.T @ rows
         axes_DA = np.linalg.eigh(covariance)[1][:, ::-1][:, :count]
     else:
-        axes_DA = _subspace(table, mean_D, valid_V, count, progress)
+        axes_DA = _subspace(blocks, width, count, progress)
     largest = axes_DA[np.abs(axes_DA).argmax(axis=0), np.arange(count)]
     axes_DA = axes_DA * np.where(largest < 0, -1.0, 1.0)
     points_VA = np.full((table.num_embeddings, count), np.nan, np.float32)
-    for start, rows in _centered(table, mean_D, valid_V, None):
+    for start, rows in blocks(None):
         points_VA[start : start + len(rows)] = rows @ axes_DA.astype(np.float32)
     points_VA[~valid_V] = np.nan
     spread = float(np.square(points_VA[valid_V], dtype=np.float64).sum())
     explained = min(spread / total, 1.0) if total > 0 else None
-    return TableProjection("pca", points_VA, explained, axes=axes_DA.astype(np.float32))
+    return TableProjection("pca", points_VA, explained, axes=(axes_DA * scale).astype(np.float32))
 
 
 def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
@@ -159,7 +166,12 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
     points = np.full((table.num_embeddings, 2), np.nan, np.float32)
-    points[valid_V], complete = _fit_tsne(start[valid_V], progress)
+    rows = start[valid_V]
+    if rows.shape[1] < 2 or not rows.any():
+        raise InputError('t-SNE needs rows that differ in at least two channels; choose the method "pca"')
+    points[valid_V], complete = _fit_tsne(rows, progress)
+    if np.isnan(points[valid_V]).any():
+        raise InputError('t-SNE found no layout for these rows; choose the method "pca"')
     return TableProjection("tsne", points, complete=complete)
 
 
@@ -192,7 +204,7 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple
         except BaseException as error:
             failures.append(error)
 
-    perplexity = min(PERPLEXITY, max(1.0, (len(rows) - 1) / 3))
+    perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)  # openTSNE warns about a larger one
     model = TSNE(
         perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1,
         callbacks=report, callbacks_every_iters=REPORT_EVERY,
@@ -232,29 +244,30 @@ def fingerprint(table: StoredTable) -> str:
     return digest.hexdigest()
 
 
-def _statistics(table: StoredTable) -> tuple[Floats, Mask, float]:
-    """Return the mean of the valid rows, which rows are valid, and the total variance times their number."""
-    sum_D, squares = np.zeros(table.embedding_dim), 0.0
+def _statistics(table: StoredTable) -> tuple[Floats, Mask, float, float]:
+    """Return the mean of the valid rows, which rows are valid, their scaled variance times their number, the scale."""
+    sum_D, squares, largest = np.zeros(table.embedding_dim), 0.0, 0.0
     valid_V = np.zeros(table.num_embeddings, np.bool_)
     for start, rows in _blocks(table):
-        with np.errstate(all="ignore"):
-            norms = np.vecdot(rows, rows)
-        valid = np.isfinite(norms) & (norms > 0)
+        squares_N = square_norms(rows)
+        valid = np.isfinite(squares_N) & (squares_N > 0)
         valid_V[start : start + len(rows)] = valid
         sum_D += rows[valid].sum(axis=0, dtype=np.float64)
-        squares += float(norms[valid].sum(dtype=np.float64))
+        squares += float(squares_N[valid].sum())
+        largest = max(largest, float(squares_N[valid].max(initial=0)) ** 0.5)
     mean_D = sum_D / max(int(valid_V.sum()), 1)
-    return mean_D, valid_V, squares - int(valid_V.sum()) * float(mean_D @ mean_D)
+    low, high = USUAL_NORMS
+    scale = 1.0 if low < largest < high else 2.0 ** min(126, -math.frexp(largest)[1])  # a normal number in float32
+    return mean_D, valid_V, (squares - int(valid_V.sum()) * float(mean_D @ mean_D)) * scale**2, scale
 
 
-def _subspace(table: StoredTable, mean_D: Floats, valid_V: Mask, count: int, progress: Progress | None) -> Floats:
+def _subspace(blocks: Blocks, width: int, count: int, progress: Progress | None) -> Floats:
     """Return the leading axes by subspace iteration."""
-    start = np.random.default_rng(0).standard_normal((table.embedding_dim, count + SPARE))
-    basis_DS = np.linalg.qr(start)[0]
-    leading = np.zeros((table.embedding_dim, count))
+    basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + SPARE)))[0]
+    leading = np.zeros((width, count))
     for _ in range(MAX_PASSES):
         product_DS, narrow = np.zeros_like(basis_DS), basis_DS.astype(np.float32)
-        for _, rows in _centered(table, mean_D, valid_V, progress):
+        for _, rows in blocks(progress):
             product_DS += rows.T @ (rows @ narrow)
         basis_DS, triangle = np.linalg.qr(product_DS)
         basis_DS = basis_DS @ np.linalg.svd(triangle)[0]
@@ -265,12 +278,13 @@ def _subspace(table: StoredTable, mean_D: Floats, valid_V: Mask, count: int, pro
 
 
 def _centered(
-    table: StoredTable, mean_D: Floats, valid_V: Mask, progress: Progress | None
+    table: StoredTable, mean_D: Floats, valid_V: Mask, scale: float, progress: Progress | None
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Blocks of rows minus their mean; zero and non-finite rows become zero."""
-    mean = mean_D.astype(np.float32)
+    """Blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
+    mean = (mean_D * scale).astype(np.float32)
     for start, rows in _blocks(table):
-        centered = rows - mean
+        with np.errstate(all="ignore"):
+            centered = (rows if scale == 1 else rows * np.float32(scale)) - mean
         centered[~valid_V[start : start + len(rows)]] = 0
         yield start, centered
         if progress is not None:

@@ -63,7 +63,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     distortion = measure_distortion(model.table, projection.points, sample=32)
     written = {
         "map": map_page("Token map", model.table, model.vocabulary, projection, distortion),
-        "compare": compare_page(("one", "two"), tables, (projection, projection), shared, "Two models."),
+        "compare": compare_page(("one", "two"), tables, (projection, projection), shared, [("rows", "6,144 equal")]),
         "inspect": inspect_page(inlayer.inspect(model), model),
     }
     for name, page in written.items():

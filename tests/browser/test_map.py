@@ -13,9 +13,11 @@ import inlayer
 from inlayer.geometry.compare import match_rows
 from inlayer.geometry.compare_page import compare_page
 from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.map_page import map_page
+from inlayer.geometry.map_page import map_document, map_facts, map_page
 from inlayer.geometry.projection import TableProjection, pca
+from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for
+from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers.base import text_of_bytes
 from tests.browser.watched_page import TIMEOUT, Watched, watch
 
@@ -130,6 +132,35 @@ def test_legend_of_one_kind_is_empty(page: Page) -> None:
     )
     assert page.evaluate(entries, [4, 4, 4]) == ""
     assert page.evaluate(entries, [1, 4]) == "wordsnumbers and punctuation"
+
+
+def test_rows_without_text_have_a_neutral_color(page: Page) -> None:
+    kinds = "(texts) => Array.from(labelOrder(texts, null).kinds)"
+    assert page.evaluate(kinds, ["#0", "#1", "#2"]) == [0, 0, 0]
+    assert page.evaluate(kinds, ["#", "#3", "#2"]) == [4, 4, 0]  # tokens
+
+
+def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+    rows[9] = 0
+    table, vocabulary = StoredTable.from_array(rows), Vocabulary(None, 200)
+    projection = pca(table)
+    distortion = measure_distortion(table, projection.points, sample=2)
+    path = tmp_path / "map.html"
+    path.write_text(map_document("Map", map_facts(table, vocabulary, projection, distortion), {}), encoding="utf-8")
+    opened = browser.new_page(reduced_motion="reduce")
+    opened.set_default_timeout(TIMEOUT)
+    advice = "inlayer neighbors --id {} finds its nearest tokens."
+    for row, about in (
+        (0, f"{distortion.kept[0]:.0%} of its 10 nearest tokens are also its neighbors on this map. {advice}"),
+        (1, f"Its neighbors on this map were not compared with its nearest tokens: only a sample was. {advice}"),
+        (9, "This row is zero or not finite, so it is not on the map."),
+    ):
+        opened.goto("about:blank")
+        opened.goto(f"{path.as_uri()}#token={row}")
+        assert (opened.inner_text("#token"), opened.inner_text("#about")) == (f"#{row}", about.format(row))
+    assert opened.inner_text("#kinds") == ""
+    opened.close()
 
 
 def test_tokens_are_written_as_on_the_terminal(page: Page) -> None:
@@ -271,7 +302,8 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     maps = pca(model.table)
     turned = maps._replace(points=maps.points[:, ::-1].copy())
     path = tmp_path / "compare.html"
-    path.write_text(compare_page(("one", "two"), tables, (maps, turned), shared, "Two models."), encoding="utf-8")
+    facts = [("rows", "6,144 equal")]
+    path.write_text(compare_page(("one", "two"), tables, (maps, turned), shared, facts), encoding="utf-8")
     watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
     watched.page.goto(watched.address)
     watched.page.fill("#query", "king")
@@ -283,6 +315,40 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     expected = [one.text.replace(" ", "␣") for one in model.neighbors("king", 10, special=True)]
     assert watched.page.locator("#lists .near-name").all_inner_texts() == [*expected, *expected]
     watched.finish()
+
+
+def test_compared_rows_are_listed_and_marked(browser: Browser, model: inlayer.Model, tmp_path: Path) -> None:
+    rows = model.table.weight.astype(np.float32)
+    rows[812] *= -1  # love
+    rows[1988] *= 3  # king
+    rows[2401], rows[2402, 0], rows[2403] = 0, np.inf, rows[2403] * 1.05  # moved too little to be marked
+    tables = (model.table, model.vocabulary), (StoredTable.from_array(rows), model.vocabulary)
+    shared, maps = match_rows(*tables)._replace(only_b=[2500]), (pca(model.table), pca(tables[1][0]))
+    path = tmp_path / "compare.html"
+    path.write_text(compare_page(("one", "two"), tables, maps, shared, [("rows", "a < b")]), encoding="utf-8")
+    watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
+    page = watched.page
+    page.goto(watched.address)
+    assert page.locator(".compared-facts dd").all_inner_texts() == ["a < b"]
+    cells = [" ".join(text.split()) for text in page.locator("#lists li").all_inner_texts()]
+    texts = [visible_text(model, token) for token in (2401, 2402, 812, 1988, 2500)]
+    norms = [f"{norm:.2f}" for norm in np.linalg.norm(model.table.rows([2401, 2402]).astype(np.float32), axis=1)]
+    assert cells == [
+        f"{texts[0]} {norms[0]} → 0", f"{texts[1]} {norms[1]} → infinite", "␣love −1.000 3.71 → 3.71",
+        "␣king 1.000 3.42 → 10.26", texts[4],
+    ]  # fmt: skip
+    assert page.evaluate("inlayerMaps.map(map => map.scene.marks.map(mark => mark.id))") == [[812, 1988]] * 2
+    page.locator("#lists button").nth(2).click()
+    assert "Norms: 3.71 in A, 3.71 in B" in page.inner_text("#about")
+    assert page.is_hidden(".compared-facts")
+    page.click("#all")
+    assert page.is_visible(".compared-facts")
+    assert page.evaluate("inlayerMaps[0].scene.chosen") == -1
+    watched.finish()
+
+
+def visible_text(model: inlayer.Model, token: int) -> str:
+    return glyphs_for("utf-8", color=False).fold(model.vocabulary.text(token), 99)
 
 
 def test_inspect_page_is_about_the_linked_model(browser: Browser, client: Any) -> None:

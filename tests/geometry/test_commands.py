@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 import inlayer
 from inlayer.checkpoint.model import Model
 from inlayer.cli import main
+from inlayer.geometry import map_page
 from inlayer.geometry.projection import TableProjection
 
 Run = Callable[..., tuple[int, str, str]]
@@ -38,7 +39,10 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 def test_neighbors(run: Run) -> None:
     code, out, _ = run("neighbors", "seven", "-k", "3")
     assert code == 0
-    assert [line.split() for line in out.splitlines()[:2]] == [["nearest", "to", "seven", "cosine"], ["␣five", "0.780"]]
+    assert [line.split() for line in out.splitlines()[:2]] == [
+        ["nearest", "to", "seven", "id", "cosine"],
+        ["␣five", str(inlayer.load("default").neighbors("seven", 1)[0].id), "0.780"],
+    ]
     code, out, _ = run("neighbors", "seven", "-k", "3", "--json")
     expected = [one._asdict() for one in inlayer.load("default").neighbors("seven", 3)]
     assert json.loads(out) == {"query": "seven", "neighbors": expected}
@@ -47,6 +51,14 @@ def test_neighbors(run: Run) -> None:
     assert "is 2 tokens" not in out
     _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # not a word: what was searched instead is said
     assert "qqzzz is split into 4 tokens; the mean of their rows was used: q q zz z" in out
+
+
+def test_neighbors_says_why_there_are_none(run: Run, tmp_path: Path) -> None:
+    assert run("neighbors", "king", "--script", "Cherokee")[:2] == (0, "no other token matches --script Cherokee\n")
+    assert "matches --words --script Cherokee" in run("neighbors", "king", "--words", "--script", "Cherokee")[1]
+    save_file({"model.embed_tokens.weight": np.ones((1, 4), np.float32)}, tmp_path / "model.safetensors")
+    file = str(tmp_path / "model.safetensors")
+    assert run("neighbors", "--id", "0", "--model", file)[1] == "no other row is nonzero and finite\n"
 
 
 def test_analogy(run: Run) -> None:
@@ -79,6 +91,7 @@ def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith("<!doctype html>")
+    assert "Not drawn (zero or non-finite rows): 6142 (&lt;pad&gt;). Click a token" in text
     assert "http" not in text.replace("http-equiv", "").replace("xmlns='http://www.w3.org/2000/svg'", "")  # the icon
     code, out, _ = run("map", "--json")
     facts = json.loads(out)
@@ -92,10 +105,28 @@ def test_map_names_rows_without_a_direction(run: Run, tmp_path: Path) -> None:
     save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
     file = str(tmp_path / "model.safetensors")
     assert "3 rows not drawn (zero or non-finite): id 3, 7, 9" in run("map", file, "--method", "pca")[1]
+    assert "1 row not drawn (zero or non-finite): id 6142 (<pad>)" in run("map", "--method", "pca")[1]
     found = json.loads(run("map", file, "--method", "pca", "--json")[1])
     assert found["undrawn_ids"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
     code, _, error = run("neighbors", "--id", "3", "--model", file)
     assert (code, "row 3 is zero or not finite" in error) == (2, True)
+
+
+@pytest.mark.parametrize("neighbors", [60_000, 30])
+def test_map_page_of_a_table_without_tokenizer(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbors: int
+) -> None:
+    monkeypatch.setattr(map_page, "MAX_NEIGHBOR_ROWS", neighbors)
+    rows = np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32)
+    rows[3] = 0
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
+    page = tmp_path / "map.html"
+    assert run("map", str(tmp_path / "model.safetensors"), "--method", "pca", "--html", str(page))[0] == 0
+    text = page.read_text()
+    assert '<h2 id="token">40 rows</h2>' in text
+    assert "Not drawn (zero or non-finite rows): 3. " in text
+    assert ("Click a token to see its true neighbors." in text) == (neighbors > 40)
+    assert ("The table is too large to list the neighbors" in text) == (neighbors < 40)
 
 
 @pytest.mark.parametrize(("rows", "sampled"), [(1000, False), (1001, True)])
@@ -120,6 +151,28 @@ def test_compare(run: Run) -> None:
     assert json.loads(out)["shared"] == 6144
 
 
+def test_compare_names_damaged_rows(run: Run, tmp_path: Path) -> None:
+    samples = Path(inlayer.__file__).parent / "samples" / "default"
+    rows = inlayer.load("default").table.weight.astype(np.float32)
+    rows[812], rows[2401, 3], rows[1988] = np.nan, np.inf, 0
+    shutil.copy(samples / "tokenizer.json", tmp_path)
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
+    _, out, _ = run("compare", "default", str(tmp_path))
+    assert "3 zero or not finite in A or B" in " ".join(out.split())
+    lines = [line.split() for line in out.splitlines()]
+    assert ["␣love", "3.71", "NaN"] in lines
+    assert ["␣London", "3.09", "infinite"] in lines
+    assert ["␣king", "3.42", "0"] in lines
+    found = json.loads(run("compare", "default", str(tmp_path), "--json")[1])
+    assert [(row["text"], row["cosine"], row["norm_b"]) for row in found["damaged"]] == [
+        (" love", "nan", "nan"), (" king", "nan", 0.0), (" London", "nan", "inf")
+    ]  # fmt: skip
+    save_file({"model.embed_tokens.weight": np.full_like(rows, np.nan)}, tmp_path / "model.safetensors")
+    assert json.loads(run("compare", "default", str(tmp_path), "--json")[1])["median_cosine"] == "nan"
+    code, out, error = run("compare", "default", str(tmp_path), "--html", str(tmp_path / "page.html"))
+    assert (code, "none comparable" in " ".join(out.split()), "a map needs at least 3 rows" in error) == (2, True, True)
+
+
 @pytest.mark.slow
 def test_compare_writes_a_page(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
@@ -128,7 +181,7 @@ def test_compare_writes_a_page(run: Run, tmp_path: Path) -> None:
     assert "wrote " in out
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert "Shared tokens: 6,144" in text
+    assert "<dd>6,144 shared, 0 only in A, 0 only in B</dd>" in text
     assert "http" not in text.replace("http-equiv", "").replace("xmlns='http://www.w3.org/2000/svg'", "")  # the icon
 
 
@@ -211,6 +264,21 @@ def test_advice_for_a_model_without_a_tokenizer_names_options(run: Run, tmp_path
         shutil.copy(folder / name, tmp_path / name)
     assert "--tokenizer FOLDER" in run("walk", "Hi", "--model", str(tmp_path))[2]
     assert run("neighbors", "king", "--model", str(tmp_path))[2].endswith("look up a token with --id\n")
+
+
+def test_evaluate_of_rows_or_models_that_cannot_be_scored(run: Run, tmp_path: Path) -> None:
+    samples = Path(inlayer.__file__).parent / "samples" / "default"
+    rows = inlayer.load("default").table.weight.astype(np.float32)
+    rows[1988, 3], rows[812, 3] = np.inf, -np.inf  # king, love
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text("king queen 9\nkinglove eight 8\nLondon banana 1\n")
+    arguments = "evaluate", str(tmp_path), "--similarity", str(pairs)
+    assert run(*arguments)[2].endswith("put one next to the weights\n")  # evaluate looks up nothing but words
+    shutil.copy(samples / "tokenizer.json", tmp_path)
+    _, out, error = run(*arguments)
+    assert error == ""
+    assert "pairs: a correlation is not defined (-) if" in " ".join(out.split())
 
 
 def test_a_missing_list_of_pairs(run: Run) -> None:

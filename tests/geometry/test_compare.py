@@ -72,6 +72,33 @@ def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
     assert found.moved[1].norm_b == pytest.approx(2 * found.moved[1].norm_a)
 
 
+def test_rows_without_a_cosine_are_named(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
+    rows[11] = 0  # in both: unchanged
+    tuned = rows.copy()
+    tuned[3], tuned[5, 2], tuned[7], tuned[9] = np.nan, -np.inf, 0, -tuned[9]
+    a, b = make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned)
+    found = compare_tables(a, b)
+    assert (found.equal, found.n_damaged, [row.id_b for row in found.moved]) == (len(rows) - 4, 3, [9])
+    assert [(row.text, row.id_a) for row in found.damaged] == [(a[1].text(row), row) for row in (3, 5, 7)]
+    np.testing.assert_array_equal([row.norm_b for row in found.damaged], [np.nan, np.inf, 0])
+    assert [row.norm_a for row in found.damaged] == pytest.approx(np.linalg.norm(rows[[3, 5, 7]], axis=1).tolist())
+    assert [row.id_b for row in compare_tables(a, b, top=1).damaged] == [3]
+    nothing = compare_tables(a, make(tmp_path / "c", WORDS, np.full_like(rows, np.nan)))
+    assert (nothing.aligned, nothing.n_damaged, nothing.overlap) == (False, len(rows), None)
+    assert np.isnan(nothing.median_cosine)
+
+
+def test_huge_rows_are_compared(tmp_path: Path) -> None:
+    """Their squares overflow float32."""
+    rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
+    huge = rows * np.float32(2.0**125)
+    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, huge), top=1)
+    assert (found.aligned, found.n_damaged, found.overlap) == (False, 0, 1.0)
+    assert found.median_cosine == pytest.approx(1.0)
+    assert found.moved[0].norm_b == pytest.approx(2.0**125 * found.moved[0].norm_a)
+
+
 @pytest.mark.parametrize("same", [slice(15), slice(5, None)])
 def test_overlap_of_a_copy_is_one(tmp_path: Path, same: slice) -> None:
     """With equal rows, the last of which is not among its own eleven nearest, and with few rows that are not zero."""

@@ -69,6 +69,18 @@ def test_analogies(tmp_path: Path, model: inlayer.Model) -> None:
     assert family.accuracy == pytest.approx(np.mean(right))
 
 
+def test_scores_do_not_depend_on_the_scale(tmp_path: Path, model: inlayer.Model) -> None:
+    pairs, questions = tmp_path / "pairs.txt", tmp_path / "questions.txt"
+    pairs.write_text(PAIRS)
+    questions.write_text(QUESTIONS)
+    huge = StoredTable.from_array(model.table.weight.astype(np.float32) * np.float32(2.0**120))
+    (score,), (expected,) = (score_similarity(table, model.vocabulary, [pairs]) for table in (huge, model.table))
+    assert score == expected
+    assert score_analogies(huge, model.vocabulary, questions) == score_analogies(
+        model.table, model.vocabulary, questions
+    )
+
+
 @pytest.mark.parametrize("value", [0, np.nan])
 def test_questions_with_an_unusable_row_are_not_covered(tmp_path: Path, model: inlayer.Model, value: float) -> None:
     file = tmp_path / "questions.txt"

@@ -57,6 +57,20 @@ def test_equals_a_plain_search(tmp_path: Path, dtype: Any, queries: int, monkeyp
     assert other.tolist() != ids.tolist()  # control
 
 
+@pytest.mark.parametrize("scale", [1e38, 1e-30])
+@pytest.mark.parametrize("queries", [1, 20])
+def test_rows_whose_squares_overflow_or_underflow(tmp_path: Path, scale: float, queries: int) -> None:
+    rows = random_rows() * 0.5
+    rows[::3] *= np.float32(scale)
+    rows[3], rows[4, 2], rows[6, 5] = 0, np.nan, np.inf
+    wanted = np.random.default_rng(1).standard_normal((queries, D))
+    for table in (stored(tmp_path, rows), StoredTable.from_array(rows)):
+        for query, ids, cosines in zip(wanted, *nearest(table, wanted, V - 3), strict=True):
+            expected = plain(rows, query, V)
+            assert ids.tolist() == [token_id for token_id, _ in expected]
+            np.testing.assert_allclose(cosines, [score for _, score in expected], atol=1e-6)
+
+
 @pytest.mark.parametrize("cores", [1, 2, 5])
 def test_result_does_not_depend_on_cores_or_blocks(tmp_path: Path, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.repeat(random_rows()[:43], 7, axis=0)  # many equal cosines

@@ -54,6 +54,39 @@ def test_rows_without_direction_are_holes(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.delete(points, [3, 5, 6], axis=0), by_svd(kept)[0], atol=1e-4)
 
 
+@pytest.mark.parametrize("scale", [2.0**126, 2.0**60, 2.0**-100])
+@pytest.mark.parametrize("exact", [True, False])
+def test_extreme_rows_are_scaled(tmp_path: Path, scale: float, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not exact:
+        monkeypatch.setattr(projection, "EXACT_WIDTH", 1)
+    rows = random_rows() * 0.3
+    expected, found = pca(stored(tmp_path, rows)), pca(stored(tmp_path, rows * np.float32(scale)))
+    ratio = float(np.abs(found.points).max() / np.abs(expected.points).max())
+    assert np.log2(ratio) == pytest.approx(round(np.log2(ratio)), abs=1e-6)  # a power of two
+    np.testing.assert_allclose(found.points / ratio, expected.points, atol=1e-5)
+    assert found.explained == pytest.approx(expected.explained)
+    mean = (rows * scale).astype(np.float64).mean(axis=0)
+    np.testing.assert_allclose((rows * scale - mean) @ found.axes, found.points, atol=1e-4 * ratio)
+
+
+@pytest.mark.parametrize("rows", [random_rows()[:, :1], np.ones((1200, 8), np.float32)])
+def test_tsne_of_rows_that_do_not_differ_is_an_error(tmp_path: Path, rows: npt.NDArray[Any]) -> None:
+    with pytest.raises(InputError, match="t-SNE needs rows that differ in at least two channels"):
+        project(stored(tmp_path, rows.copy()), "tsne")
+
+
+def test_tsne_of_three_rows_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert np.isfinite(project(stored(tmp_path, random_rows()[:3]), "tsne").points).all()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_equal_rows_are_equally_near(tmp_path: Path) -> None:
+    """Products of equal rows differ by rounding, which must not decide which are the true neighbors."""
+    rows = np.repeat(np.random.default_rng(0).standard_normal((1, 64), np.float32), 3000, axis=0)
+    found = measure_distortion(stored(tmp_path, rows), pca(stored(tmp_path, rows)).points, sample=100)
+    assert (found.kept.mean(), found.trustworthiness) == (1.0, 1.0)
+
+
 def test_one_channel_and_too_few_rows(tmp_path: Path) -> None:
     points = pca(stored(tmp_path, random_rows()[:, :1].copy())).points
     assert np.isfinite(points[:, 0]).all()

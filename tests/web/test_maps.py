@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,32 @@ def test_a_table_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     rows = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
     assert maps_of(tmp_path / "model", rows).get("best").method == "pca"
     assert len(hashed) == 1
+
+
+@pytest.mark.slow
+def test_a_failed_tsne_is_one_line_and_ends_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    maps = maps_of(tmp_path / "one-channel", np.random.default_rng(0).standard_normal((40, 1)).astype(np.float32))
+    assert maps.get().is_improving
+    assert maps._process is not None
+    maps._process.join(60)
+    assert not maps.get().is_improving
+    captured = capfd.readouterr().err
+    assert captured.startswith("inlayer: t-SNE failed, so the map stays PCA: t-SNE needs rows that differ")
+    assert captured.count("\n") == 1
+    nothing = maps_of(tmp_path / "nan", np.full((40, 4), np.nan, np.float32))
+    with pytest.raises(inlayer.errors.InputError, match="a map needs at least 3"):
+        nothing.get()
+    assert nothing._process is None
+
+
+def test_a_result_that_could_not_be_saved_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    maps = maps_of(tmp_path / "model", np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+    maps._process = SimpleNamespace(is_alive=lambda: False)  # type: ignore[assignment]
+    assert not maps.get().is_improving
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 const page = (id) => document.getElementById(id);
 const compared = JSON.parse(page("data").textContent);
 const numbers = (text, kind) => new kind(readMapData({ points: text }).points.buffer);
+const MAX_MARKED = 20; // moved tokens with a large dot and, where there is room, a label
+const MAX_ONLY = 200; // tokens of one model that are listed
 const sides = compared.sides.map((side) => ({
   ...readMapData(side), groups: byteArray(side.groups), ids: numbers(side.ids, Int32Array),
 }));
-const [cosines, ...norms] = [compared.cosines, compared.norms_a, compared.norms_b].map((text) => numbers(text, Float32Array));
+const cosines = numbers(compared.cosines, Float32Array);
+const norms = [compared.norms_a, compared.norms_b].map((text) => numbers(text, Float64Array));
 const indexes = sides.map((side) => new Map(Array.from(side.ids, (id, index) => [id, index]))); // id -> index of the shared token
 const maps = sides.map((side, s) => makeMap(page(s === 0 ? "map-a" : "map-b"), side, {
   onHover: (id) => maps[1 - s].highlight(id === null ? null : partner(s, id)),
@@ -25,7 +28,10 @@ function partner(s, id) {
 
 function recolor() {
   const style = getComputedStyle(document.documentElement), read = (name) => style.getPropertyValue(name).trim();
-  maps.forEach((map, s) => map.setColors(sides[s].groups, ["", read("--accent"), read("--hot")]));
+  maps.forEach((map, s) => {
+    map.setColors(sides[s].groups, ["", read("--accent"), read("--hot")]);
+    map.setMarks(compared.moved.slice(0, MAX_MARKED).map((index, line) => ({ id: sides[s].ids[index], color: read("--hot"), line })));
+  });
 }
 
 function open(s, id, still = -1) {
@@ -34,14 +40,15 @@ function open(s, id, still = -1) {
   page("token").textContent = mapLabel(sides[s].texts[id]);
   page("token").className = "mono";
   page("about").textContent = other === null ? `Only in ${"AB"[s]}.`
-    : `Cosine similarity of its rows in A and B: ${cosines[index].toFixed(3)}. Norms: ${norms[0][index].toPrecision(3)} in A, ${norms[1][index].toPrecision(3)} in B.`;
+    : `Cosine similarity of its rows in A and B: ${cosineText(cosines[index])}. Norms: ${normText(norms[0][index])} in A, ${normText(norms[1][index])} in B.`;
+  page("about").hidden = false;
+  page("overview").hidden = true;
   const near = ids.map((one, side) => (one === null ? [] : maps[side].neighborsOf(one)));
   const names = near.map((list, side) => new Set(list.map(([one]) => mapLabel(sides[side].texts[one]))));
   page("lists").replaceChildren(...near.flatMap((list, side) => (list.length === 0 ? [] : [
     heading(`Nearest in ${"AB"[side]}`),
-    listOf(list.map(([one, cosine]) => ({ side, id: one, value: cosine, both: names[1 - side].has(mapLabel(sides[side].texts[one])) }))),
+    listOf(list.map(([one, cosine]) => ({ side, id: one, cosine, both: names[1 - side].has(mapLabel(sides[side].texts[one])) })), "", nearCells),
   ])));
-  if (!page("lists").hasChildNodes()) listMoved();
   history.replaceState(null, "", `#${"ab"[s]}=${id}`);
 }
 
@@ -51,31 +58,63 @@ function heading(text) {
   return made;
 }
 
-function listOf(items) {
+// A list of tokens; `cells` makes what stands to the right of each.
+function listOf(items, kind, cells) {
   const list = document.createElement("ol");
   list.className = "map-near";
-  list.append(...items.map(({ side, id, value, both }) => {
+  list.append(...items.map((one) => {
     const item = document.createElement("li"), button = document.createElement("button");
-    const parts = [mapLabel(sides[side].texts[id]), "", value.toFixed(3)].map((text, i) => {
-      const part = document.createElement("span");
-      part.className = ["near-name", "near-bar", "near-cosine"][i];
-      part.textContent = text;
-      return part;
-    });
-    parts[1].style.setProperty("--share", Math.max(0, Math.min(1, value)).toFixed(3));
     button.type = "button";
-    if (both) { button.className = "in-both"; button.title = "near in both models"; }
-    button.append(...parts);
-    button.addEventListener("click", () => open(side, id));
+    button.className = kind;
+    if (one.both) { button.classList.add("in-both"); button.title = "near in both models"; }
+    button.append(cell("near-name", mapLabel(sides[one.side].texts[one.id])), ...cells(one));
+    button.addEventListener("click", () => open(one.side, one.id));
     item.append(button);
     return item;
   }));
   return list;
 }
 
-function listMoved() {
-  const items = compared.listed.map((index) => ({ side: 0, id: sides[0].ids[index], value: cosines[index] }));
-  page("lists").replaceChildren(...(items.length ? [heading("Moved most, by cosine"), listOf(items)] : []));
+function cell(kind, text) {
+  const made = document.createElement("span");
+  made.className = kind;
+  made.textContent = text;
+  return made;
+}
+
+function nearCells({ cosine }) {
+  const bar = cell("near-bar", "");
+  bar.style.setProperty("--share", Math.max(0, Math.min(1, cosine)).toFixed(3));
+  return [bar, cell("near-cosine", cosineText(cosine))];
+}
+
+function rowCells({ index }) {
+  const [before, after] = norms.map((all) => normText(all[index]));
+  return [cell("near-cosine", Number.isNaN(cosines[index]) ? "" : cosineText(cosines[index])), cell("near-norms", `${before} \u2192 ${after}`)];
+}
+
+function normText(norm) {
+  if (!Number.isFinite(norm)) return Number.isNaN(norm) ? "NaN" : "infinite";
+  return norm === 0 ? "0" : norm >= 0.01 && norm < 100 ? norm.toFixed(2) : String(Number(norm.toPrecision(3)));
+}
+
+// What the comparison found: damaged and moved rows, and the tokens of one model.
+function overview() {
+  const rows = (indexes) => indexes.map((index) => ({ side: 0, id: sides[0].ids[index], index }));
+  const count = (total, shown) => (total > shown ? `${total.toLocaleString("en")}, the first ${shown}` : total);
+  const only = sides.map((side, s) => Array.from(side.groups.keys()).filter((id) => side.groups[id] === 1).slice(0, MAX_ONLY).map((id) => ({ side: s, id })));
+  const sections = [
+    ["Zero or not finite", "norm in A \u2192 B", rows(compared.damaged), compared.n_damaged, "two-rows", rowCells],
+    ["Moved most", "cosine, norm in A \u2192 B", rows(compared.moved), compared.n_moved, "two-rows", rowCells],
+    ...only.map((list, s) => [`Only in ${"AB"[s]}`, "", list, sides[s].only, "one-row", () => []]),
+  ];
+  page("token").textContent = "Compare";
+  page("token").className = "";
+  page("about").hidden = true;
+  page("overview").hidden = false;
+  page("lists").replaceChildren(...sections.flatMap(([title, columns, list, total, kind, cells]) => (list.length === 0 ? [] : [
+    heading(`${title} (${count(total, list.length)})${columns && `: ${columns}`}`), listOf(list, kind, cells),
+  ])));
 }
 
 page("find").addEventListener("submit", (event) => {
@@ -89,11 +128,15 @@ page("query").addEventListener("input", (event) => {
   const found = new Set(maps.flatMap((map) => map.suggestions(event.target.value)));
   page("matches").replaceChildren(...[...found].slice(0, 12).map((text) => new Option(text, text)));
 });
-page("all").addEventListener("click", () => maps.forEach((map) => map.fit()));
+page("all").addEventListener("click", () => {
+  maps.forEach((map) => { map.choose(-1); map.fit(); });
+  overview();
+  history.replaceState(null, "", location.pathname + location.search);
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
 
 recolor();
-listMoved();
+overview();
 const linked = /([ab])=(\d+)/.exec(location.hash);
 if (linked && Number(linked[2]) < sides[linked[1] === "a" ? 0 : 1].texts.length) open(linked[1] === "a" ? 0 : 1, Number(linked[2]));
 window.inlayerMaps = maps;

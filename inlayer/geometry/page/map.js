@@ -9,16 +9,20 @@ function show(id) {
   const share = mapData.kept?.[id];
   page("token").textContent = mapLabel(mapData.texts[id]);
   page("token").className = "mono";
-  const kept = Number.isNaN(share) ? "" : ` ${Math.round(share * 100)}% of its ${mapData.measured} nearest tokens are also its neighbors on this map.`;
-  const notDrawn = map.isPlaced(id) ? "" : " This row is zero or not finite, so it is not on the map.";
-  page("about").textContent = `Token ${id}.${notDrawn}${kept}${mapData.near ? " Nearest tokens by cosine over all channels:" : ""}`;
+  page("about").textContent = [
+    mapData.texts[id] !== `#${id}` && `Token ${id}.`,
+    !map.isPlaced(id) ? "This row is zero or not finite, so it is not on the map."
+      : Number.isNaN(share) ? "Its neighbors on this map were not compared with its nearest tokens: only a sample was."
+        : `${Math.round(share * 100)}% of its ${mapData.measured} nearest tokens are also its neighbors on this map.`,
+    map.isPlaced(id) && (mapData.near ? "Nearest tokens by cosine over all channels:" : `inlayer neighbors --id ${id} finds its nearest tokens.`),
+  ].filter(Boolean).join(" ");
   page("near").replaceChildren(...map.neighborsOf(id).map(([other, cosine]) => neighborItem(other, cosine)));
   history.replaceState(null, "", `#token=${id}`);
 }
 
 function neighborItem(id, cosine) {
   const item = document.createElement("li"), button = document.createElement("button");
-  const parts = [mapLabel(mapData.texts[id]), "", cosine.toFixed(3)].map((text, i) => {
+  const parts = [mapLabel(mapData.texts[id]), "", cosineText(cosine)].map((text, i) => {
     const part = document.createElement("span");
     part.className = ["near-name", "near-bar", "near-cosine"][i];
     part.textContent = text;

@@ -271,7 +271,7 @@ function makeMap(canvas, data, options = {}) {
       place(facts.points);
       picker = makeLabelPicker(facts, shortLabel, (text) => images.measure(text, styleOf("plain")));
       Object.assign(scene, { marks: [], chosen: -1, near: [], arrows: [], hovered: -1, lit: -1 });
-      byKind = Boolean(options.byKind);
+      byKind = Boolean(options.byKind) && picker.kinds.some(Boolean);
       [groups, palette, home, colors] = [byKind ? picker.kinds : null, [], null, null];
       fit(false);
       return;

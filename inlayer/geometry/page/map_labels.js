@@ -10,7 +10,11 @@ function mapLabel(text) {
   return text === "" ? "(empty)" : visible(text);
 }
 
-const TOKEN_KINDS = ["bytes and special tokens", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
+function cosineText(cosine) {
+  return cosine.toFixed(3).replace("-", "\u2212");
+}
+
+const TOKEN_KINDS = ["bytes, special tokens, rows without token", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
 
 // The order in which tokens are named: long words, other words, then the rest, each by id (frequent tokens first).
 // `whole` says which tokens are whole words (2: they look cut off); without it, those that look like words with a space
@@ -24,7 +28,7 @@ function labelOrder(texts, whole) {
     if (/^\p{L}[\p{L}\p{M}'\u2019-]*$/u.test(word)) rank[id] = isWord ? (word.length > 3 && whole?.[id] !== 2 ? 0 : 1) : 2;
     else rank[id] = /^[\p{N}\p{P}\p{S}]+$/u.test(word) ? 3 : 4;
     if (rank[id] < 3) kinds[id] = !/^\p{Script=Latin}/u.test(word) ? 5 : rank[id] === 2 ? 3 : /^\p{Lu}/u.test(word) ? 2 : 1;
-    else kinds[id] = rank[id] === 3 ? 4 : 0;
+    else kinds[id] = rank[id] === 3 && text !== `#${id}` ? 4 : 0;
   });
   const order = Int32Array.from(texts.keys());
   order.sort((a, b) => rank[a] - rank[b] || a - b);
