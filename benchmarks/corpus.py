@@ -26,26 +26,37 @@ ARCHIVE = "deepseek-v3/tokenizer.json.zip"
 
 
 def docstrings(files: Iterable[Path]) -> Iterator[str]:
-    """Docstrings of Python files, each text once, read without importing the files."""
-    seen = {""}
+    """Docstrings of Python files, empty where there is none, read without importing the files."""
     for path in sorted(files):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in old files
             tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                text = ast.get_docstring(node) or ""
-                if text not in seen:
-                    seen.add(text)
-                    yield text
+                yield ast.get_docstring(node) or ""
+
+
+def distinct(texts: Iterable[str]) -> Iterator[str]:
+    """Texts that are not empty, each once."""
+    seen = {""}
+    for text in texts:
+        if text not in seen:
+            seen.add(text)
+            yield text
+
+
+def standard_library() -> Iterator[Path]:
+    """The top-level modules of the standard library."""
+    return Path(sysconfig.get_path("stdlib")).glob("*.py")
 
 
 def sources(packages: Iterable[str]) -> Iterator[str]:
     """Documentation topics, docstrings of the top-level modules of the standard library, and those of packages."""
     yield from topics.values()
-    yield from docstrings(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    yield from distinct(docstrings(standard_library()))
     for name in packages:
-        yield from docstrings(Path(str(importlib.util.find_spec(name).origin)).parent.rglob("*.py"))  # type: ignore[union-attr]
+        folder = Path(str(importlib.util.find_spec(name).origin)).parent  # type: ignore[union-attr]
+        yield from distinct(docstrings(folder.rglob("*.py")))
 
 
 @cache

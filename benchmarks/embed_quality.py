@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from tokenizers import Tokenizer
 
 import inlayer
-from benchmarks.corpus import docstrings
+from benchmarks.corpus import docstrings, standard_library
 from inlayer.geometry.evaluation import spearman
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 
@@ -69,7 +69,7 @@ def topic_texts() -> tuple[list[str], list[int]]:
 
 def verb_texts() -> tuple[list[str], list[int]]:
     """Docstrings that start with one of the ten most common verbs, without that verb: which one was it?"""
-    found = [text.split(None, 1) for text in docstrings() if len(text.split(None, 1)) == 2]
+    found = [text.split(None, 1) for text in docstrings(standard_library()) if len(text.split(None, 1)) == 2]
     common = [verb for verb, _ in Counter(verb for verb, _ in found if verb.isalpha()).most_common(10)]
     kept = [(rest, common.index(verb)) for verb, rest in found if verb in common]
     return [text for text, _ in kept], [label for _, label in kept]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import measure
+from benchmarks import embed_quality, measure
 from benchmarks.__main__ import NAMES
 from benchmarks.tying import TIED_DEFAULT, UNTIED_DEFAULT, VARIANTS, read_runs, short_jobs
 from benchmarks.tying_report import write
@@ -50,6 +50,28 @@ def test_result_is_one_json_line_and_a_plot(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("name", NAMES)
 def test_every_benchmark_exists(name: str) -> None:
     assert callable(importlib.import_module(f"benchmarks.{name}").run)
+
+
+def test_quality_of_pooled_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for texts, labels in (embed_quality.topic_texts(), embed_quality.verb_texts()):
+        assert len(texts) == len(labels) > 1000
+        assert len({*labels}) in {10, 20}
+    for name in ("topic_texts", "verb_texts"):  # few of them, because fitting takes a second
+        pairs = [*zip(*getattr(embed_quality, name)(), strict=True)][::20]
+        monkeypatch.setattr(embed_quality, name, lambda pairs=pairs: tuple(map(list, zip(*pairs, strict=True))))
+    rows = "a dog runs,a cat runs,3.5\nthe sun is hot,seven words,0.5\na dog,a dog,5\n"
+    for folder, file in (("stsb", "stsb-en-dev.csv"), ("stsb", "stsb-en-test.csv"), ("wordsim", "words.txt")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / file).write_text("dog cat 8\nsun seven 1\n" if folder == "wordsim" else rows)
+    monkeypatch.setattr(sys, "argv", ["embed_quality", "--data", str(tmp_path), "--models", "default"])
+    embed_quality.main()
+    printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[1] for row in printed] == ["plain", "model2vec, same table", *embed_quality.FITTED]
+    assert all(len(row) == 7 and abs(float(row[-1].rstrip(" |"))) <= 100 for row in printed)
+    documented = (ROOT / "docs" / "embed.md").read_text(encoding="utf-8")
+    assert all(f"| {name} | plain |" in documented for name in embed_quality.MODELS)
 
 
 @pytest.mark.slow

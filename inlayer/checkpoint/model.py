@@ -265,7 +265,8 @@ class Model:
         """Turn texts into vectors: the pooled rows of their tokens.
 
         Special tokens do not count, and a text is never truncated. A text without tokens gives zeros. A text's vector
-        does not depend on the other texts, the batch size or the number of threads.
+        does not depend on the other texts, the batch size or the number of threads. It differs from a computation in
+        float64 by at most 1e-6 times the largest absolute value of the table (1e-6 if all are below 1).
 
         Args:
             texts: A text, or a list of texts.

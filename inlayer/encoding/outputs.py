@@ -15,12 +15,14 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.encoding.columns import as_schema, storable_columns
 from inlayer.encoding.sources import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import CheckpointError, InputError
@@ -52,8 +54,8 @@ def check_output(path: Path, dtype: np.dtype[Any]) -> None:
         import_pyarrow(shown(path))
 
 
-def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> None:
-    """Write one part."""
+def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text_column: str = FIELD) -> None:
+    """Write one part; `text_column` is the name of the texts in it."""
     if kind in {".npy", ".safetensors"}:
         path.write_bytes(vectors.view(np.uint8).data)  # unlike tofile, this raises an error if the disk is full
     elif kind == ".jsonl":
@@ -61,14 +63,14 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> N
         with path.open("w", encoding="utf-8") as file:
             records = ((text, other) for part in rows for text, other in zip(part.texts, _dicts(part), strict=True))
             for (text, other), vector in zip(records, values, strict=True):
-                file.write(_json_line({FIELD: text} | other | {VECTORS: vector.tolist()}))
+                file.write(_json_line({text_column: text} | other | {VECTORS: vector.tolist()}))
     else:
         import pyarrow as pa
 
         with storable_columns():
-            tables = [_arrow(part) for part in rows]
+            tables = [_arrow(part, text_column) for part in rows]
             schema = pa.unify_schemas([part.schema for part in tables], promote_options="permissive")
-            table = pa.concat_tables([_as_schema(part, schema) for part in tables])
+            table = pa.concat_tables([as_schema(part, schema) for part in tables])
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
         table = table.append_column(VECTORS, column)
         table = table.unify_dictionaries()  # an Arrow file has one dictionary per column
@@ -82,22 +84,6 @@ def _json_line(row: dict[str, Any]) -> str:
     if "NaN" in line or "Infinity" in line:  # perhaps only in a text
         line = json.dumps(json.loads(line, parse_constant=lambda _: None))
     return line + "\n"
-
-
-@contextmanager
-def storable_columns(name: str | None = None) -> Iterator[None]:
-    """Report a column that cannot be stored as an error of one line; without a name, pyarrow's reason has it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:160]
-        what = "a column besides the texts" if name is None else f"column {quoted(name)}"
-        raise InputError(
-            f"{what} cannot be stored as Parquet, because its values differ in type, are too large or are not valid "
-            f"text: {reason}; remove it, or use --out FILE.jsonl"
-        ) from None
 
 
 def _dicts(rows: TextRows) -> list[dict[str, Any]]:
@@ -122,23 +108,13 @@ def _dicts(rows: TextRows) -> list[dict[str, Any]]:
     )
 
 
-def _arrow(rows: TextRows) -> Any:
+def _arrow(rows: TextRows, text_column: str) -> Any:
     """Text and other columns as an Arrow table."""
     import pyarrow as pa
 
-    texts = pa.table({FIELD: pa.array(rows.texts, pa.large_string())})
-    if rows.others is None:
-        return texts
-    others = rows.others
-    if isinstance(others, list):
-        names = dict.fromkeys(name for row in others for name in row)
-        columns = {}
-        for name in names:
-            with storable_columns(name):
-                columns[name] = pa.array([row.get(name) for row in others])
-        others = pa.table(columns)
-    for name in others.column_names:
-        texts = texts.append_column(name, others[name])
+    texts = pa.table({text_column: pa.array(rows.texts, pa.large_string())})
+    for name in [] if rows.others is None else rows.others.column_names:
+        texts = texts.append_column(name, rows.others[name])
     return texts
 
 
@@ -177,20 +153,7 @@ def _join_parquet(parts: list[Path], target: Path, vector_settings: Any) -> None
             for part in parts:
                 with pa.memory_map(str(part)) as file:
                     table = pa.ipc.open_file(file).read_all()
-                    writer.write_table(_as_schema(table, schema))
-
-
-def _as_schema(table: Any, schema: Any) -> Any:
-    """A table with the columns of all tables; those that it does not have are null."""
-    import pyarrow as pa
-
-    columns = []
-    for field in schema:
-        with storable_columns(field.name):
-            column = table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
-            # only if needed: pyarrow cannot cast a slice of structs whose fields are null
-            columns.append(column if column.type == field.type else column.cast(field.type))
-    return pa.table(columns, schema=schema)
+                    writer.write_table(as_schema(table, schema))
 
 
 def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], dict[str, str]]]:
@@ -199,11 +162,9 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         raise not_a_file(path, kind)
     if path.suffix == ".parquet":
         rows = ParquetRows(path)
-        return (
-            StoredTable(rows, rows.width, rows.dtype, name=VECTORS),
-            _read_vector_settings(rows.metadata),
-            rows.origin,
-        )
+        settings = _read_vector_settings(rows.metadata)
+        origin = partial(rows.origin, str(settings.get("column", FIELD)))
+        return StoredTable(rows, rows.width, rows.dtype, name=VECTORS), settings, origin
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
@@ -283,11 +244,12 @@ class ParquetRows(RowSource):
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # damaged bytes
             raise unreadable_parquet(shown(self.path), error) from None
 
-    def origin(self, row: int) -> dict[str, str]:
+    def origin(self, text_column: str, row: int) -> dict[str, str]:
         """Text and file of a row, if they are stored."""
-        columns = [name for name in (FIELD, FILE) if name in self._file.schema_arrow.names]
+        columns = {"text": text_column, "file": FILE if text_column != FILE else ""}
+        columns = {name: column for name, column in columns.items() if column in self._file.schema_arrow.names}
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
         with self._reading():
-            table = self._file.read_row_group(group, columns=columns)
-            values = {name: table[name][row - int(self._starts[group])].as_py() for name in columns}
+            table = self._file.read_row_group(group, columns=[*columns.values()])
+            values = {name: table[at][row - int(self._starts[group])].as_py() for name, at in columns.items()}
         return {name: str(value) for name, value in values.items() if value is not None}

@@ -185,7 +185,7 @@ class GroupWorker:
                 number, count = group.first + index, len(kept.texts)
                 name = f"{number:012d}-{group.number:012d}-{group.state:08x}-{count:012d}"
                 with atomic_path(Path(config.folder) / name) as path:
-                    write_part(path, config.suffix, [kept], vectors)
+                    write_part(path, config.suffix, [kept], vectors, reader.text_column)
                 written.append((number, count))
         except InlayerError as problem:
             error = str(problem)

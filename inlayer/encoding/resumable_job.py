@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.encoding.columns import ColumnTypes
 from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
-from inlayer.encoding.sources import Reader
+from inlayer.encoding.sources import VECTORS, Reader
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic
@@ -70,7 +71,7 @@ class EmbedJob:
     ) -> None:  # fmt: skip
         check_output(out, settings.dtype)
         self.encoder, self.settings, self.reader, self.out = encoder, settings, reader, out
-        self.vector_settings = vector_settings
+        self.vector_settings = vector_settings = vector_settings | {"column": reader.text_column}
         arguments = vector_settings | input_settings | {"version": encoder.version()}
         self._arguments = json.dumps(arguments, sort_keys=True).encode()
         self.folder = out.with_name(f".{out.name}.part")
@@ -130,6 +131,7 @@ class EmbedJob:
         (finished, expected), seen, crc, size = self._finished(), 0, 0, 0
         done = finished
         pending: list[TextRows] = []
+        types = self._column_types()
         vectors: list[npt.NDArray[Any]] = []
         for rows in self._slices(finished):
             data = ("\0".join(rows.texts) + "\0").encode() + rows.other_bytes()
@@ -139,7 +141,8 @@ class EmbedJob:
                     raise self._changed()
                 size = 0
                 continue
-            kept, values = embed_rows(self.encoder, self.settings, rows, self.reader.on_bad_row)
+            fitting = rows if types is None else types.fitting(rows)
+            kept, values = embed_rows(self.encoder, self.settings, fitting, self.reader.on_bad_row)
             pending.append(kept)
             vectors.append(values)
             if sum(batch.nbytes for batch in vectors) + size >= PART_BYTES:
@@ -148,9 +151,22 @@ class EmbedJob:
             progress(seen)
         if seen < finished:
             raise self._changed()
+        if types is not None:
+            types.check()
         if pending:
             self._write_part(done, seen, crc, pending, vectors)
         return sum(int(part.name.rpartition("-")[2]) for part in self.parts())  # rows in the finished parts
+
+    def _column_types(self) -> ColumnTypes | None:
+        """The types of the other columns, for an output in which they have types."""
+        if self.out.suffix != ".parquet":
+            return None
+        import pyarrow as pa
+
+        schemas = [pa.ipc.open_file(part).schema for part in self.parts()]
+        own = {self.reader.text_column, VECTORS}
+        others = [pa.schema([field for field in schema if field.name not in own]) for schema in schemas]
+        return ColumnTypes(others, self.reader.on_bad_row)
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
         """Yield the rows in slices of bounded size, with a cut at row `boundary`."""
@@ -169,16 +185,12 @@ class EmbedJob:
     ) -> None:
         count = sum(len(batch.texts) for batch in rows)
         with atomic_path(self.folder / f"{start:012d}-{end:012d}-{crc:08x}-{count:012d}") as path:
-            write_part(path, self.out.suffix, rows, np.concatenate(vectors))
+            write_part(path, self.out.suffix, rows, np.concatenate(vectors), self.reader.text_column)
 
     def _join(self, rows: int) -> None:
         joined = self.folder / f"joined{self.out.suffix}"
         try:
-            try:
-                join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
-            except InputError:  # the columns of these parts can never be joined
-                self._remove()
-                raise
+            join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
             sync(joined)
             check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
             joined.replace(self.out)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from inlayer.encoding.lines import MAX_TEXT, CountedLines, LongLineError, blocks, check_storable, parse_line
+from inlayer.encoding.lines import BLOCK, MAX_TEXT, CountedLines, LongLineError, blocks, check_storable, parse_line
 from inlayer.encoding.source_files import PACKED, kind_of
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
@@ -33,7 +33,7 @@ from inlayer.render.numbers import count
 from inlayer.tokenizers.base import check_text
 
 ROWS, ROWS_BYTES = 16_384, 2**25  # read at once from a table: rows or bytes, whichever is less
-FIELD, VECTORS = "text", "embedding"  # columns: the texts (the default of inputs, and in every output), and the vectors
+FIELD, VECTORS = "text", "embedding"  # columns: the texts (by default), and the vectors of an output
 TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"
 FILE = "file"  # column: where a text comes from, if there are several .txt files
 
@@ -84,6 +84,7 @@ class Reader:
     ) -> None:  # fmt: skip
         self.sources, self.field, self.per_file, self.on_bad_row = sources, field, per_file, on_bad_row
         self.keep, self.for_parquet = keep, for_parquet
+        self.text_column = field or FIELD  # in the output, too
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
             raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
@@ -138,7 +139,7 @@ class Reader:
 
     def _with_file(self, rows: TextRows, source: Path | str) -> TextRows:
         """Rows of a .txt file with its name, which distinguishes them from the rows of other files."""
-        if not self.keep or len(self.sources) == 1:
+        if not self.keep or len(self.sources) == 1 or self.text_column == FILE:
             return rows
         return rows._replace(others=[{FILE: str(source)}] * len(rows.texts))
 
@@ -175,7 +176,7 @@ class Reader:
         return TextRows(texts, None, where, None if number is None else numbers)
 
     def _json(self, name: str, number: int, block: bytes) -> TextRows:
-        field = self.field or FIELD
+        field = self.text_column
         texts: list[str] = []
         others: list[dict[str, Any]] = []
         numbers: list[int] = []
@@ -188,8 +189,8 @@ class Reader:
                 if not isinstance(record, dict) or field not in record:
                     has = f"; it has {listing(record)}" if isinstance(record, dict) else ""
                     raise InputError(f"no field {quoted(field)}{has}; choose one with --field")
+                self._check_columns(record, "the line")
                 text = check_text(record.pop(field), f"field {quoted(field)}")
-                self._check_others(record, "the line")
                 if self.for_parquet:
                     check_storable(record, line)
                 texts.append(text)
@@ -263,14 +264,16 @@ class Reader:
         for name, times in Counter(names if self.keep else [name for name in names if name == chosen]).items():
             if times > 1:
                 raise InputError(f"{where} has more than one column {quoted(name)}; rename all but one")
-        self._check_others(set(names) - {chosen}, where)
+        self._check_columns(names, where)
         return chosen
 
-    def _check_others(self, names: Iterable[str], where: str) -> None:
-        """Other columns are kept, so none may have the name of a column that is written."""
-        for name in (FIELD, VECTORS):
-            if self.keep and name in names:
-                raise InputError(f"{where} has a column {quoted(name)}, a name that the output also uses; rename it")
+    def _check_columns(self, names: Iterable[str], where: str) -> None:
+        """Columns keep their names, so none may have the name of the vectors."""
+        if self.keep and VECTORS in names:
+            raise InputError(
+                f"{where} has a column {quoted(VECTORS)}, the name of the vectors in the output; rename it, or use "
+                "--out FILE.npy, which has no columns"
+            )
 
     def row_group(self, path: Path, name: str, group: int, max_rows: int) -> Iterator[TextRows]:
         """Yield the rows of one row group of a Parquet file; a batch has `rows_at_once`, or fewer if some are bad."""
@@ -284,7 +287,8 @@ class Reader:
         import pyarrow.parquet as pq
 
         try:
-            with pq.ParquetFile(path) as file:
+            # in blocks: otherwise all columns of a row group are in memory
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
                 schema = file.schema_arrow
                 column = self._column(schema.names, name)
                 kind = schema.field(column).type

@@ -227,7 +227,7 @@ def bad_inputs(folder: Path) -> None:
     (folder / "ragged.csv").write_text("id,text\n1,fine\n2\n3,fine,too\n4,fine\n")
     (folder / "latin.csv").write_bytes(b"id,text\n1,fine\n2,caf\xe9\n")
     (folder / "twice.csv").write_text("id,text,id\n1,fine,2\n")
-    (folder / "names.csv").write_text("id,text\n1,fine\n")
+    (folder / "names.csv").write_text("embedding,text\n1,fine\n")
     (folder / "names.jsonl").write_text('{"text": "fine", "embedding": [1]}\n')
     pq.write_table(pa.table({"text": [1, 2]}), folder / "numbers.parquet")
     pq.write_table(pa.table({"text": ["fine", None]}), folder / "null.parquet")
@@ -269,7 +269,8 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["ragged.csv"], "ragged.csv, line 3: 1 column instead of 2"),
         (["latin.csv"], "latin.csv, line 3: column 'text' is not valid UTF-8"),
         (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
-        (["names.csv", "--field", "id", "--out", "v.parquet"], "names.csv has a column 'text', a name that the"),
+        (["names.csv", "--out", "v.parquet"], "names.csv has a column 'embedding', the name of the vectors in the"),
+        (["names.csv", "--out", "v.jsonl", "--field", "embedding"], "rename it, or use --out FILE.npy, which has no"),
         (["names.jsonl", "--out", "v.jsonl"], "names.jsonl, line 1: the line has a column 'embedding'"),
         (["numbers.parquet"], "column 'text' has type int64, not string"),
         (["null.parquet"], "null.parquet, row 1: the text is null"),

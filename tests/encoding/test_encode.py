@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -113,7 +114,26 @@ def test_long_texts_are_exact_and_not_truncated(tmp_path):
     assert np.abs(naive / 160_000 / theirs - 1).max() > 1e-5  # control: one float32 sum is not
 
 
-@pytest.mark.parametrize("largest", [1.0, 5.0])
+@pytest.mark.parametrize("sums", ["sum_with_torch", "sum_with_numpy"])
+def test_long_texts_are_summed_in_blocks_to_the_same_bits(monkeypatch, sums):
+    model, texts = inlayer.load("default"), ["the " * 3000, "a", "", "naïve " * 500, "b"]
+    expected, sizes = model.encode(texts), []
+
+    def recorded(rows, ids, offsets):
+        sizes.append(offsets.size - 1)
+        return getattr(pooling, sums)(rows, ids, offsets)
+
+    monkeypatch.setattr(pooling, "choose_sums", lambda: recorded)
+    monkeypatch.setattr(pooling, "FEW_IDS", 0)
+    for segments in (10**6, 7, 1):
+        sizes.clear()
+        monkeypatch.setattr(pooling, "BLOCK_VALUES", segments * 128)
+        np.testing.assert_array_equal(model.encode(texts), expected)
+        assert max(sizes) <= segments + len(texts)
+        assert (len(sizes) > 1) == (segments < 10**6)
+
+
+@pytest.mark.parametrize("largest", [1.0, 5.0, 3000.0])
 def test_equal_tokens_whose_rounding_errors_add_up_are_exact(tmp_path, monkeypatch, largest):
     rows = np.random.default_rng(0).uniform(-largest, largest, (300, 4096)).astype(np.float32)
     save_file({"embeddings": rows}, tmp_path / "model.safetensors")
@@ -288,6 +308,20 @@ def test_encoding_without_torch_imports_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "(3000, 128) False\n"
+
+
+def test_a_forked_process_does_not_wait_for_the_threads_of_torch():
+    code = (
+        "import os, torch, inlayer; model, texts = inlayer.load('default'), ['I love dogs'] * 30_000\n"
+        "expected, child = model.encode(texts), os.fork()\n"
+        "if child == 0: os._exit(0 if (model.encode(texts) == expected).all() else 1)\n"
+        "print(os.waitpid(child, 0)[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
+    )  # fmt: skip  # with one thread, torch starts none
+    assert done.stdout == "0\n"
 
 
 def test_progress_bar_is_shown_on_a_terminal(monkeypatch, capsys):
