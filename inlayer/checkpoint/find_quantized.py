@@ -97,7 +97,7 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
     if tensor is not None:  # ModelOpt
         second = find(f"{name}_scale_2")
         if second is None and name == MODEL2VEC and tensor.dtype == "I8":
-            check_tensor(store.where, tensor, len(tensor.shape) == 2 and 0 not in tensor.shape, "a table is (V, D)")
+            check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
             return _table("byte", tensor, None, tensor)
         return None if second is None else _nvfp4(store, name, tensor, find(f"{name}_scale"), second, divides=False)
     values = next(filter(None, map(find, packed_names(name))), None)
@@ -137,7 +137,7 @@ def _table(
 
 def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> QuantizedTable:
     """A table of FP8 values with one scale, or one for each block of rows and channels."""
-    check_tensor(store.where, values, len(values.shape) == 2 and 0 not in values.shape, "a table is (V, D)")
+    check_tensor(store.where, values, values.is_matrix, "a table is (V, D)")
     check_tensor(store.where, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
     rows, width = values.shape
     if math.prod(scales.shape) == 1:
@@ -205,8 +205,7 @@ def _nvfp4(
     store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, factor: TensorInfo | None, *,
     divides: bool,
 ) -> QuantizedTable:  # fmt: skip
-    shaped = len(values.shape) == 2 and 0 not in values.shape
-    check_tensor(store.where, values, shaped, "NVFP4 values are U8 (V, D / 2)")
+    check_tensor(store.where, values, values.is_matrix, "NVFP4 values are U8 (V, D / 2)")
     rows, width = values.shape[0], values.shape[1] * 2
     scale_info = _require(store, values, scales, f"{name}_scale")
     fits = width % NV_BLOCK == 0 and scale_info.shape == (rows, width // NV_BLOCK) and scale_info.dtype == "F8_E4M3"
@@ -219,8 +218,7 @@ def _nvfp4(
 def _int4(
     store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, shape: TensorInfo | None
 ) -> QuantizedTable:
-    shaped = len(values.shape) == 2 and 0 not in values.shape and values.dtype == "I32"
-    check_tensor(store.where, values, shaped, "int4 values are I32 (V, D / 8)")
+    check_tensor(store.where, values, values.is_matrix and values.dtype == "I32", "int4 values are I32 (V, D / 8)")
     rows, width = values.shape[0], values.shape[1] * INT4_PER_WORD
     if shape is not None:
         check_tensor(store.where, shape, shape.dtype in ("I32", "I64") and shape.shape == (2,), "expected two integers")

@@ -50,12 +50,6 @@ class TableInfo(TensorInfo):
     share: float | None  # None if the number of parameters of the whole model is not known
 
 
-def list_tables(model: Model) -> tuple[TableInfo, ...]:
-    """Every table of a model, the token table first."""
-    parameters = model.store.parameters()
-    return tuple(describe_table(model, name, role, parameters) for name, role in table_names(model))
-
-
 def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
     """Name and role of every table: the token table, the head, then the others in the order of the files."""
     first = [model.table_info.name] + ([] if model.head_name in (None, model.table_info.name) else [model.head_name])
@@ -75,10 +69,10 @@ def describe_table(model: Model, name: str, role: TableRole, parameters: int | N
 def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
     """Whether a tensor with the name of a table has the shape of one: inside a block, other tensors have such names."""
     try:
-        shape = model.store.find(name).shape
+        tensor = model.store.find(name)
     except InlayerError:
         return True  # reported when it is described
-    return len(shape) == 2 and 0 not in shape and (role != "mtp" or shape == model.table_info.shape)
+    return tensor.is_matrix and (role != "mtp" or tensor.shape == model.table_info.shape)
 
 
 def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | None) -> TensorInfo:
@@ -107,7 +101,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
                 + store.explain_missing_table()
             )
         tensor = store.find(candidates[0])
-    check_tensor(store.where, tensor, len(tensor.shape) == 2 and 0 not in tensor.shape, "a table is (V, D)")
+    check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
     return tensor
 
 

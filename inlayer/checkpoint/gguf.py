@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.store import Store
+from inlayer.checkpoint.store import Store, check_link
 from inlayer.errors import (
     CheckpointError,
     ConfigError,
@@ -106,7 +106,7 @@ class GgufStore(Store):
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         tensor = self.find(name)
-        if len(tensor.shape) != 2:
+        if not tensor.is_matrix:
             raise ShapeError(f"tensor {quoted(name)} of {self.where} has shape {tensor.shape}; a table is (V, D)")
         width = tensor.shape[1]
         try:
@@ -163,7 +163,7 @@ class GgufStore(Store):
         return headers[0]
 
     def _read_header(self, path: Path) -> GgufHeader:
-        return read_gguf_header(path)
+        return read_gguf_header(check_link(path))
 
     def _exists(self, path: Path) -> bool:
         return path_kind(path) == "file"

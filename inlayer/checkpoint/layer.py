@@ -20,7 +20,7 @@ from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_sh
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
-from inlayer.families.tensor_names import WITH_HEAD, choose_part
+from inlayer.families.tensor_names import choose_part, names_head
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
@@ -131,11 +131,8 @@ def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 
 def saved_with_head(model: Model) -> bool:
     """Whether a tied model has a head at all: its class decides; a masked-language head also has a stored bias."""
-    classes = (model.config or {}).get("architectures")
-    if isinstance(classes, list) and classes and not any(WITH_HEAD.search(str(name)) for name in classes):
-        return False
     biased = model.spec is not None and model.spec.head.bias
-    return not biased or find_part(model, "head.bias") is not None
+    return names_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
 
 
 def find_part(model: Model, part: str) -> TensorInfo | None:

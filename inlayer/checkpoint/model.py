@@ -122,7 +122,8 @@ class Model:
             >>> [(table.role, table.shape) for table in load("default").tables]
             [('token', (6144, 128))]
         """
-        return find_tables.list_tables(self)
+        total, names = self.store.parameters(), find_tables.table_names(self)
+        return tuple(find_tables.describe_table(self, name, role, total) for name, role in names)
 
     @cached_property
     def memories(self) -> tuple[NgramMemory, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
-from inlayer.files import check_path, expand_home, file_errors, not_a_file, path_kind, shown
+from inlayer.files import check_is_file, check_path, expand_home, file_errors, not_a_file, path_kind, shown
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -163,9 +163,11 @@ def find_sample(name: str) -> tuple[Path, Path | None]:
 
 
 def _open_folder(folder: Path) -> Store:
+    from inlayer.checkpoint.store import check_link
+
     kinds, name = _modules(folder)
     inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
-    store = _open_weights(folder / name if inner else folder)
+    store = _open_weights(check_link(folder / name) if inner else folder)
     if kinds[:1] in (["StaticEmbedding"], ["TableModule"]):  # the second is ours
         is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
         store.config, store.note = None, STATIC + (UNIT if is_unit else "")
@@ -197,7 +199,7 @@ def _modules(folder: Path) -> tuple[list[str], str]:
     import json
 
     try:
-        with (folder / "modules.json").open("rb") as stream:
+        with check_is_file(folder / "modules.json").open("rb") as stream:
             modules = json.loads(stream.read(MAX_MODULES))
         kinds, name = [str(module["type"]).rpartition(".")[2] for module in modules], str(modules[0]["path"])
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
@@ -211,7 +213,7 @@ def _open_file(path: Path) -> Store:
     from inlayer.formats import gguf
     from inlayer.formats.torch_file import PICKLE, ZIP
 
-    with file_errors(path, kind=MissingFileError), path.open("rb") as stream:
+    with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as stream:
         start = stream.read(9)
     if start.startswith(gguf.MAGIC) or path.suffix == ".gguf":
         from inlayer.checkpoint.gguf import GgufStore

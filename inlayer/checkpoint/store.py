@@ -29,6 +29,7 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer
+from inlayer.tokenizers.open import find_in_folder
 
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
@@ -175,10 +176,8 @@ class FolderStore(Store):
         for path in self.folder.iterdir():
             if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
                 self._local_path(path.name)
-        try:
-            return open_tokenizer(self.folder)
-        except MissingFileError:
-            return None
+        file = find_in_folder(self.folder)
+        return None if file is None else open_tokenizer(file)
 
     def parameters(self) -> int | None:
         files = set(self._index.values())
@@ -197,18 +196,7 @@ class FolderStore(Store):
         return f"it is an adapter ({kind}), which has no table of its own; open its base model, {base}"
 
     def _local_path(self, name: str) -> Path:
-        """Return the path of a file, checked not to be a link out of the folder or out of the hub's cache."""
-        path = self.folder / name
-        if not path.is_symlink():
-            return path
-        try:
-            real, home = path.resolve(), self.folder.resolve()
-        except (OSError, RuntimeError) as error:
-            raise CheckpointError(f"{shown(path)} is a broken symbolic link") from error
-        blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
-        if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
-            raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; copy the file itself there")
-        return path
+        return check_link(self.folder / name)
 
     def _list_tensors(self, files: Iterable[str]) -> dict[str, str]:
         """Build the index of files that have none."""
@@ -245,6 +233,20 @@ class FolderStore(Store):
         with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
             data = stream.read(MAX_INDEX + 1)
         return parse_index(data, shown(path))
+
+
+def check_link(path: Path) -> Path:
+    """Return a path in a checkpoint's folder, checked not to be a link out of it or out of the hub's cache."""
+    if not path.is_symlink():
+        return path
+    try:
+        real, home = path.resolve(), path.parent.resolve()
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{shown(path)} is a broken symbolic link") from error
+    blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
+    if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
+        raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; copy what it refers to there")
+    return path
 
 
 def parse_index(data: bytes, where: str) -> dict[str, str]:

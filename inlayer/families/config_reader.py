@@ -56,10 +56,6 @@ def short(value: object) -> str:
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"the config's {name} is {short(value)}; expected a number")
-    return _finite(name, value)
-
-
-def _finite(name: str, value: int | float) -> float:
     try:
         number = float(value)
     except OverflowError:  # an integer with more than 308 digits
@@ -86,7 +82,7 @@ class ConfigReader:
     def get_or_none(self, *names: str) -> tuple[str, Any]:
         """Like `get`, but null in the config means "none" and overrides the family's default."""
         name, value = self.get(*names)
-        return name, None if name in self._config and self._config[name] is None else value
+        return name, None if self.is_null(name) else value
 
     def is_null(self, name: str) -> bool:
         """Whether the config has the field with the value null."""
@@ -139,9 +135,9 @@ class ConfigReader:
 
     def numbers(self, *names: str) -> tuple[float, ...]:
         name, value = self.get(*names)
-        if not isinstance(value, (list, tuple)) or not all(type(x) in (int, float) for x in value):
+        if not isinstance(value, (list, tuple)):
             raise ConfigError(f"the config's {name} is not a list of numbers")
-        return tuple(_finite(name, x) for x in value)
+        return tuple(_number(f"{name}[{index}]", number) for index, number in enumerate(value))
 
     def mapping(self, *names: str) -> dict[str, Any]:
         """A nested object; empty if it is missing."""

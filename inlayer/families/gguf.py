@@ -66,9 +66,9 @@ def config_from_gguf(
     table = shapes.get(TABLE, ())
     if not isinstance(architecture, str) or not architecture or len(table) != 2:
         return None
-    if architecture not in ARCHITECTURES:  # only the fields that every file has
+    if architecture not in ARCHITECTURES:  # only the fields that every file has, so no family's defaults may fill in
         sizes = {"vocab_size": table[0], "hidden_size": table[1], "tie_word_embeddings": HEAD not in shapes}
-        return {"model_type": architecture, **sizes}
+        return {"model_type": f"{architecture} (GGUF)" if architecture in FAMILIES else architecture, **sizes}
     arch = _Architecture(metadata, architecture)
     family = _family(arch, shapes)
     padding = metadata.get("tokenizer.ggml.padding_token_id")

@@ -63,6 +63,7 @@ _olmo = Family(defaults=_sizes(50304, 4096, 32, 2048, pad_token_id=1), float32_t
 _qwen2 = Family(defaults=_sizes(151936, 4096, 32, 32768))
 _TWO_BASES = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
 _gemma = Family(defaults=_sizes(256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, **TIED), scaled="rows")
+_gemma2 = _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0)
 _glm = Family(defaults=_sizes(151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5),
               pairing="interleaved", layout="half", has_partial_rotary=True)
 _cohere = Family(defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625, **TIED),
@@ -72,6 +73,8 @@ _deepseek_v3 = Family(defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=
 
 _plain, _none = Family(defaults={}), Family(defaults={}, positions="none")
 _partial = Family(defaults={}, has_partial_rotary=True)
+_mamba = _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED)
+_hunyuan_v1 = _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0)
 _hybrid = replace(_partial, full_every=4, other_layers="linear_attention")
 _gemma4 = replace(_gemma, defaults=_gemma.defaults | {"global_head_dim": 512, "rope_parameters": {
     SLIDING: _base(1e4), FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}},
@@ -83,9 +86,9 @@ _deepseek_v4 = _like(
             "thetas": {"main": "rope_theta", "compress": "compress_rope_theta"}})
 _deepseek_v41 = replace(_deepseek_v4, defaults=_deepseek_v4.defaults | {"engram_pad_token_id": 2}, ngrams="engram")
 _SLIDING = {"layers_without_rotary": (FULL,)}  # only layers with sliding attention are rotated
-_granite = Family(defaults={}, scaled="all", factor="embedding_multiplier")
-_gptj = Family(defaults={"embd_pdrop": 0.0}, pads=False, pairing="interleaved", layout="single",
-               has_partial_rotary=True, dropout="embd_pdrop", head_bias=True)
+_granite = Family(defaults=_sizes(32000, 4096, 32, 2048), scaled="all", factor="embedding_multiplier")
+_gptj = Family(defaults=_sizes(50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64), pads=False,
+               pairing="interleaved", layout="single", has_partial_rotary=True, dropout="embd_pdrop", head_bias=True)
 _qwen2_vl = Family(defaults=_sizes(152064, 8192, 64, 32768, rope_theta=1e6), sections="chunked",
                    default_sections=(16, 24, 24))
 _complex = Family(defaults={}, pairing="interleaved", layout="complex", float32_tables=True)
@@ -104,8 +107,8 @@ _modernbert = Family(
     norm="layer without bias", dropout="embedding_dropout", head_bias=True, full_every=-3)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, traits={"ngrams": "longcat"})
 # Encoder and decoder share one table and have positions of their own; the encoder's are used, if there is one.
-_bart = Family(defaults={"pad_token_id": 1, "dropout": 0.1, **TIED}, positions="learned", position_offset=2,
-               norm="layer", dropout="dropout", scaled="exact rows", scale_flag="scale_embedding")
+_bart = Family(defaults=_sizes(50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, **TIED), positions="learned",
+               position_offset=2, norm="layer", dropout="dropout", scaled="exact rows", scale_flag="scale_embedding")
 
 GENERIC = _partial  # what is assumed about an unknown type (families/generic.py)
 
@@ -121,10 +124,11 @@ FAMILIES: dict[str, Family] = {
     "axk2": _like(_deepseek_v3, 163840, 2048, 32, 131072, qk_rope_head_dim=32),
     "bailing_hybrid": _like(_deepseek_v3, 157184, 2560, 32, pad_token_id=156892, rope_theta=6e6),
     "bamba": _like(_partial, 128000, 4096, 32, 262144, pad_token_id=0, partial_rotary_factor=0.5),
-    "bart": _like(_bart, 50265, 1024, 16, 1024),
+    "bart": _bart, "mbart": _bart,
     "beam": _like(_olmo, 151936, 5120, 48, 8192, head_dim=128, pad_token_id=None, final_logit_softcapping=30.0,
         rope_parameters={SLIDING: _base(1e4), FULL: None}),
-    "bert": _bert, "xlm-roberta": _xlm_roberta, "camembert": _xlm_roberta, "roberta": _roberta,
+    "bert": _bert, "ernie": _bert, "roberta": _roberta, "roberta-prelayernorm": _roberta,
+    "xlm-roberta": _xlm_roberta, "camembert": _xlm_roberta, "data2vec-text": _xlm_roberta, "xmod": _xlm_roberta,
     "bert-generation": _like(_bert, 50358, 1024, 16, 512, traits={"token_types": False}),
     "big_bird": _like(_bert, 50358, 768, 12, 4096, traits={"scaled": "all", "scale_flag": "rescale_embeddings"}),
     "bigbird_pegasus": _like(_bart, 96103, 1024, 16, 4096, pad_token_id=0, scale_embedding=True,
@@ -138,7 +142,7 @@ FAMILIES: dict[str, Family] = {
         traits={"dropout": "dropout", "pads": False, "ngrams": "blt", "pairing": "interleaved"}),
     "bloom": Family(defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED), positions="none", pads=False,
                     norm="layer", relative="alibi"),
-    "codegen": _like(_gptj, 50400, 4096, 16, 2048, rotary_dim=64),
+    "codegen": _gptj, "gptj": _gptj,
     "cohere": _cohere,
     "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, traits=_SLIDING | {"full_every": 4}),
     "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4, traits=_SLIDING),
@@ -150,7 +154,6 @@ FAMILIES: dict[str, Family] = {
         traits={"positions": "sinusoidal", "scaled": "all", "head_bias": True}),
     "cwm": _like(_plain, 128256, 6144, 48, 131072, head_dim=128,
         rope_parameters=LLAMA3_ROPE | {"factor": 16.0, "rope_theta": 1e6}),
-    "data2vec-text": _like(_roberta, 30522, 768, 12, 512),
     "dbrx": _like(_plain, 32000, 2048, 16, 2048),
     "deberta": _deberta,
     "deberta-v2": replace(_deberta, norm="layer", defaults=_deberta.defaults | _sizes(128100, 1536, 24, 512)),
@@ -169,7 +172,6 @@ FAMILIES: dict[str, Family] = {
         hidden_size_per_layer_input=512, rms_norm_eps=1e-6, rope_parameters={SLIDING: _base(1e4), FULL: _base(1e6)},
         tie_word_embeddings=False, traits={"per_layer": "projected"}),
     "emu3_text_model": _like(_plain, 184622, 4096, 32, 9216, pad_token_id=151643, rope_theta=1e6),
-    "ernie": _like(_bert, 30522, 768, 12, 512),
     "ernie4_5": _like(_ernie4_5, 103424, 1024, 16, 131072, head_dim=128),
     "ernie4_5_moe": _like(_ernie4_5, 103424, 2560, 20, 131072),
     "esmc": _like(_plain, 64, 2560, 40, 2048, pad_token_id=1, traits={"head_bias": True}),
@@ -180,7 +182,6 @@ FAMILIES: dict[str, Family] = {
         traits={"alibi_flag": "alibi", "relative": "alibi in bfloat16"}),
     "falcon_h1": _like(_plain, 128000, 4096, 32, 8192, pad_token_id=0, traits={"scaled": "exact rows",
         "factor": "embedding_multiplier"}),
-    "falcon_mamba": _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED),
     "flaubert": _xlm,
     "flex_olmo": _like(_olmo, 100352, 4096, 32, 4096, pad_token_id=100277, rope_theta=5e5),
     "flint": _like(_plain, 150144, 2048, 32, 262144, head_dim=128, traits=_SLIDING),
@@ -189,8 +190,7 @@ FAMILIES: dict[str, Family] = {
     "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
         **TIED, traits={"norm": "layer", "dropout": "hidden_dropout", "head_bias": True}),
     "gemma": _gemma,
-    "gemma2": replace(_gemma, defaults=_sizes(
-        256000, 2304, 8, 8192, head_dim=256, pad_token_id=0, final_logit_softcapping=30.0, **TIED)),
+    "gemma2": _gemma2, "vaultgemma": _gemma2,
     "gemma3_text": replace(_gemma, defaults=_sizes(
         262208, 2304, 8, 131072, head_dim=256, pad_token_id=0, rope_theta=1e6, rope_local_base_freq=1e4, **TIED),
         thetas=_TWO_BASES, scaled_layers=(FULL,), full_every=6),
@@ -214,23 +214,19 @@ FAMILIES: dict[str, Family] = {
         "rope_fields": ("rotary_emb_base", "rotary_pct")}),
     "gpt_oss": Family(layout="single", defaults=_sizes(
         201088, 2880, 64, 131072, head_dim=64, rope_theta=150000.0, rope_parameters=GPT_OSS_ROPE)),
-    "gptj": _like(_gptj, 50400, 4096, 16, 2048, rotary_dim=64),
-    "granite": _like(_granite, 32000, 4096, 32, 2048),
+    "granite": _granite, "granitemoe": _granite, "granitemoeshared": _granite,
     "granite_swa": _like(_granite, 100352, 2560, 20, 8192, traits={"layer_thetas": "layer_rope_theta"}, **TIED),
-    "granitemoe": _like(_granite, 32000, 4096, 32, 2048),
-    "granitemoe_swa": _like(_granite, 32000, 4096, 32, 2048, traits={"layer_thetas": "layer_rope_theta"}),
+    "granitemoe_swa": replace(_granite, layer_thetas="layer_rope_theta"),
     "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, traits={"positions_flag": "position_embedding_type",
         "full_every": MAX_LAYERS + 1, "other_layers": "linear_attention"}),
-    "granitemoeshared": _like(_granite, 32000, 4096, 32, 2048),
     "gte": _like(_rotary_bert, 250048, 768, 12, 8192, pad_token_id=1, type_vocab_size=1, rope_theta=160000.0),
     "helium": Family(defaults=_sizes(48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5),
                      pairing="interleaved", layout="half"),
-    "hunyuan_v1_dense": _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0),
-    "hunyuan_v1_moe": _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0),
+    "hunyuan_v1_dense": _hunyuan_v1, "hunyuan_v1_moe": _hunyuan_v1,
     "hy_v3": _like(_plain, 120832, 4096, 64, 131072, head_dim=128, initializer_range=0.006, rope_theta=11158840.0),
     "hy_v4": _like(_plain, 120832, 2816, 32, 262144, qk_rope_head_dim=64, pad_token_id=120002,
         initializer_range=0.006, hc_mult=4, traits={"streams": "hc_mult"}),
-    "hyperclovax": _like(_granite, 32000, 4096, 32, 2048, traits={"logits_scaling_multiplies": True}),
+    "hyperclovax": replace(_granite, logits_scaling_multiplies=True),
     "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, logits_mup_width_multiplier=24.0,
         traits={"norm": "rms", "norm_at": "rows"}),
     "jais2": _like(_plain, 150272, 3328, 26, 8192),
@@ -252,11 +248,10 @@ FAMILIES: dict[str, Family] = {
     "longformer": _like(_roberta, 30522, 768, 12, 512, traits={"positions_first": True}),
     "longt5": _t5,
     "luke": _like(_roberta, 50267, 768, 12, 512, traits={"positions_first": True}),
-    "mamba": _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED),
+    "mamba": _mamba, "falcon_mamba": _mamba,
     "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
     "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, traits={"position_offset": 0,
         "scaled": "all", "norm": None, "sinusoidal_if_missing": True}),
-    "mbart": _like(_bart, 50265, 1024, 16, 1024),
     "megatron-bert": _like(_bert, 29056, 1024, 16, 512, traits={"norm": None}),
     "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, rope_parameters={FULL: _base(5e5), SLIDING:
         _base(1e4)}, traits={"full_every": 1}),
@@ -269,10 +264,9 @@ FAMILIES: dict[str, Family] = {
     "minimax_m2": _like(_partial, 200064, 3072, 48, 196608, head_dim=128, rope_theta=5e6),
     "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
         traits={"rotary_dim_field": None}),
-    "ministral": _like(_plain, 32000, 4096, 32, 131072),
     "ministral3": _like(_plain, 131072, 4096, 32, 262144, head_dim=128, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 16.0, "original_max_position_embeddings": 16384, "rope_theta": 1e6}),
-    "mistral": _mistral,
+    "mistral": _mistral, "ministral": _mistral,
     "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, head_dim=128, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192, "rope_theta": 1e4},
         traits={"has_partial_rotary": True, "head_dim_fields": ("head_dim",), "rotary_dim_field": "qk_rope_head_dim"}),
@@ -351,7 +345,6 @@ FAMILIES: dict[str, Family] = {
     "rembert": _like(_bert, 250300, 1152, 18, 512, hidden_dropout_prob=0.0, input_embedding_size=256,
         output_embedding_size=1664, tie_word_embeddings=False,
         traits={"project": "sum", "projects_equal_widths": True}),
-    "roberta-prelayernorm": _like(_roberta, 50265, 768, 12, 512),
     "rwkv": _like(_none, 50277, 4096, 1),
     "seed_oss": Family(defaults=_sizes(155136, 4096, 80, 524288, head_dim=128, pad_token_id=1)),
     "smollm3": _like(_plain, 128256, 2048, 16, 32768, pad_token_id=128004, rope_theta=2e6, no_rope_layer_interval=4,
@@ -368,7 +361,6 @@ FAMILIES: dict[str, Family] = {
     "ultrabert": _like(_plain, 32000, 4096, 32, 32768, pad_token_id=0, rope_parameters={SLIDING: _base(1e4),
         FULL: _base(2560000.0)}),
     "umt5": _umt5,
-    "vaultgemma": _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0),
     "whisper": _like(_bart, 51865, 384, 6, 448, pad_token_id=50256, dropout=0.0, traits={"position_offset": 0,
         "scaled": "no", "norm": None}),
     "xlm": _xlm,
@@ -376,7 +368,6 @@ FAMILIES: dict[str, Family] = {
     "xlnet": _like(_none, 32000, 1024, 16, pad_token_id=5, dropout=0.1, **TIED,
         traits={"dropout": "dropout", "head_bias": True}),
     "xlstm": _like(_none, 50304, 4096, 8, pad_token_id=1, output_logit_soft_cap=30.0),
-    "xmod": _like(_roberta, 30522, 768, 12, 512),
     "yoso": _like(_bert, 50265, 768, 12, 4096, pad_token_id=1, type_vocab_size=1, traits={"position_start": 2}),
     "youtu": _like(_deepseek_v3, 128256, 2048, 16, 131072, initializer_range=0.01976423537605237, **TIED),
     "zamba": _like(_none, 32000, 3712, 16, pad_token_id=0, **TIED),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 # Prefixes of the text model in a larger model; the empty prefix is a checkpoint saved without a head.
 TEXT_MODELS = (
@@ -109,6 +109,12 @@ _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
     "routing": re.compile(r"(^|\.)tid2eid$"),  # the experts of each token
     "mtp": re.compile(r"(^|\.)shared_head\.head\.weight$"),  # the head of DeepSeek-V3's multi-token prediction
 }
+
+
+def names_head(config: Mapping[str, Any] | None) -> bool | None:
+    """Whether the class of a model has a head; None if its config names no class."""
+    classes = (config or {}).get("architectures")
+    return any(WITH_HEAD.search(str(name)) for name in classes) if isinstance(classes, list) and classes else None
 
 
 def table_role(name: str) -> TableRole | None:

@@ -19,3 +19,8 @@ class TensorInfo:
     file: str  # file name, relative to the checkpoint
     offset: int  # position of its first byte in that file
     nbytes: int
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it has two axes, neither of them empty: the shape of a table."""
+        return len(self.shape) == 2 and 0 not in self.shape

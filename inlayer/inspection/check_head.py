@@ -2,7 +2,8 @@
 
 source -> Model -> facts -> [findings] -> Report
 - the head is read in blocks next to the table, in one pass that compares them and collects row statistics
-- a head whose shape differs from the table's is not read
+- a head with a size of its own (Llama-3.2-Vision's has fewer rows than the table) is read alone; if the config does not
+  have that size, it is an error and not read
 - warnings are about rows of tokens that occur in text, as for the table: other tokens are never predicted
 - the scale of a head is compared with the table's, but may differ a lot: nanochat's head starts at 0.001 next to a
   table of 1, and the values of Mistral's table are a tenth of its head's
@@ -21,13 +22,13 @@ from inlayer.checkpoint.find_tables import head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
-from inlayer.families.tensor_names import WITH_HEAD
+from inlayer.families.tensor_names import names_head
 from inlayer.files import quoted
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import ScannedRows
-from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, check_size, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
@@ -43,6 +44,8 @@ class HeadScan:
     equal: bool | None = None
     shape: tuple[int, ...] | None = None
     statistics: RowStatistics | None = None
+    was_stopped: bool = False
+    has_more_rows: bool = False  # than the table: the decoder has a vocabulary of its own
     error: str = ""
 
 
@@ -52,31 +55,37 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *
         return HeadScan()
     shape = None
     try:
-        shape = tuple(model.store.find(model.head_name).shape)
-        if shape != tuple(model.table_info.shape):
-            return HeadScan(equal=False, shape=shape)
-        if skip:
-            return HeadScan(shape=shape)
-        statistics = scan_rows(model.store.table(model.head_name), ids, None, progress, model.table)
+        shape, table_shape = model.store.find(model.head_name).shape, model.table_info.shape
+        equal = None if shape == table_shape else False
+        if skip or shape not in (table_shape, head_shape(model)):
+            return HeadScan(equal=equal, shape=shape)
+        head = model.store.table(model.head_name)
+        rows = check_size(head, is_sampled=ids is not None)
+        has_more_rows = rows > table_shape[0]
+        if ids is not None:
+            ids = sample(rows) if has_more_rows else ids[ids < rows]
+        statistics = scan_rows(head, ids, None, progress, model.table if equal is None else None)
     except InlayerError as error:
         return HeadScan(shape=shape, error=shorten(str(error), 300))
-    is_complete = len(statistics.ids) == (shape[0] if ids is None else len(ids))
-    equal = False if statistics.differing else True if is_complete else None
-    return HeadScan(equal=equal, shape=shape, statistics=statistics)
+    was_stopped = len(statistics.ids) < (rows if ids is None else len(ids))
+    if equal is None and (statistics.differing or not was_stopped):
+        equal = not statistics.differing
+    return HeadScan(
+        equal=equal, shape=shape, statistics=statistics, was_stopped=was_stopped, has_more_rows=has_more_rows
+    )
 
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
     config = text_config(model.config)
-    flag, architectures = config.get("tie_word_embeddings"), config.get("architectures")
+    flag = config.get("tie_word_embeddings")
     flag = flag if isinstance(flag, bool) else None
-    classes = [str(name) for name in architectures] if isinstance(architectures, list) else []
     return HeadFacts(
         tie_word_embeddings=model.spec.head.tied if model.spec is not None else flag,
         tie_is_explicit=flag is not None,
         tensor=shorten(model.head_name, 200) if model.head_name is not None else None,
         shape=scan.shape,
         equals_table=scan.equal,
-        expected=any(WITH_HEAD.search(name) for name in classes) if classes else None,
+        expected=names_head(config),
     )
 
 

@@ -22,10 +22,11 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.config_reader import text_config
+from inlayer.families.describe import ROW_WIDTH
 from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
-from inlayer.families.spec import AlibiSpec
-from inlayer.families.tensor_names import OTHER_MODULES, PARTS, choose_part, table_candidates, table_role
+from inlayer.families.spec import AlibiSpec, BucketSpec
+from inlayer.families.tensor_names import OTHER_MODULES, PARTS, RELATIVE, choose_part, table_candidates, table_role
 from inlayer.files import printable, quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
@@ -34,7 +35,7 @@ from inlayer.inspection.scan import RowStatistics, scan_rows
 from inlayer.render.numbers import count
 from inlayer.tables import StoredTable
 
-LEARNED_POSITIONS = "position_embedding.weight"
+LEARNED_POSITIONS, RELATIVE_TABLE = "position_embedding.weight", "relative positions"
 MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
 MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
@@ -57,7 +58,7 @@ def table_facts(model: Model) -> TokenTableFacts:
     except InlayerError:  # a missing or damaged shard matters only if one of its tensors is needed
         total = None
     architectures = config.get("architectures")
-    config_rows, config_width = _integer(config, "vocab_size"), _integer(config, "hidden_size", "n_embd")
+    config_rows, config_width = _integer(config, "vocab_size"), _integer(config, *ROW_WIDTH, "hidden_size", "n_embd")
     if spec is not None:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TokenTableFacts(
@@ -116,7 +117,8 @@ def _other_candidates(model: Model) -> list[str]:
     if model.store.remote:
         return []
     candidates = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
-    return [name for name in candidates if name != model.table_info.name] if len(candidates) <= MAX_CANDIDATES else []
+    known = (model.table_info.name, model.head_name)  # T5Gemma's head is the table of its decoder
+    return [name for name in candidates if name not in known] if len(candidates) <= MAX_CANDIDATES else []
 
 
 def unidentified_tables(model: Model) -> list[str]:
@@ -229,27 +231,43 @@ def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int
 # ---- context length and the tensors besides the table
 
 
-def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None) -> Iterator[Finding]:
+def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None, *, quick: bool) -> Iterator[Finding]:
     """Unusual context lengths, and missing or damaged tensors; `row_rms` is the RMS of a typical row of the table."""
     if (spec := model.spec) is None:
         return
     yield from _context_findings(spec, positions)
     for part, shape in _shapes(spec).items():
-        name = choose_part(part, model.store.names(), model.table_info.name)
+        is_bias = part == "head.bias"
+        if is_bias and not spec.head.bias and model.store.remote and quick:
+            continue  # it would take the whole index to find out that there is none
+        name = _find_part(model, part)
         if name is None:
             computed = part == LEARNED_POSITIONS and spec.sinusoidal_if_missing
-            if part != "head.bias" and not computed:  # a model saved without its head has no bias
+            # a model saved without its head has no bias
+            if not is_bias and part != RELATIVE_TABLE and not computed:
                 yield Finding("error", "tensor-missing", f"the files contain no tensor for {part}")
             continue
         try:
             stored = model.store.find(name)
-            if stored.shape != shape:
-                yield _wrong_shape(part, stored, shape, positions)
-            else:
+            fits = stored.shape == shape or (is_bias and stored.shape == (1, *shape))  # as in BART
+            if fits or (part == RELATIVE_TABLE and stored.shape[:1] == shape):
                 yield from _value_findings(model, spec, part, stored, row_rms)
+            elif not is_bias or spec.head.bias:  # the head does not use other biases
+                yield _wrong_shape(part, stored, shape, positions)
         except InlayerError as error:
             message = f"{quoted(name)} cannot be read: {shorten(str(error), 300)}"
             yield Finding("warning", "tensor-unreadable", message)
+
+
+def _find_part(model: Model, part: str) -> str | None:
+    if part == RELATIVE_TABLE:
+        return next(filter(RELATIVE.fullmatch, model.store.names()), None)
+    return choose_part(part, model.store.names(), model.table_info.name)
+
+
+def is_part(model: Model, name: str) -> bool:
+    """Whether a tensor is one of those that `layer_findings` reads."""
+    return model.spec is not None and any(_find_part(model, part) == name for part in _shapes(model.spec))
 
 
 def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding]:
@@ -271,7 +289,7 @@ def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding
 
 
 def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every tensor that the config requires."""
+    """Return the shape of every tensor that the config requires, and of a head's bias, which files may have."""
     row_width = spec.row_width or spec.n_embd
     sum_width = row_width if spec.project == "sum" else spec.n_embd
     learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.project is not None
@@ -282,14 +300,16 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
         "norm.bias": (sum_width,) if normed and spec.norm in ("layer", "layer in float32") else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
         "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
-        "head.bias": (spec.vocab_size,) if spec.head.bias else None,
+        "head.bias": (spec.head.vocab_size or spec.vocab_size,),
     }
     if spec.rotary is not None and spec.rotary.learned:
         shapes["position_embedding.alpha"] = (spec.rotary.head_dim // 2,)
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
-    return {part: shape for part in PARTS if (shape := shapes.get(part)) is not None}
+    if isinstance(spec.relative, BucketSpec):  # its width is the number of heads, or that of hidden states
+        shapes[RELATIVE_TABLE] = (spec.relative.rows,)
+    return {part: shape for part in (*PARTS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
 
 
 def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], positions: PositionFacts) -> Finding:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inlayer.inspection.findings import Finding
+from inlayer.inspection.findings import Finding, Severity
 from inlayer.inspection.report import RowFacts, TrainingFacts
 from inlayer.inspection.rows import MIN_CHANNELS, ScannedRows
 from inlayer.inspection.scan import Flags, RowStatistics
@@ -86,17 +86,12 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
         advice += "or this is not the tokenizer that the table was trained with. The files do not show which."
     contradicted = training is not None and not expected and has_many_undertrained(rows)
+    severity: Severity = "warning" if contradicted else "note"
     several = "look undertrained: their embeddings resemble"
     verdict = "looks undertrained: its embedding resembles" if count == 1 else several
-    yield from rows.finding(
-        "warning" if contradicted else "note",
-        "undertrained-tokens",
-        f"{count:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference tokens "
-        "that text never produces",
-        undertrained.rows,
-        rows.statistics.norms,
-        advice,
-    )
+    message = f"{count:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
+    message += "tokens that text never produces"
+    yield from rows.finding(severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice)
 
 
 def has_many_undertrained(rows: ScannedRows) -> bool:
@@ -154,7 +149,7 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
     scan, tokens, duplicates = rows.statistics, rows.tokens, rows.duplicates
     if rows.all_identical:
         message = "all rows are identical, so all tokens have the same embedding"
-        yield from rows.finding("error", "all-rows-identical", message, rows.usable)
+        yield from rows.finding("error", "all-rows-identical", message, scan.usable)
         return
     block = _repeated_block(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
     if block is not None:

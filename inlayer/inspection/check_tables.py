@@ -12,7 +12,7 @@ Tested with damaged checkpoints in tests/inspection/test_tables.py and test_ngra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,10 +21,10 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.files import quoted
-from inlayer.inspection.check_layer import fp8_findings
+from inlayer.inspection.check_layer import fp8_findings, is_part
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
-from inlayer.inspection.scan import Ids, RowStatistics, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
@@ -37,21 +37,15 @@ MAX_DEAD = 0.01  # share of the rows: beyond this, they are not a few rare token
 
 
 def check_tables(
-    model: Model,
-    tokens: TokenKinds,
-    total: int | None,
-    sample: Callable[[int], Ids],
-    *,
-    quick: bool,
-    progress: Progress | None = None,
+    model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress | None = None
 ) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
     """Read and check every table besides the token table and the head, and say what could not be checked.
 
-    `total` is the number of parameters of the model; `sample` chooses rows of a long table.
+    `total` is the number of parameters of the model.
     """
     facts, findings, not_checked = list[OtherTableFacts](), list[Finding](), list[str]()
     if model.store.remote and quick:
-        return facts, findings, ["other tables (quick; remote)"]
+        return facts, findings, ["other tables, and whether the head has a bias (quick; remote)"]
     known = (model.table_info.name, model.head_name)
     listed = [(name, role) for name, role in table_names(model) if name not in known]
     for required, words in (("per_layer", "per-layer embeddings"), ("value", "value embeddings")):
@@ -98,7 +92,7 @@ def _check(
     findings += fp8_findings(info.name, table)
     if original is not None:
         findings += _copy_findings(info, original, scan)
-    if model.spec is None or info.role not in ("position", "token_type"):  # which check_layer.py has read
+    if info.role not in ("position", "token_type") or not is_part(model, info.name):  # which check_layer.py reads
         findings += _value_findings(info, scan, tokens)
     norms = scan.norms[scan.usable]
     return OtherTableFacts(

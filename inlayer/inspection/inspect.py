@@ -12,35 +12,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
-from inlayer.errors import CheckpointError, InlayerError
+from inlayer.errors import InlayerError, MissingFileError
 from inlayer.families.config_reader import text_config
-from inlayer.files import listing, path_kind, printable
+from inlayer.files import listing
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
-from inlayer.inspection.findings import SEVERITIES, Finding, shorten
+from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import Report
 from inlayer.inspection.rows import ScannedRows, row_facts
-from inlayer.inspection.scan import Ids, RowStatistics, mean_direction, near_zero_share, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, reference_rows
 from inlayer.render.progress_bar import Progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.open import FILE_NAMES
 
 MAX_REFERENCES = 2048  # reference tokens whose mean direction is computed
 MAX_SAMPLED = 512  # rows whose value distribution is measured
-MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
 MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
-RUNS, RUN_LENGTH = 32, 32  # quick sample: consecutive rows need one read, even in a remote file
 
 
 def inspect(
@@ -83,7 +78,7 @@ def inspect(
     keep_full: Progress | None = None if progress is None else lambda *_: progress(scanned.total, scanned.total)
     facts = _collect_facts(scanned, quick, keep_full)
     findings = [*_collect_findings(scanned, facts), *facts.findings, *_head_row_findings(scanned)]
-    not_checked = _not_checked(model, scanned.rows, facts, scanned.was_stopped)
+    not_checked = _not_checked(scanned, facts)
     return replace(
         facts,
         strict=strict,
@@ -109,10 +104,10 @@ class ScannedModel(NamedTuple):
 
 def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
-    rows = _check_size(model.table, quick)
+    rows = check_size(model.table, is_sampled=quick)
     config = text_config(model.config)
     roles = check_tokens.special_token_roles(config)
-    ids = _sample(rows, roles) if quick else None
+    ids = sample(rows, roles) if quick else None
     n_rows = rows if ids is None else len(ids)
     total = n_rows * (1 if model.head_name is None else 2)
     if progress is not None:
@@ -129,19 +124,9 @@ def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
     tokens = tokens.first(len(scan.ids))
     was_stopped = len(scan.ids) < n_rows
     head = check_head.scan_head(model, ids, _offset(progress, n_rows, total), skip=was_stopped)
-    was_stopped |= head.statistics is not None and len(head.statistics.ids) < n_rows
-    return ScannedModel(
-        model,
-        config,
-        roles,
-        padding_id,
-        tokens,
-        tokenizer_findings,
-        ScannedRows(scan, tokens),
-        head,
-        total,
-        was_stopped,
-    )
+    was_stopped |= head.was_stopped
+    scanned = ScannedRows(scan, tokens)
+    return ScannedModel(model, config, roles, padding_id, tokens, tokenizer_findings, scanned, head, total, was_stopped)
 
 
 def _collect_facts(scanned: ScannedModel, quick: bool, progress: Progress | None) -> Report:
@@ -149,12 +134,7 @@ def _collect_facts(scanned: ScannedModel, quick: bool, progress: Progress | None
     model, tokens = scanned.model, scanned.tokens
     table = check_layer.table_facts(model)
     others, findings, not_checked = check_tables.check_tables(
-        model,
-        tokens,
-        table.model_parameters,
-        partial(_sample, roles={}),
-        quick=quick or scanned.was_stopped,
-        progress=progress,
+        model, tokens, table.model_parameters, quick=quick or scanned.was_stopped, progress=progress
     )
     ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
     reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
@@ -183,7 +163,7 @@ def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]
     """Findings about layer, head, tokens and rows."""
     model, tokens, rows = scanned.model, scanned.tokens, scanned.rows
     yield from check_layer.table_findings(model, facts.table)
-    yield from check_layer.layer_findings(model, facts.positions, rows.rms)
+    yield from check_layer.layer_findings(model, facts.positions, rows.rms, quick=facts.quick)
     yield from check_head.head_findings(model, facts.head, scanned.head)
     yield from scanned.tokenizer_findings or check_tokens.vocabulary_findings(tokens, facts.vocabulary)
     yield from check_tokens.special_token_findings(tokens, scanned.config, scanned.roles)
@@ -192,15 +172,16 @@ def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]
 
 def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
     """Findings about the rows of a head with its own weights."""
-    statistics = scanned.head.statistics
-    if statistics is not None and scanned.head.equal is False:
+    head, statistics = scanned.head, scanned.head.statistics
+    if statistics is not None and head.equal is False and not head.has_more_rows:
         rows = ScannedRows(statistics, scanned.tokens.first(len(statistics.ids)))
         yield from check_head.head_row_findings(rows, scanned.rows)
 
 
-def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bool) -> Iterator[str]:
+def _not_checked(scanned: ScannedModel, facts: Report) -> Iterator[str]:
     """What could not be checked, and so must not be reported as healthy."""
-    tokens, head = rows.tokens, facts.head
+    model, rows, tokens, was_stopped = scanned.model, scanned.rows, scanned.tokens, scanned.was_stopped
+    head, statistics = facts.head, scanned.head.statistics
     if model.spec is None and not model.is_static:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
         yield f"positions, scale and other tensors ({why})"
@@ -212,6 +193,10 @@ def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bo
         yield f"whether the head must equal the table ({why})"
     if model.spec is None and head.tensor is None and head.expected and head.tie_word_embeddings is False:
         yield "the head (untied in the config, but no tensor has the name of one)"
+    if head.shape is not None and statistics is not None and scanned.head.has_more_rows:
+        yield "zero and equal rows of the head (it has more rows than the table)"
+        if facts.quick and (unread := head.shape[0] - len(statistics.ids)):
+            yield f"{unread:,} of {head.shape[0]:,} rows of the head (quick)"
     if tokens.tokenizer is None:
         yield "which token ids text can produce (no tokenizer)"
     elif facts.rows.undertrained_unknown:
@@ -224,39 +209,14 @@ def _not_checked(model: Model, rows: ScannedRows, facts: Report, was_stopped: bo
         yield "part of the head (stopped)"
 
 
-def _check_size(table: StoredTable, quick: bool) -> int:
-    """Return the number of rows, if statistics of each fit into memory: a file may claim any number."""
-    rows, width = table.num_embeddings, table.embedding_dim
-    if width > MAX_CHANNELS or (rows > MAX_ROWS and not quick):
-        raise CheckpointError(
-            f"the table {printable(table.name[:80])} is {rows:,} x {width:,}; inspect supports up to {MAX_ROWS:,} x "
-            f"{MAX_CHANNELS:,} (--quick samples the rows of a longer one)"
-        )
-    return rows
-
-
 def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
     """Return the tokenizer, or a finding about it: a damaged tokenizer does not prevent inspecting the rows."""
     try:
-        tokenizer = model.tokenizer
+        return model.tokenizer, []
     except InlayerError as error:
+        severity: Severity = "warning" if isinstance(error, MissingFileError) else "error"
         message = f"the tokenizer cannot be opened: {shorten(str(error), 300)}"
-        return None, [Finding("error", "tokenizer-unreadable", message)]
-    folder = getattr(model.store, "folder", None)
-    if tokenizer is None and isinstance(folder, Path):
-        for name in FILE_NAMES:
-            if path_kind(folder / name) not in {"file", "missing"}:
-                return None, [Finding("warning", "tokenizer-unreadable", f"{name} is not a regular file")]
-    return tokenizer, []
-
-
-def _sample(rows: int, roles: dict[int, list[str]]) -> Ids:
-    """Runs of consecutive rows, evenly spaced from the first row to the last, and the config's special ids."""
-    if rows <= RUNS * RUN_LENGTH:
-        return np.arange(rows)
-    starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
-    special = [token_id for token_id in roles if token_id < rows]
-    return np.union1d((starts[:, None] + np.arange(RUN_LENGTH)).reshape(-1), np.array(special, np.int64))
+        return None, [Finding(severity, "tokenizer-unreadable", message)]
 
 
 def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress | None) -> RowStatistics:
@@ -294,4 +254,4 @@ def _spread(ids: Ids, max_count: int) -> Ids:
 
 def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:
     """Report the progress of one scan as progress of all of them."""
-    return None if progress is None else lambda done, _: progress(before + done, total)
+    return None if progress is None else lambda done, _: progress(min(before + done, total), total)

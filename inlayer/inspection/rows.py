@@ -42,22 +42,18 @@ class ScannedRows:
         return find_undertrained(self.statistics, references, self.tokens.has_kind(TokenKind.ORDINARY))
 
     @property
-    def usable(self) -> Flags:
-        return self.statistics.usable
-
-    @property
     def duplicates(self) -> Flags:
-        return self.statistics.is_duplicate & self.usable
+        return self.statistics.is_duplicate & self.statistics.usable
 
     @property
     def all_identical(self) -> bool:
-        usable = int(self.usable.sum())
+        usable = int(self.statistics.usable.sum())
         return usable > 2 and usable - int(self.duplicates.sum()) == 1
 
     @property
     def rms(self) -> float | None:
         """Root mean square of the values of a typical row."""
-        norms = self.statistics.norms[self.usable]
+        norms = self.statistics.norms[self.statistics.usable]
         return float(np.median(norms) / np.sqrt(self.width)) if len(norms) else None
 
     def finding(
@@ -83,7 +79,7 @@ class ScannedRows:
 def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float | None) -> RowFacts:
     """Counts of unusual rows, norms and channels. The norm of `padding_id` is reported separately."""
     scan, undertrained, energy = rows.statistics, rows.undertrained, rows.statistics.channel_energy
-    norms, total = scan.norms[rows.usable], float(energy.sum())
+    norms, total = scan.norms[scan.usable], float(energy.sum())
     low = median = high = edges = None
     counts: list[int] = []
     if len(norms):
@@ -121,7 +117,7 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
 
 def _is_randomly_initialized(rows: ScannedRows) -> bool:
     """Whether the values look like independent draws: norms spread as by chance, channel means that cancel out."""
-    norms, scan = rows.statistics.norms[rows.usable], rows.statistics
+    scan, norms = rows.statistics, rows.statistics.norms[rows.statistics.usable]
     total = float(scan.channel_energy.sum())
     if len(norms) < 64 or rows.width < MIN_CHANNELS or not total > 0:
         return False

@@ -14,13 +14,15 @@ Tested against a plain loop over the rows in tests/inspection/test_scan.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.errors import CheckpointError
+from inlayer.files import printable
 from inlayer.render.progress_bar import Progress
 from inlayer.tables import StoredTable
 from inlayer.tables.row_index import hash_rows
@@ -29,6 +31,8 @@ Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
 
+MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
+RUNS, RUN_LENGTH = 32, 32  # of a sample: consecutive rows need one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
 MIN_SAMPLE = 2**12  # values that make a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
@@ -68,6 +72,26 @@ class RowStatistics:
     def is_shared(self) -> Flags:
         """Usable rows with the same bytes as another row, earlier or later."""
         return np.isin(self.first_equal, self.first_equal[self.is_duplicate]) & self.usable
+
+
+def check_size(table: StoredTable, *, is_sampled: bool) -> int:
+    """Return the number of rows, if statistics of each fit into memory: a file may claim any number."""
+    rows, width = table.num_embeddings, table.embedding_dim
+    if width > MAX_CHANNELS or (rows > MAX_ROWS and not is_sampled):
+        raise CheckpointError(
+            f"the table {printable(table.name[:80])} is {rows:,} x {width:,}; inspect supports up to {MAX_ROWS:,} x "
+            f"{MAX_CHANNELS:,} (--quick samples the rows of a longer one)"
+        )
+    return rows
+
+
+def sample(rows: int, others: Iterable[int] = ()) -> Ids:
+    """Runs of consecutive rows, evenly spaced from the first row to the last, and the others, if they are rows."""
+    if rows <= RUNS * RUN_LENGTH:
+        return np.arange(rows)
+    starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
+    others = [row for row in others if row < rows]
+    return np.union1d((starts[:, None] + np.arange(RUN_LENGTH)).reshape(-1), np.array(others, np.int64))
 
 
 def scan_rows(

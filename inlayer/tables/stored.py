@@ -191,7 +191,7 @@ class StoredTable:
 def check_table(tensor: TensorInfo) -> TensorInfo:
     """Check that a tensor can be a table: two axes, neither of them empty, and floating point."""
     which = f"tensor {quoted(tensor.name)} of {shown(tensor.file)}"
-    if len(tensor.shape) != 2 or 0 in tensor.shape:
+    if not tensor.is_matrix:
         raise ShapeError(f"{which} has shape {quoted(tensor.shape)}; a table is (V, D) with both sizes at least 1")
     if tensor.dtype not in SAFETENSORS_DTYPES:
         raise DtypeError(f"{which} has dtype {tensor.dtype}; a table has floating-point rows")

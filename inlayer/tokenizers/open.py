@@ -12,12 +12,13 @@ Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizer
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError, type_name
-from inlayer.files import check_path, not_a_file, parse_json, path_kind, shown
+from inlayer.files import check_path, file_errors, not_a_file, parse_json, path_kind, shown
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -87,23 +88,36 @@ def find_file(path: Path) -> Path:
         raise MissingFileError(f"{shown(path)}: not found; pass a model folder or a tokenizer file")
     if kind != "folder":
         raise not_a_file(path, kind)
-    kinds = {name: path_kind(path / name) for name in FILE_NAMES}
-    for name in FILE_NAMES:
-        if kinds[name] == "file":
-            return path / name
+    if (file := find_in_folder(path)) is None:
+        raise MissingFileError(
+            f"{shown(path)} is a folder without a tokenizer; expected {', '.join((*FILE_NAMES, *FILE_PATTERNS))}"
+        )
+    return file
+
+
+def find_in_folder(folder: Path) -> Path | None:
+    """Return the tokenizer file of a folder, or None. A folder or pipe in its place is an error."""
+    with file_errors(folder, kind=MissingFileError):
+        names = [path.name for path in folder.iterdir()]
+    name = choose_file(names, lambda name: path_kind(folder / name) == "file", shown(folder))
+    for other in FILE_NAMES if name is None else ():
+        if (kind := path_kind(folder / other)) != "missing":
+            raise not_a_file(folder / other, kind)
+    return None if name is None else folder / name
+
+
+def choose_file(names: Iterable[str], exists: Callable[[str], bool], where: str) -> str | None:
+    """Return the name of the tokenizer file in a folder: a usual name, or the only file that could be one."""
+    if usual := next(filter(exists, FILE_NAMES), None):
+        return usual
     for pattern in FILE_PATTERNS:
-        files = sorted(file for file in path.glob(pattern) if file.name not in kinds and path_kind(file) == "file")
+        files = sorted(name for name in names if fnmatchcase(name, pattern) and exists(name))
         if len(files) > 1:
-            names = f"{shown(files[0].name)}, {shown(files[1].name)}"
-            raise TokenizerError(f"{shown(path)} has several {pattern} files; pass the path of one of them: {names}")
+            first = f"{shown(files[0])}, {shown(files[1])}"
+            raise TokenizerError(f"{where} has several {pattern} files; pass the path of one of them: {first}")
         if files:
             return files[0]
-    for name in FILE_NAMES:
-        if kinds[name] != "missing":
-            raise not_a_file(path / name, kinds[name])
-    raise MissingFileError(
-        f"{shown(path)} is a folder without a tokenizer; expected {', '.join((*FILE_NAMES, *FILE_PATTERNS))}"
-    )
+    return None
 
 
 def detect_format(file: Path, data: bytes, where: str) -> str:

@@ -279,6 +279,17 @@ def test_damaged_modules_file_changes_nothing(tmp_path: Path, modules: bytes) ->
         inlayer.load(folder)
 
 
+@pytest.mark.timeout(60)  # opening a pipe waits for a writer
+def test_named_pipes_are_not_opened(tmp_path: Path) -> None:
+    folder = write(tmp_path / "m", {"model.safetensors": [*weights()]}, index=False)
+    os.mkfifo(folder / "modules.json")
+    assert inlayer.load(folder).config == LLAMA
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "model.gguf")
+    with pytest.raises(MissingFileError, match=r"model\.gguf is not a regular file"):
+        inlayer.load(folder)
+
+
 def test_adapter_folder_names_its_base_model(tmp_path: Path) -> None:
     lora = {"base_model.model.model.layers.0.q_proj.lora_A.weight": torch.zeros(4, 8)}
     lora |= {"base_model.model.model.layers.0.q_proj.lora_B.weight": torch.zeros(8, 4)}
@@ -310,6 +321,17 @@ def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
     (inside / "config.json").symlink_to(inside / "config.json")
     with pytest.raises(inlayer.InlayerError):
         inlayer.load(inside)
+    module = tmp_path / "static"
+    module.mkdir()
+    (module / "modules.json").write_text(json.dumps([STATIC_MODULE | {"path": "0_X"}]))
+    (module / "0_X").symlink_to(outside)
+    with pytest.raises(CheckpointError, match="0_X is a symbolic link out of its folder"):
+        inlayer.load(module)
+    (outside / "model.gguf").write_bytes(b"GGUF")
+    (module / "model.gguf").symlink_to(outside / "model.gguf")
+    (module / "modules.json").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.gguf is a symbolic link out of its folder"):
+        inlayer.load(module)
 
 
 def test_links_in_the_hub_cache_are_followed(tmp_path: Path) -> None:

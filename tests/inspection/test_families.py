@@ -1,4 +1,4 @@
-"""Randomly initialized models of every family, written by transformers, have no warnings."""
+"""Randomly initialized models of every family, written by transformers, have no warnings; damaged ones have."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 import inlayer
 from inlayer.inspection import inspect
 from tests.families.references import CASES, Case, reference_config
+from tests.families.survey import save_tiny
 
 ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
 
@@ -40,3 +42,26 @@ def test_randomly_initialized_models_are_healthy(tmp_path: Path, case: Case, hea
     }
     assert report.table.model_type == case.model_type
     assert (report.table.rows, report.positions.kind) == (99, inlayer.describe(case.config_json).positions)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kind", "tensor", "code"),
+    [
+        ("t5gemma", "seq2seq", "model.decoder.embed_tokens.weight", "head-not-finite"),  # also the decoder's table
+        ("bart", "masked", "model.decoder.embed_positions.weight", "table-not-finite"),
+        ("bart", "masked", "final_logits_bias", "tensor-not-finite"),
+        ("mpnet", "masked", "mpnet.encoder.relative_attention_bias.weight", "tensor-not-finite"),
+        ("t5", "seq2seq", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight", "tensor-not-finite"),
+        ("roformer", "causal", "roformer.embeddings.token_type_embeddings.weight", "table-not-finite"),  # not supported
+    ],
+)
+def test_every_tensor_that_is_reported_is_checked(
+    tmp_path: Path, model_type: str, kind: str, tensor: str, code: str
+) -> None:
+    torch.manual_seed(0)
+    save_tiny(model_type, kind, str(tmp_path))
+    assert inspect(tmp_path).exit_code == 0, inspect(tmp_path).findings
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors[tensor][..., 3] = torch.nan
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert [finding.code for finding in inspect(tmp_path).findings if finding.severity == "error"] == [code]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 import inlayer
 from inlayer.inspection import Report, inspect
 from tests.inspection.faults import a_third_undertrained
-from tests.inspection.healthy import HEAD, TABLE, read_json, set_config, set_rows, write_json
+from tests.inspection.healthy import HEAD, TABLE, change, read_json, set_config, set_rows, write_json
 
 SAMPLE = Path(inlayer.__file__).parent / "samples" / "default"
 
@@ -102,6 +102,32 @@ def test_a_missing_head_of_an_unknown_family_is_not_checked(tmp_path: Path) -> N
     config = {"model_type": "a-new-family", "tie_word_embeddings": False, "architectures": ["NewForCausalLM"]}
     write_json(tmp_path / "config.json", config)
     assert any(line.startswith("the head (untied") for line in inspect(tmp_path).not_checked)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_head_with_fewer_rows_than_the_table_is_checked(copy: Path, quick: bool) -> None:
+    set_config(copy, model_type="mllama_text_model", vocab_size=632)
+    change(copy, HEAD, lambda head: head[:632])
+    report = inspect(copy, quick=quick)
+    assert (codes(report), report.not_checked, report.head.shape) == ({}, (), (632, 64))
+    set_rows(copy, 5, torch.nan, HEAD)
+    set_rows(copy, 7, 0.0, HEAD)
+    report = inspect(copy, quick=quick)
+    assert codes(report) == {"head-not-finite": "error", "head-zero-rows": "warning"}
+    assert (report.ids("head-not-finite"), report.ids("head-zero-rows")) == ((5,), (7,))
+
+
+def test_a_head_with_more_rows_than_the_table_is_checked_for_values_only(copy: Path) -> None:
+    set_config(copy, share_encoder_decoder_embeddings=False, decoder_vocab_size=700)
+    change(copy, HEAD, lambda head: torch.cat([head, head[:60]]))
+    report = inspect(copy)
+    assert codes(report) == {}
+    assert report.not_checked == ("zero and equal rows of the head (it has more rows than the table)",)
+    set_rows(copy, 699, torch.inf, HEAD)
+    assert inspect(copy).ids("head-not-finite") == (699,)
+    set_config(copy, decoder_vocab_size=4096)
+    change(copy, HEAD, lambda _: torch.ones(4096, 64))
+    assert inspect(copy, quick=True).not_checked[1] == "3,072 of 4,096 rows of the head (quick)"
 
 
 def test_undertrained_tokens_that_cannot_be_recognized(copy: Path) -> None:

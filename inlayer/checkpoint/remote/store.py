@@ -21,7 +21,6 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -40,7 +39,7 @@ from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tokenizers import Tokenizer, open_tokenizer
-from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS, SIBLINGS
+from inlayer.tokenizers.open import SIBLINGS, choose_file
 
 SINGLE = "model.safetensors"
 START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
@@ -156,12 +155,10 @@ class RemoteStore(RemoteReader, FolderStore):
         return index.first_of(candidates) if isinstance(index, RemoteIndex) else super()._first_stored(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
-        files = [name for name in FILE_NAMES if self._remote.has(name)] or [
-            file for pattern in FILE_PATTERNS for file in self._remote.files or () if fnmatchcase(file, pattern)
-        ]
-        if not files:
+        name = choose_file(self._remote.files or (), self._remote.has, self.where)
+        if name is None:
             return None
-        return open_tokenizer(save_locally(self._remote, [files[0], "config.json", *SIBLINGS]) / files[0])
+        return open_tokenizer(save_locally(self._remote, [name, "config.json", *SIBLINGS]) / name)
 
     def parameters(self) -> int | None:
         if not isinstance(self._index, RemoteIndex):

@@ -290,7 +290,8 @@ class DiskCache:
             return None
         with suppress(OSError):  # another process deletes them as well
             for other in () if self._trimmed else sorted(self.folder.iterdir(), key=lambda path: -path.stat().st_mtime):
-                total += sum(file.stat().st_size for file in other.iterdir())
+                with suppress(NotADirectoryError):  # a file that is not ours
+                    total += sum(file.stat().st_size for file in other.iterdir())
                 if total > MAX_BYTES and other != folder:
                     shutil.rmtree(other, ignore_errors=True)
         self._trimmed = True

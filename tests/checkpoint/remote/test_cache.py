@@ -135,13 +135,14 @@ def test_full_disk_only_means_that_nothing_is_kept(hub: Hub, url: str, monkeypat
 
 def test_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "MAX_BYTES", 250)
+    (tmp_path / "stray").write_text("not a folder, and more recent than the others")
     for number, name in enumerate("abcd"):
         folder = DiskCache(tmp_path).make_folder(name)
         assert folder is not None
         (folder / "file").write_bytes(bytes(100))
         os.utime(folder, (number, number))
     DiskCache(tmp_path).put("d", {(0, 1): b"x"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d", "stray"]
 
 
 WRITER = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from inlayer.inspection import inspect
@@ -19,6 +20,20 @@ def test_report_equals_that_of_the_local_folder(hub: Hub, tmp_path: Path) -> Non
     assert (ours.kind, ours.source) == ("hub", "org/name")
     table = replace(theirs.table, model_parameters=None, parameter_share=None)  # not all shards are read
     assert ours == replace(theirs, kind="hub", source="org/name", table=table)
+
+
+def test_files_in_the_current_folder_are_not_the_tokenizer_of_a_gguf(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.checkpoint.make_gguf import write_gguf
+
+    (tmp_path / "repo").mkdir()
+    tensors = {"token_embd.weight": (np.eye(8, dtype=np.float32), None)}
+    write_gguf(tmp_path / "repo" / "x.gguf", architecture="mamba", tensors=tensors)
+    hub.add("org/name", tmp_path / "repo")
+    (tmp_path / "tokenizer.json").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "tokenizer-missing" in {finding.code for finding in inspect("org/name").findings}
 
 
 @pytest.mark.slow
