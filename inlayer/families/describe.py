@@ -227,7 +227,9 @@ def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, 
     factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, default=1.0)
     if family.factor == "sqrt in bfloat16":
         factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
-    return (1.0, factor) if family.scaled.startswith("all") else (factor, 1.0)
+    has_encoder = fields.flag("is_encoder_decoder", default=True)
+    rows_only = "rows" in family.scaled or (family.scaled == "all without encoder" and has_encoder)
+    return (factor, 1.0) if rows_only else (1.0, factor)
 
 
 def _norm(family: Family, fields: ConfigReader) -> NormKind | None:

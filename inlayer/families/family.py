@@ -41,7 +41,8 @@ class Family:
     rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     has_mscales: bool = False  # LongRoPE: factors on cos and sin are given, and texts of any length have short_factor
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
-    rotary_dim_field: str | None = "rotary_dim"  # the number of rotated channels, if the config has no fraction
+    head_dim_parts: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
+    rotary_dim_field: str | None = None  # the number of rotated channels, if the config has no fraction
     has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
     thetas: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
     scaled_layers: tuple[str, ...] = ()  # the layer types that rope_scaling applies to
@@ -57,8 +58,9 @@ class Family:
     other_layers: str = SLIDING
     last_is_full: bool = False  # whatever the config lists
     # around the sum
-    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds
-    scaled: Literal["no", "rows", "exact rows", "all", "all, rounded"] = "no"
+    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds, in some
+    # models only without an encoder
+    scaled: Literal["no", "rows", "exact rows", "all", "all without encoder", "all, rounded"] = "no"
     factor: str = "sqrt"  # "sqrt" of the width, "sqrt in bfloat16", or the field with the factor
     scale_flag: str | None = None  # the field that switches it on
     norm: NormKind | None = None
