@@ -94,6 +94,12 @@ class Model:
             self.spec_error = error
             return None
 
+    def require_spec(self) -> LayerSpec:
+        """Return `spec`, or raise the error with the reason why there is none."""
+        if self.spec is None:
+            raise ConfigError(f"{self.spec_error}. Its rows can still be looked up: load(...).table.rows(ids)")
+        return self.spec
+
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
         """The checkpoint's tokenizer, or None if it has none."""
@@ -129,11 +135,16 @@ class Model:
     def memories(self) -> tuple[NgramMemory, ...]:
         """The n-gram memories with their rows; reads headers only, and checks them against the config.
 
+        Raises:
+            ConfigError: If the config is invalid or its family is not supported.
+            CheckpointError: If the tensors do not match the config.
+
         Example:
             >>> load("default").memories
             ()
         """
-        return () if self.spec is None else tuple(find_tables.open_memory(self, spec) for spec in self.spec.ngrams)
+        specs = () if self.config is None else self.require_spec().ngrams
+        return tuple(find_tables.open_memory(self, spec) for spec in specs)
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:
