@@ -67,7 +67,7 @@ _gemma2 = _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0)
 _glm = Family(defaults=_sizes(151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5),
               pairing="interleaved", layout="half", has_partial_rotary=True)
 _cohere = Family(defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625, **TIED),
-                 pairing="interleaved")
+                 pairing="interleaved", rotates_in_float32=True)
 _deepseek_v3 = Family(defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=64), pairing="interleaved",
                       layout="half")
 
@@ -105,7 +105,7 @@ _xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1,
 _modernbert = Family(
     defaults=_sizes(50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4, **TIED),
     thetas={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
-    norm="layer without bias", dropout="embedding_dropout", head_bias=True, full_every=-3)
+    norm="layer without bias", dropout="embedding_dropout", head_bias=True, full_every=-3, rotates_in_float32=True)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, traits={"ngrams": "longcat"})
 # Encoder and decoder share one table and have positions of their own; the encoder's are used, if there is one.
 _bart = Family(defaults=_sizes(50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, **TIED), positions="learned",
@@ -293,7 +293,7 @@ FAMILIES: dict[str, Family] = {
         "has_one_theta": True, "no_rope_interval": True}),
     "mvp": _like(_bart, 50267, 1024, 16, 1024),
     "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06,
-        final_logit_softcapping=15.0, traits={"norm": "rms without weight"}),
+        final_logit_softcapping=15.0, traits={"norm": "rms without weight", "reverse_rotation": True}),
     "nemotron": _like(_partial, 256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,

@@ -43,6 +43,8 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
         float32=family.float32_tables,
         layer_types=layers,
         learned=family.learned_frequencies,
+        reverse=family.reverse_rotation,
+        rotates_in_float32=family.rotates_in_float32,
     )
 
 
