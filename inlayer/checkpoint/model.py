@@ -81,9 +81,14 @@ class Model:
         self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
         if is_model2vec:
             self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
-        if self.spec is not None and self.spec.is_generic:
-            self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
         self.table_info = find_tables.find_table(store, self.spec, self.config)
+        if self.spec is not None and self.spec.is_generic:
+            shape, size = self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
+            if shape == size:
+                self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
+            else:
+                message = f"{self.spec.family}: its table is {shape}, but its config requires {size}"
+                self.spec, self.spec_error = None, ConfigError(message)
 
     @cached_property
     def spec(self) -> LayerSpec | None:

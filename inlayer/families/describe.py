@@ -87,7 +87,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
         kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
-        similar = get_close_matches(kind.strip("'"), known, cutoff=0.5)
+        others = [name for name in known if name != model_type]  # itself, if a text part has a text part
+        similar = get_close_matches(kind.strip("'"), others, cutoff=0.5)
         listed = f"similar ones are {', '.join(similar)}" if similar else "none is similar"
         message = (
             f"unknown model type {kind}; {listed} (inlayer.families.FAMILIES has all {len(known)}). "
