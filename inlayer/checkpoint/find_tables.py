@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,19 +21,26 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_quantized import QuantizedTable, find_quantized, fp8_table, logical_name
+from inlayer.checkpoint.find_quantized import fp8_table, logical_name
 from inlayer.checkpoint.store import FolderStore, Store
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families import LayerSpec
 from inlayer.families.config_reader import text_config
-from inlayer.families.tensor_names import HEAD_TENSORS, TABLES, TableRole, choose_head, table_candidates, table_role
+from inlayer.families.tensor_names import (
+    HEAD_TENSORS,
+    TABLES,
+    TableRole,
+    choose_head,
+    choose_part,
+    table_candidates,
+    table_role,
+)
 from inlayer.files import quoted
-from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
-from inlayer.tables import RowSource, StoredTable
+from inlayer.tables import StoredTable
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
-from inlayer.tables.stored import JoinedRows, check_table, check_tensor
+from inlayer.tables.stored import JoinedRows, check_tensor
 from inlayer.tokenizers.huggingface import compressed_ids
 
 if TYPE_CHECKING:
@@ -67,12 +74,24 @@ def describe_table(model: Model, name: str, role: TableRole, parameters: int | N
 
 
 def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
-    """Whether a tensor with the name of a table has the shape of one: inside a block, other tensors have such names."""
+    """Whether a tensor with the name of a table has the shape of one: inside a block, other tensors have such names.
+
+    A copy that has the name of the original may have a different number of rows, which `inspect` reports.
+    """
     try:
         tensor = model.store.find(name)
     except InlayerError:
         return True  # reported when it is described
-    return tensor.is_matrix and (role != "mtp" or tensor.shape == model.table_info.shape)
+    if role != "mtp" or not tensor.is_matrix:
+        return tensor.is_matrix
+    originals = {_module(one) for one in (model.table_info.name, model.head_name or "")} | {"head"}
+    is_copy = _module(name) in originals and tensor.shape[1] == model.table_info.shape[1]
+    return is_copy or tensor.shape == model.table_info.shape
+
+
+def _module(name: str) -> str:
+    """The last module in a tensor's name: "embed_tokens"."""
+    return name.removesuffix(".weight").rpartition(".")[2]
 
 
 def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | None) -> TensorInfo:
@@ -116,6 +135,11 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
     if usual is None and spec is not None and not spec.head.tied and "encoder." in table.name:
         usual = store.first_of((table.name.replace("encoder.", "decoder."),))
     return usual
+
+
+def part_name(model: Model, part: str) -> str | None:
+    """The name of a part's tensor: of the layer, as in `embeddings.state_dict()`, or "head.bias"; None if missing."""
+    return choose_part(part, map(logical_name, model.store.names()), model.table_info.name)
 
 
 def head_shape(model: Model) -> tuple[int, int]:
@@ -168,7 +192,8 @@ def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
 def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
     """Return the tensors whose names end with `tensor`, in the order of their numbers if they are numbered."""
     pattern = re.compile(rf"(?:^|\.){re.escape(tensor)}(?:\.(?:shard_)?(\d{{1,6}}))?\.weight$")
-    parts = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
+    names = map(logical_name, store.names())
+    parts = sorted((int(match[1] or 0), name) for name in names if (match := pattern.search(name)))
     if not parts or [index for index, _ in parts] != list(range(len(parts))):
         numbers = ", ".join(str(index) for index, _ in parts[:8]) or "none"
         raise CheckpointError(
@@ -179,7 +204,7 @@ def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
 
 def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:
     for tensor in tensors:
-        fits = check_table(tensor).shape[1] == spec.width and tensor.dtype == tensors[0].dtype
+        fits = tensor.is_matrix and tensor.shape[1] == spec.width and tensor.dtype == tensors[0].dtype
         check_tensor(where, tensor, fits, f"its config requires rows of {spec.width:,} values, all of one dtype")
     sizes = tuple(tensor.shape[0] for tensor in tensors)
     if sum(sizes) != spec.rows or (spec.tensor_per_head and sizes != spec.moduli):
@@ -205,31 +230,33 @@ def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
 
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
-    name, stored = tensors[0].name, SAFETENSORS_DTYPES[tensors[0].dtype]
-    if not tensors[0].dtype.startswith("F8"):
-        return StoredTable(_joined(map(store.open_rows, tensors)), spec.width, stored, name=name)
-    assert isinstance(store, FolderStore)  # no other format has these dtypes
-    if shared := store.first_of([name.partition(spec.tensor)[0] + spec.tensor + ".weight_scale"]):  # qwen4_exp
+    """The rows of all tensors. If they are quantized, those of a layer are bfloat16, as engines compute them."""
+    name = tensors[0].name
+    shared = name.partition(spec.tensor)[0] + spec.tensor + ".weight_scale"
+    if isinstance(store, FolderStore) and shared != f"{name}_scale" and shared in store.names():  # qwen4_exp
         scale = store.find(shared)
         check_tensor(store.where, scale, math.prod(scale.shape) == 1, "its memory has one scale for all of its tensors")
-        tables = [fp8_table(store, tensors[0], scale)]
+        first = fp8_table(store, tensors[0], scale).open(store, None)
         sources = [store.open_rows(tensor) for tensor in tensors]
-    else:  # DeepSeek's Engram has block scales
-        tables = [_with_scales(store, tensor) for tensor in tensors]
-        sources = [table.open(store, None).source for table in tables]
-    if any(table.decoder != tables[0].decoder for table in tables):
-        raise CheckpointError(f"{store.where}: the tensors of {spec.tensor} have scales for blocks of different sizes")
-    dtype, decode = np.dtype(ml_dtypes.bfloat16), tables[0].decoder
-    return StoredTable(_joined(sources), spec.width, np.dtype(np.float32), decode=decode, dtype=dtype, name=name)
+    else:
+        tables = [_open_part(store, tensor) for tensor in tensors]
+        first, sources = tables[0], [table.source for table in tables]
+        if any(table.decode != first.decode for table in tables):
+            raise CheckpointError(
+                f"{store.where}: the tensors of {spec.tensor} are quantized with different scales for whole tensors, "
+                "or with blocks of different sizes"
+            )
+    in_layer = first.decode is not None and spec.layer is not None
+    joined = sources[0] if len(sources) == 1 else JoinedRows(sources)
+    return StoredTable(
+        joined, spec.width, first.stored_dtype, decode=first.decode,
+        dtype=np.dtype(ml_dtypes.bfloat16) if in_layer else None, name=name,
+    )  # fmt: skip
 
 
-def _joined(sources: Iterable[RowSource]) -> RowSource:
-    parts = list(sources)
-    return parts[0] if len(parts) == 1 else JoinedRows(parts)
-
-
-def _with_scales(store: FolderStore, tensor: TensorInfo) -> QuantizedTable:
-    if (table := find_quantized(store, tensor.name)) is None:
+def _open_part(store: Store, tensor: TensorInfo) -> StoredTable:
+    table = store.table(tensor.name)
+    if table.decode is None and tensor.dtype.startswith("F8"):
         scales = quoted(tensor.name.removesuffix("weight") + "scale")
         raise CheckpointError(
             f"{store.where}: {quoted(tensor.name)} is {tensor.dtype} but its scales {scales} are missing"

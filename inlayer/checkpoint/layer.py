@@ -16,11 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape
+from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape, part_name
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
-from inlayer.errors import CheckpointError, ConfigError
-from inlayer.families.tensor_names import choose_part, names_head
+from inlayer.errors import CheckpointError
+from inlayer.families.tensor_names import names_head
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
@@ -40,10 +40,8 @@ def build_embeddings(model: Model) -> Embeddings:
     rows, width = model.table_info.shape
     if model.config is None:
         layer = Embeddings(rows, width, positions="none", device="meta")
-    elif model.spec is None:
-        raise ConfigError(f"{model.spec_error}. Its rows can still be looked up: load(...).table.rows(ids)")
     else:
-        layer = Embeddings.from_config(model.spec, device="meta")
+        layer = Embeddings.from_config(model.require_spec(), device="meta")
         needed = layer.token_embedding.embedding_dim
         check_tensor(model.source, model.table_info, width == needed, f"its config requires rows of width {needed:,}")
     layer.set_input_embeddings(_rows(model, model.table))
@@ -137,7 +135,7 @@ def saved_with_head(model: Model) -> bool:
 
 def find_part(model: Model, part: str) -> TensorInfo | None:
     """The tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
-    name = choose_part(part, model.store.names(), model.table_info.name)
+    name = part_name(model, part)
     return None if name is None else model.store.find(name)
 
 

@@ -81,9 +81,14 @@ class Model:
         self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
         if is_model2vec:
             self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
-        if self.spec is not None and self.spec.is_generic:
-            self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
         self.table_info = find_tables.find_table(store, self.spec, self.config)
+        if self.spec is not None and self.spec.is_generic:
+            shape, size = self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
+            if shape == size:
+                self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
+            else:
+                message = f"{self.spec.family}: its table is {shape}, but its config requires {size}"
+                self.spec, self.spec_error = None, ConfigError(message)
 
     @cached_property
     def spec(self) -> LayerSpec | None:
@@ -93,6 +98,12 @@ class Model:
         except ConfigError as error:
             self.spec_error = error
             return None
+
+    def require_spec(self) -> LayerSpec:
+        """Return `spec`, or raise the error with the reason why there is none."""
+        if self.spec is None:
+            raise ConfigError(f"{self.spec_error}. Its rows can still be looked up: load(...).table.rows(ids)")
+        return self.spec
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
@@ -129,11 +140,16 @@ class Model:
     def memories(self) -> tuple[NgramMemory, ...]:
         """The n-gram memories with their rows; reads headers only, and checks them against the config.
 
+        Raises:
+            ConfigError: If the config is invalid or its family is not supported.
+            CheckpointError: If the tensors do not match the config.
+
         Example:
             >>> load("default").memories
             ()
         """
-        return () if self.spec is None else tuple(find_tables.open_memory(self, spec) for spec in self.spec.ngrams)
+        specs = () if self.config is None else self.require_spec().ngrams
+        return tuple(find_tables.open_memory(self, spec) for spec in specs)
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:

@@ -84,9 +84,13 @@ class ConfigReader:
         name, value = self.get(*names)
         return name, None if self.is_null(name) else value
 
+    def __contains__(self, name: str) -> bool:
+        """Whether the config has the field, even with the value null."""
+        return name in self._config
+
     def is_null(self, name: str) -> bool:
         """Whether the config has the field with the value null."""
-        return name in self._config and self._config[name] is None
+        return name in self and self._config[name] is None
 
     def size(self, *names: str) -> int:
         """A required count: rows, channels, heads."""

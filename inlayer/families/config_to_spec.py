@@ -87,7 +87,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
         kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
-        similar = get_close_matches(kind.strip("'"), known, cutoff=0.5)
+        others = [name for name in known if name != model_type]  # itself, if a text part has a text part
+        similar = get_close_matches(kind.strip("'"), others, cutoff=0.5)
         listed = f"similar ones are {', '.join(similar)}" if similar else "none is similar"
         message = (
             f"unknown model type {kind}; {listed} (inlayer.families.FAMILIES has all {len(known)}). "
@@ -227,7 +228,9 @@ def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, 
     factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, default=1.0)
     if family.factor == "sqrt in bfloat16":
         factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
-    return (1.0, factor) if family.scaled.startswith("all") else (factor, 1.0)
+    has_encoder = fields.flag("is_encoder_decoder", default=True)
+    rows_only = "rows" in family.scaled or (family.scaled == "all without encoder" and has_encoder)
+    return (factor, 1.0) if rows_only else (1.0, factor)
 
 
 def _norm(family: Family, fields: ConfigReader) -> NormKind | None:

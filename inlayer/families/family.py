@@ -37,11 +37,14 @@ class Family:
     layout: Literal["half", "interleaved", "single", "complex"] | None = None
     has_partial_rotary: bool = False  # a fraction of each head may be rotated
     float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
+    reverse_rotation: bool = False  # attention rotates in the opposite direction
+    rotates_in_float32: bool = False  # attention rounds once, after the rotation
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
     rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     has_mscales: bool = False  # LongRoPE: factors on cos and sin are given, and texts of any length have short_factor
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
-    rotary_dim_field: str | None = "rotary_dim"  # the number of rotated channels, if the config has no fraction
+    head_dim_parts: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
+    rotary_dim_field: str | None = None  # the number of rotated channels, if the config has no fraction
     has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
     thetas: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
     scaled_layers: tuple[str, ...] = ()  # the layer types that rope_scaling applies to
@@ -57,8 +60,9 @@ class Family:
     other_layers: str = SLIDING
     last_is_full: bool = False  # whatever the config lists
     # around the sum
-    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds
-    scaled: Literal["no", "rows", "exact rows", "all", "all, rounded"] = "no"
+    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds, in some
+    # models only without an encoder
+    scaled: Literal["no", "rows", "exact rows", "all", "all without encoder", "all, rounded"] = "no"
     factor: str = "sqrt"  # "sqrt" of the width, "sqrt in bfloat16", or the field with the factor
     scale_flag: str | None = None  # the field that switches it on
     norm: NormKind | None = None

@@ -2,7 +2,8 @@
 
 config.json + tensor names -> [LayerSpec, labeled as generic]
 - the tensors outside the blocks must be one table, one final norm and perhaps a head; blocks must have attention
-- a config field that hints at anything else in the input layer (a scale, a norm, another table) rejects the model
+- a config field that hints at anything else in the input layer (a scale, a norm, another table) rejects the model, and
+  so does a table of another size (checkpoint/model.py)
 - what neither shows is assumed: rows are neither scaled nor normalized, and rotary pairs are (i, i + K/2). The label
   is shown wherever the model is
 Tested with every supported family under an unknown name in tests/families/test_generic.py.
@@ -24,9 +25,10 @@ REQUIRED = ("vocab_size", "hidden_size", "num_attention_heads", "max_position_em
 ROPE = ("rope_theta", "rope_parameters", "rope_scaling")
 HINTS = re.compile(
     r"emb(ed)?_|_emb(ed)?$|embedding|mup|rotary|rope|position|alibi|ngram|engram|ple_|per_layer|hc_mult|stream|"
-    r"type_vocab|nope_|neox|interleav|input_(scale|multiplier)|normalize_input|sqrt_d|softcap|query_pre_attn|"
-    r"residual_(scale|multiplier)|attention_multiplier|logit_scale|logits_scaling|encoder_layers"
+    r"type_vocab|nope_|neox|interleav|normalize_input|sqrt|softcap|query_pre_attn|encoder"
 )
+FACTORS = re.compile("scal|multipl|factor|theta|freq")
+BLOCKS_ONLY = re.compile("rout|expert|moe_|loss|capacity|attention_value|initializer")  # what other factors are for
 ROPE_HINTS = re.compile("section|interleav|neox")
 ORDINARY = {
     *REQUIRED, *ROPE, "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",
@@ -46,7 +48,8 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
     if missing or not any(raw.get(name) for name in ROPE):
         raise ConfigError(f"it is not an ordinary rotary decoder: the config has no {', '.join(missing) or ROPE[0]}")
     for name, value in raw.items():
-        if name not in ORDINARY and HINTS.search(str(name)) and _is_set(value):
+        is_factor = FACTORS.search(str(name)) and not BLOCKS_ONLY.search(str(name))
+        if name not in ORDINARY and (is_factor or HINTS.search(str(name))) and _is_set(value):
             raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
     if raw.get("hidden_act") == "gelu_pytorch_tanh":
         raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")

@@ -67,12 +67,12 @@ _gemma2 = _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0)
 _glm = Family(defaults=_sizes(151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5),
               pairing="interleaved", layout="half", has_partial_rotary=True)
 _cohere = Family(defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625, **TIED),
-                 pairing="interleaved")
+                 pairing="interleaved", rotates_in_float32=True)
 _deepseek_v3 = Family(defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=64), pairing="interleaved",
                       layout="half")
 
 _plain, _none = Family(defaults={}), Family(defaults={}, positions="none")
-_partial = Family(defaults={}, has_partial_rotary=True)
+_partial = Family(defaults={}, has_partial_rotary=True, rotary_dim_field="rotary_dim")
 _mamba = _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED)
 _hunyuan_v1 = _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0)
 _hybrid = replace(_partial, full_every=4, other_layers="linear_attention")
@@ -88,7 +88,8 @@ _deepseek_v41 = replace(_deepseek_v4, defaults=_deepseek_v4.defaults | {"engram_
 _SLIDING = {"layers_without_rotary": (FULL,)}  # only layers with sliding attention are rotated
 _granite = Family(defaults=_sizes(32000, 4096, 32, 2048), scaled="all", factor="embedding_multiplier")
 _gptj = Family(defaults=_sizes(50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64), pads=False,
-               pairing="interleaved", layout="single", has_partial_rotary=True, dropout="embd_pdrop", head_bias=True)
+               pairing="interleaved", layout="single", has_partial_rotary=True, rotary_dim_field="rotary_dim",
+               dropout="embd_pdrop", head_bias=True)
 _qwen2_vl = Family(defaults=_sizes(152064, 8192, 64, 32768, rope_theta=1e6), sections="chunked",
                    default_sections=(16, 24, 24))
 _complex = Family(defaults={}, pairing="interleaved", layout="complex", float32_tables=True)
@@ -104,7 +105,7 @@ _xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1,
 _modernbert = Family(
     defaults=_sizes(50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4, **TIED),
     thetas={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
-    norm="layer without bias", dropout="embedding_dropout", head_bias=True, full_every=-3)
+    norm="layer without bias", dropout="embedding_dropout", head_bias=True, full_every=-3, rotates_in_float32=True)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, traits={"ngrams": "longcat"})
 # Encoder and decoder share one table and have positions of their own; the encoder's are used, if there is one.
 _bart = Family(defaults=_sizes(50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, **TIED), positions="learned",
@@ -251,7 +252,7 @@ FAMILIES: dict[str, Family] = {
     "mamba": _mamba, "falcon_mamba": _mamba,
     "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
     "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, traits={"position_offset": 0,
-        "scaled": "all", "norm": None, "sinusoidal_if_missing": True}),
+        "scaled": "all without encoder", "norm": None, "sinusoidal_if_missing": True}),
     "megatron-bert": _like(_bert, 29056, 1024, 16, 512, traits={"norm": None}),
     "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, rope_parameters={FULL: _base(5e5), SLIDING:
         _base(1e4)}, traits={"full_every": 1}),
@@ -267,9 +268,10 @@ FAMILIES: dict[str, Family] = {
     "ministral3": _like(_plain, 131072, 4096, 32, 262144, head_dim=128, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 16.0, "original_max_position_embeddings": 16384, "rope_theta": 1e6}),
     "mistral": _mistral, "ministral": _mistral,
-    "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, head_dim=128, pad_token_id=11,
+    "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, qk_nope_head_dim=64, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192, "rope_theta": 1e4},
-        traits={"has_partial_rotary": True, "head_dim_fields": ("head_dim",), "rotary_dim_field": "qk_rope_head_dim"}),
+        traits={"head_dim_fields": ("head_dim",), "head_dim_parts": ("qk_nope_head_dim", "qk_rope_head_dim"),
+        "rotary_dim_field": "qk_rope_head_dim"}),
     "mistral_large4_text": _like(_deepseek_v3, 204800, 6144, 64, 1048576, rope_theta=1e4, num_hidden_layers=72,
         no_rope_layer_interval=4, final_logit_softcapping=30.0, rope_parameters={"rope_type": "yarn", "factor": 2048.0,
         "rope_theta": 1e4, "original_max_position_embeddings": 512, "attention_factor": 1.0},
@@ -291,7 +293,7 @@ FAMILIES: dict[str, Family] = {
         "has_one_theta": True, "no_rope_interval": True}),
     "mvp": _like(_bart, 50267, 1024, 16, 1024),
     "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06,
-        final_logit_softcapping=15.0, traits={"norm": "rms without weight"}),
+        final_logit_softcapping=15.0, traits={"norm": "rms without weight", "reverse_rotation": True}),
     "nemotron": _like(_partial, 256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
@@ -309,8 +311,8 @@ FAMILIES: dict[str, Family] = {
     "openai-gpt": _like(_gpt2, 40478, 768, 12, 512),
     "opt": Family(defaults=_sizes(50272, 768, 12, 2048, pad_token_id=1, **TIED), positions="learned",
                   position_offset=2, position_ids_by="mask", project="rows"),
-    "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, traits={"position_offset": 0, "scaled": "all",
-        "norm": None}),
+    "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, traits={"position_offset": 0,
+        "scaled": "all without encoder", "norm": None}),
     "persimmon": _like(_partial, 262144, 4096, 64, 16384, partial_rotary_factor=0.5),
     "phi": Family(defaults=_sizes(51200, 2048, 32, 2048, partial_rotary_factor=0.5), has_partial_rotary=True,
                   dropout="embd_pdrop", head_bias=True),

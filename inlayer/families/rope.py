@@ -28,7 +28,8 @@ FULL_EVERY = ("sliding_window_pattern", "global_attn_every_n_layers", "full_atte
 
 def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
     """Return the rotary settings of a config."""
-    head_dim = fields.optional_size(*family.head_dim_fields) or n_embd // fields.size(*N_HEAD_FIELDS)
+    head_dim = fields.optional_size(*family.head_dim_fields) or sum(map(fields.size, family.head_dim_parts))
+    head_dim = head_dim or n_embd // fields.size(*N_HEAD_FIELDS)
     angles, layers = _angles(family, fields, head_dim), _layers(family, fields)
     if layers and isinstance(angles, dict):
         layers = tuple(name if name in angles else None for name in layers)
@@ -42,6 +43,8 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
         float32=family.float32_tables,
         layer_types=layers,
         learned=family.learned_frequencies,
+        reverse=family.reverse_rotation,
+        rotates_in_float32=family.rotates_in_float32,
     )
 
 
@@ -149,9 +152,7 @@ def _read_angles(
     base_name, partial_name = family.rope_fields
     if partial is None:
         partial = fields.number(partial_name, default=1.0)
-        rotary_dim = None
-        if family.has_partial_rotary and family.rotary_dim_field:
-            rotary_dim = fields.optional_size(family.rotary_dim_field)
+        rotary_dim = fields.optional_size(family.rotary_dim_field) if family.rotary_dim_field else None
         partial = partial if rotary_dim is None else rotary_dim / head_dim
     if kind == "proportional":
         scaling: Scaling | None = spec.ProportionalScaling(fraction=partial, factor=rope.number("factor", default=1.0))
@@ -168,18 +169,20 @@ def _read_angles(
         scaling=scaling,
         sections=_sections(family, rope),
         sections_interleaved=family.sections == "interleaved",
-        head_dim=_head_dim_of(layer_type, fields) if family.has_global_head_dim else None,
+        head_dim=_head_dim_of(layer_type, family, fields) if family.has_global_head_dim else None,
     )
 
 
-def _head_dim_of(layer_type: str | None, fields: ConfigReader) -> int | None:
+def _head_dim_of(layer_type: str | None, family: Family, fields: ConfigReader) -> int | None:
     """The width of the heads of one layer type, where it differs: per layer in new files, one field in old ones."""
-    _, types = fields.get("layer_types")
+    if "per_layer_config" not in fields:
+        return fields.optional_size("global_head_dim") if layer_type == FULL else None
+    types = _layer_types(family, fields)
     for number, settings in fields.mapping("per_layer_config").items():
         index = int(number) if str(number).isdecimal() and len(str(number)) < 5 else MAX_LAYERS
         if isinstance(types, list) and index < len(types) and types[index] == layer_type and isinstance(settings, dict):
             return ConfigReader(settings, {}).optional_size("head_dim")
-    return fields.optional_size("global_head_dim") if layer_type == FULL else None
+    return None
 
 
 def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:

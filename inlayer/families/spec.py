@@ -216,6 +216,8 @@ class RotarySpec:
     float32: bool
     layer_types: tuple[str | None, ...] | None = None  # type of each layer, or None without rotary positions
     learned: bool = False  # the logarithm of a factor on each frequency is stored with the weights
+    reverse: bool = False  # attention rotates in the opposite direction
+    rotates_in_float32: bool = False  # attention rounds once, after the rotation
 
 
 @dataclass(frozen=True, kw_only=True)

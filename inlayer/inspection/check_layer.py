@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from inlayer.checkpoint.find_tables import has_shape
+from inlayer.checkpoint.find_tables import has_shape, part_name
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
@@ -26,7 +26,7 @@ from inlayer.families.config_to_spec import ROW_WIDTH
 from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, BucketSpec
-from inlayer.families.tensor_names import OTHER_MODULES, PARTS, RELATIVE, choose_part, table_candidates, table_role
+from inlayer.families.tensor_names import OTHER_MODULES, PARTS, RELATIVE, table_candidates, table_role
 from inlayer.files import printable, quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
@@ -173,7 +173,7 @@ def position_facts(model: Model) -> PositionFacts:
     length = _context_length(spec, rotary)
     name = None
     if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
-        name = choose_part(LEARNED_POSITIONS, model.store.names(), model.table_info.name)
+        name = part_name(model, LEARNED_POSITIONS)
     if name is None:
         kind = "sinusoidal" if spec.sinusoidal_if_missing else spec.positions
         return PositionFacts(kind=kind, context_length=length, rotary=rotary, relative=_relative(spec))
@@ -262,7 +262,7 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
 def _find_part(model: Model, part: str) -> str | None:
     if part == RELATIVE_TABLE:
         return next(filter(RELATIVE.fullmatch, model.store.names()), None)
-    return choose_part(part, model.store.names(), model.table_info.name)
+    return part_name(model, part)
 
 
 def is_part(model: Model, name: str) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from inlayer.checkpoint.find_tables import TableInfo, describe_table, open_memory, table_names
+from inlayer.checkpoint.find_tables import TableInfo, describe_table, head_shape, open_memory, table_names
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
@@ -75,7 +75,8 @@ def _check(
     model: Model, info: TableInfo, tokens: TokenKinds, total: int | None, ids: Ids | None, progress: Progress | None
 ) -> tuple[OtherTableFacts, list[Finding]]:
     extra = model.spec.per_layer if model.spec is not None and info.role == "per_layer" else None
-    expected = model.table_info.shape[0] if info.role in PER_TOKEN else None
+    original_rows = head_shape(model)[0] if _copies_head(info) else model.table_info.shape[0]
+    expected = original_rows if info.role in PER_TOKEN else None
     expected, scale = (expected, None) if extra is None else (extra.rows, math.sqrt(extra.width))
     findings, original = list(_row_count_findings(model, info, expected, tokens)), _original(model, info)
     if extra is not None and info.shape[1] != extra.n_layers * extra.width:
@@ -93,7 +94,8 @@ def _check(
     if original is not None:
         findings += _copy_findings(info, original, scan)
     if info.role not in ("position", "token_type") or not is_part(model, info.name):  # which check_layer.py reads
-        findings += _value_findings(info, scan, tokens)
+        padding_idx = None if model.spec is None else model.spec.padding_idx
+        findings += _value_findings(info, scan, tokens, padding_idx)
     norms = scan.norms[scan.usable]
     return OtherTableFacts(
         **common,
@@ -110,7 +112,11 @@ def _original(model: Model, info: TableInfo) -> str | None:
     """Return the tensor that a copy for multi-token prediction may repeat: the head or the token table."""
     if info.role not in ("mtp", "token") or info.shape != model.table_info.shape:
         return None
-    return model.head_name if "head" in info.name and model.head_name is not None else model.table_info.name
+    return model.head_name if _copies_head(info) and model.head_name is not None else model.table_info.name
+
+
+def _copies_head(info: TableInfo) -> bool:
+    return info.role == "mtp" and "head" in info.name
 
 
 def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tokens: TokenKinds) -> Iterator[Finding]:
@@ -127,14 +133,17 @@ def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tok
 def _copy_findings(info: TableInfo, original: str, scan: RowStatistics) -> Iterator[Finding]:
     name, differing, read = quoted(info.name), scan.differing, len(scan.ids)
     if not differing:
-        yield Finding("note", "table-stored-twice", f"{name} equals {quoted(original)}, and both are stored")
+        where = "" if read == info.shape[0] else f" in the {read:,} rows read"
+        yield Finding("note", "table-stored-twice", f"{name} equals {quoted(original)}{where}, and both are stored")
     elif len(differing) <= read * 0.5:
         message = f"{name} is a copy of {quoted(original)}, except for {len(differing):,} of {read:,} rows"
         yield Finding("warning", "table-copy-differs", message, ids=differing)
 
 
-def _value_findings(info: TableInfo, scan: RowStatistics, tokens: TokenKinds) -> Iterator[Finding]:
-    name = quoted(info.name)
+def _value_findings(
+    info: TableInfo, scan: RowStatistics, tokens: TokenKinds, padding_idx: int | None
+) -> Iterator[Finding]:
+    name, read = quoted(info.name), len(scan.ids)
     if not scan.finite.all():
         bad = scan.ids[~scan.finite]
         message = f"NaN or infinity in {count(len(bad), 'row')} of {name}"
@@ -142,11 +151,12 @@ def _value_findings(info: TableInfo, scan: RowStatistics, tokens: TokenKinds) ->
     if info.role not in PER_TOKEN and not scan.is_zero.all():
         return
     ordinary = np.isin(scan.ids, tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)])
-    dead = scan.ids[scan.is_zero & ordinary]
+    dead = scan.ids[scan.is_zero & ordinary & (scan.ids != (-1 if padding_idx is None else padding_idx))]
     if scan.is_zero.all():
-        yield Finding("note", "table-zero-rows", f"every row of {name} is zero, as before training", ids=())
+        every = f"every row of {name}" if read == info.shape[0] else f"each of the {read:,} rows read of {name}"
+        yield Finding("note", "table-zero-rows", f"{every} is zero, as before training", ids=())
     elif len(dead):
-        severe = len(dead) > MAX_DEAD * len(scan.ids)
+        severe = len(dead) > MAX_DEAD * read
         message = f"{name} has {count(len(dead), 'zero row')} for tokens that occur in text"
         yield Finding("error" if severe else "warning", "table-zero-rows", message, ids=tuple(dead.tolist()))
 
@@ -185,7 +195,7 @@ def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], 
             if not quick:
                 _ = memory.token_map
         except InlayerError as error:
-            findings.append(Finding("error", "table-rows-mismatch", shorten(str(error), 400)))
+            findings.append(Finding("error", "ngram-mismatch", shorten(str(error), 400)))
         facts.append(
             NgramMemoryFacts(
                 tensor=spec.tensor,

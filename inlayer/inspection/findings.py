@@ -66,6 +66,7 @@ ADVICE = {
     "table-not-finite": _DIVERGED,
     "table-zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
     "table-copy-differs": "Copy these rows again: a copy for multi-token prediction has the rows of the original.",
+    "ngram-mismatch": "Download the weights, config.json and tokenizer again, all of the same model.",
     "fp8-without-scales": "Expected for plain FP8. If the model was quantized, download the file with its scales.",
     "table-stored-twice": "Store it once to save space.",
     # positions

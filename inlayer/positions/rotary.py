@@ -37,7 +37,8 @@ class RotaryPositions(nn.Module):
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
     tables stay float32 regardless of the model's dtype (OLMo). `layer_types` has the type of every layer, or None for a
     layer without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
-    (Mistral-Large-4); it stays float32 as in the original.
+    (Mistral-Large-4); it stays float32 as in the original. The others are for `rotate`: `reverse` is the opposite
+    direction (nanochat), and with `rotates_in_float32` it rounds once, at the end (Cohere, ModernBERT).
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class RotaryPositions(nn.Module):
         float32: bool = False,
         layer_types: tuple[str | None, ...] | None = None,
         learned: bool = False,
+        reverse: bool = False,
+        rotates_in_float32: bool = False,
     ) -> None:
         super().__init__()
         if not is_integer(head_dim) or not 2 <= head_dim <= MAX_HEAD_DIM:
@@ -57,6 +60,7 @@ class RotaryPositions(nn.Module):
         _check_names(pairing, layout or pairing)
         self.head_dim, self.float32, self.layer_types = int(head_dim), float32, layer_types
         self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
+        self.reverse, self.rotates_in_float32 = reverse, rotates_in_float32
         self.angles: Angles | dict[str, Angles]
         self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()
         self.pairing: Pairing = pairing
@@ -161,7 +165,10 @@ class RotaryPositions(nn.Module):
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
     def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
-        """`apply_rotary` with the pairing and layout of these positions."""
+        """`apply_rotary` with the pairing, layout, direction and precision of these positions."""
+        if self.rotates_in_float32:
+            cos, sin = cos.float(), sin.float()
+        sin = -sin if self.reverse else sin
         return apply_rotary(q, k, cos, sin, pairing=self.pairing, layout=self.layout, head_axis=head_axis)
 
     def extra_repr(self) -> str:

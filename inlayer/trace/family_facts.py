@@ -46,7 +46,7 @@ class NgramFacts:
     width: int
     heads: int
     normalized: bool  # tokens with the same normalized text are hashed as one
-    rows_read: int  # different ones
+    rows_read: int  # different ones that the model reads for these texts; a walk reads them if `layer` is None
     bytes_read: int  # bytes of these rows, scales included
     reads: list[list[list[NgramRead]]]  # per text and token, by order
     shared: list[SharedNgrams]  # at most `max_tokens` of them

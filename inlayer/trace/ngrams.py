@@ -112,8 +112,9 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     yield Text()
     yield from layout.note(f"n-gram memory, {where}: {memory.tensor}{parts}", style="bold")
     size = f"{memory.rows:,} {glyphs.times} {memory.width:,} {memory.dtype}"
-    read = f"{count(memory.rows_read, 'row')} read, {count(memory.bytes_read, 'byte')}"
-    yield from layout.note(f"{size}, {memory.heads} hash heads; {read}")
+    done = "read" if memory.layer is None else "located"  # a walk ends before the layers
+    rows_used = f"{count(memory.rows_read, 'row')} {done}, {count(memory.bytes_read, 'byte')}"
+    yield from layout.note(f"{size}, {memory.heads} hash heads; {rows_used}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
     offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])

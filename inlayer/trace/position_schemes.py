@@ -122,7 +122,7 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
         facts = RotaryFacts(
             layer_type=layer_type,
             theta=float(angles.theta),
-            head_dim=rotary.head_dim,
+            head_dim=angles.head_dim or rotary.head_dim,
             n_pairs=len(frequencies),
             pairing=rotary.pairing,
             scaling=None if angles.scaling is None else _describe_scaling(angles.scaling),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import inlayer
 from inlayer.errors import InlayerError
+from tests.families.capture import capture
+from tests.families.survey import same_bits, save_tiny
 
 V, D = 300, 256
 TABLE = "model.embed_tokens.weight"
@@ -225,3 +228,52 @@ def test_fp8_without_scales_is_an_error_in_a_quantized_model(tmp_path: Path) -> 
         _ = inlayer.load(tmp_path).table
     write(tmp_path, tensors)  # plain FP8 values are rows
     assert inlayer.load(tmp_path).table.rows([1]).dtype == ml_dtypes.float8_e4m3fn
+
+
+# ---- other tables
+
+OTHER_TABLES: dict[str, tuple[str, dict[str, object]]] = {
+    "gemma4_text": (
+        "model.embed_tokens_per_layer.weight", {"vocab_size_per_layer_input": V, "hidden_size_per_layer_input": D // 4}
+    ),
+    "blt": (
+        "model.encoder_hash_tok_embedding.weight",
+        {"encoder_hash_byte_group_vocab": V // 6, "encoder_config": {"hidden_size": D, "num_key_value_heads": 4}},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=OTHER_TABLES)
+def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, nn.Module]:
+    """A checkpoint with a second table, the name of that table, and the model of transformers."""
+    folder, (name, settings) = tmp_path_factory.mktemp(request.param), OTHER_TABLES[request.param]
+    torch.manual_seed(0)
+    return folder, name, save_tiny(request.param, "causal", str(folder), **settings).eval()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_other_tables_are_read_like_the_token_table(
+    name: str, other: tuple[Path, str, nn.Module], tmp_path: Path
+) -> None:
+    folder, table, theirs = other
+    tensors, _, dtype = CASES[name]
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    stored = load_file(folder / "model.safetensors")
+    del stored[table]
+    save_file(stored | {table + end: tensor for end, tensor in tensors.items()}, tmp_path / "model.safetensors")
+    model, ids = inlayer.load(tmp_path), torch.tensor([IDS]) % 90
+    assert [(one.dtype, one.shape) for one in model.tables if one.name == table] == [(dtype, (V, D))]
+    token_table = tmp_path / "token_table"
+    token_table.mkdir()
+    with torch.no_grad():
+        theirs.get_parameter(table).copy_(torch.from_numpy(inlayer.load(write(token_table, tensors)).table.weight))
+    seen = capture(theirs, input_ids=ids)
+    assert same_bits(model.embeddings(ids), seen.hidden)
+    if seen.per_layer is not None:
+        assert same_bits(model.embeddings.per_layer(ids), seen.per_layer)
+    assert not any("unreadable" in finding.code for finding in inlayer.inspect(tmp_path).findings)
+    with torch.no_grad():  # control
+        theirs.get_parameter(table).mul_(2)
+    doubled = capture(theirs, input_ids=ids)
+    per_layer = seen.per_layer is not None
+    assert not same_bits(*((one.per_layer if per_layer else one.hidden) for one in (seen, doubled)))

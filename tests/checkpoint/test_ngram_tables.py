@@ -228,6 +228,14 @@ def test_damaged_engram_is_explained(case: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_memories_of_an_invalid_config_are_an_error_not_an_empty_list(tmp_path: Path) -> None:
+    write_engram(tmp_path, engram_n_heads=10**9)
+    with pytest.raises(ConfigError, match="at most 1,024 hash heads"):
+        _ = inlayer.load(tmp_path).memories
+    (tmp_path / "config.json").unlink()
+    assert inlayer.load(tmp_path).memories == ()
+
+
 def test_another_tokenizer_is_explained(tmp_path: Path) -> None:
     write_engram(tmp_path, engram_compressed_vocab_size=200)
     model = inlayer.load(tmp_path)

@@ -79,6 +79,9 @@ def test_a_copy_for_multi_token_prediction_has_the_shape_of_the_table(tmp_path: 
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     assert [table.role for table in inlayer.load(tmp_path).tables] == ["token", "head", "mtp"]
+    for name in ("model.layers.1.embed_tokens.weight", "model.layers.1.shared_head.head.weight"):  # shorter: a defect
+        save_file(tensors | {name: torch.randn(19, 8)}, tmp_path / "model.safetensors")
+        assert (name, (19, 8)) in [(table.name, table.shape) for table in inlayer.load(tmp_path).tables]
 
 
 def test_a_missing_shard_is_an_error_not_a_shorter_list(tmp_path: Path) -> None:

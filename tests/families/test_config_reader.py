@@ -150,6 +150,9 @@ def test_text_config_missing(text: object) -> None:
 def test_nested_unknown_type() -> None:
     nested = {"model_type": "new", "text_config": {"model_type": "newer"}}
     assert "unknown model type 'newer'" in refusal(nested)
+    twice = refusal({"model_type": "gemma4", "text_config": {"model_type": "gemma4", "text_config": {}}})
+    assert "unknown model type 'gemma4'; similar ones are gemma" in twice
+    assert "are gemma4," not in twice
 
 
 # ---- fields

@@ -89,6 +89,13 @@ def test_config_alone_is_not_enough(folder: Path) -> None:
         {"model_type": None},
         {"model_type": ["brand_new"]},
         {"vocab_size": "99"},
+        {"vocab_size": 120},  # of 99 rows
+        {"hidden_multiplier": 12.0},
+        {"scale_by_hidden_dim": True},
+        {"swa_theta": 1e4},
+        {"local_base_freq": 1e4},
+        {"hidden_factor": 8},
+        {"is_encoder_decoder": True},
     ],
     ids=str,
 )
@@ -98,6 +105,12 @@ def test_special_configs_are_refused(folder: Path, fields: dict[str, Any]) -> No
         inlayer.load(folder).embeddings  # noqa: B018
     assert "\n" not in str(caught.value)
     assert inlayer.load(folder).table.rows([1]).shape == (1, 64)  # rows can still be read
+
+
+@pytest.mark.parametrize("field", ["router_scaling_factor", "moe_loss_factor", "initializer_factor"])
+def test_factors_of_blocks_are_ordinary(folder: Path, field: str) -> None:
+    change(folder, **{field: 2.5, "hidden_multiplier": 1.0, "is_encoder_decoder": False})
+    assert inlayer.load(folder).spec.is_generic
 
 
 @pytest.mark.parametrize(

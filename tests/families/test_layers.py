@@ -20,7 +20,7 @@ from inlayer.errors import InputError, ShapeError
 from inlayer.families import FAMILIES
 from tests.families.capture import capture
 from tests.families.survey import open_reference, same_bits, save_tiny
-from tests.families.tiny import build, tiny_config
+from tests.families.tiny import OTHERS, build, tiny_config
 
 MIXED = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -144,6 +144,22 @@ def test_settings_of_one_layer_type(settings: dict[str, Any]) -> None:
     assert same_bits(ours[1], expected[1])
 
 
+@pytest.mark.parametrize(
+    "listed", [{}, None, {"1": {"num_key_value_heads": 1}, "3": {"num_key_value_heads": 1}}], ids=str
+)
+@pytest.mark.parametrize("model_type", ["gemma4_text", "gemma4_unified_text", "embedding_gemma2_text"])
+def test_heads_of_gemma4_with_one_width(model_type: str, listed: dict[str, Any] | None) -> None:
+    raw = tiny_config(model_type).to_dict() | {"per_layer_config": listed}
+    theirs = build(OTHERS.get(model_type, "causal"), CONFIG_MAPPING[model_type].from_dict(raw))
+    layer, positions = Embeddings.from_config(raw), torch.arange(8)[None]
+    for layer_type in ("full_attention", "sliding_attention"):
+        expected = getattr(theirs, "model", theirs).rotary_emb(torch.zeros(1, 8, 4), positions, layer_type)
+        for ours, their in zip(layer.rotary(positions, layer_type), expected, strict=True):
+            assert same_bits(ours, their)
+    del raw["per_layer_config"]  # control: then layers with full attention have wider heads
+    assert Embeddings.from_config(raw, device="meta").rotary(positions, "full_attention")[0].shape[-1] == 512
+
+
 @pytest.mark.parametrize("model_type", ["bart", "mbart", "pegasus"])
 def test_untied_encoder_has_its_own_table(model_type: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -162,8 +178,10 @@ def test_marian_is_saved_without_its_positions(dtype: torch.dtype, tmp_path: Pat
     model = inlayer.load(tmp_path, dtype=dtype)
     assert find_part(model, "position_embedding.weight") is None
     theirs, ids = open_reference(maker, str(tmp_path), dtype), torch.randint(4, 80, (2, 8))
-    seen = capture(theirs, input_ids=ids, decoder_input_ids=ids[:, :2])
-    assert same_bits(model.embeddings(ids), seen.hidden)
+    vectors = torch.randn(2, 8, 64).to(dtype)  # an encoder does not scale them, a decoder alone does
+    for given in ({"input_ids": ids}, {"inputs_embeds": vectors}):
+        seen = capture(theirs, **given, decoder_input_ids=ids[:, :2])
+        assert same_bits(model.embeddings(**given), seen.hidden)
     assert same_bits(model.embeddings.position_embedding.weight, theirs.model.encoder.embed_positions.weight)
     report = inlayer.inspect(tmp_path)
     assert report.positions.kind == "sinusoidal"

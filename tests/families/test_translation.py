@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForMaskedLM
+from transformers.models.mistral4.modeling_mistral4 import Mistral4RotaryEmbedding
 
 from inlayer import Embeddings, describe
 from inlayer.errors import ConfigError
 from inlayer.positions import Angles
 from tests.families.references import CASES, Case, Reference, reference_config
-from tests.families.survey import examine
+from tests.families.survey import examine, same_bits
 
 NULLS = [
     ("gemma2", "final_logit_softcapping"),
@@ -155,6 +156,20 @@ def test_mistral4_rotates_the_second_half_of_its_heads() -> None:
     assert without.rotary.angles.partial_rotary_factor == 0.25
 
 
+@pytest.mark.parametrize("head_dim", [{}, {"head_dim": 32}], ids=str)
+@pytest.mark.parametrize("fraction", [{}, {"partial_rotary_factor": 0.5}], ids=str)
+@pytest.mark.parametrize("rope_type", ["default", "linear", "yarn"])
+def test_heads_of_mistral4_have_two_parts(rope_type: str, fraction: dict[str, float], head_dim: dict[str, int]) -> None:
+    """Without a scaling rule, transformers ignores the fraction."""
+    rope = {"rope_type": rope_type, "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64} | fraction
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16} | head_dim
+    config, positions = sizes | {"rope_parameters": rope, "max_position_embeddings": 256}, torch.arange(8)[None]
+    theirs = Mistral4RotaryEmbedding(CONFIG_MAPPING["mistral4"](**copy.deepcopy(config)))
+    layer = Embeddings.from_config(config | {"model_type": "mistral4"})
+    for ours, expected in zip(layer.rotary(positions), theirs(torch.zeros(1), positions), strict=True):
+        assert same_bits(ours, expected)
+
+
 @pytest.mark.parametrize("model_type", ["llama", "gemma3_text", "smollm3", "granite", "bert"])
 def test_model_without_blocks_has_an_input_layer(model_type: str) -> None:
     assert describe({"model_type": model_type, "num_hidden_layers": 0}).vocab_size > 0
@@ -186,6 +201,7 @@ def test_factors_of_heads(config: dict[str, Any], factors: tuple[float, float, f
         ("modernbert-decoder", "causal", {"norm_bias": True, "decoder_bias": False}),
         ("trocr", "causal", {"layernorm_embedding": False}),
         ("qwen4_exp_text", "causal", {"seed": 2**63 + 5}),
+        ("pegasus", "seq2seq", {}),  # an encoder does not scale inputs_embeds, a decoder alone does
     ],
     ids=str,
 )

@@ -34,7 +34,7 @@ def test_damage_is_an_error(case: str, tmp_path: Path) -> None:
     change, _ = DAMAGED[case]
     write_engram(tmp_path, change=change)
     report = inlayer.inspect(tmp_path)
-    found = [finding for finding in report.findings if finding.code == "table-rows-mismatch"]
+    found = [finding for finding in report.findings if finding.code == "ngram-mismatch"]
     assert [finding.severity for finding in found] == ["error"]
     assert "\n" not in found[0].message
     assert sorted(memory.tensors for memory in report.ngrams) == [0, 1]

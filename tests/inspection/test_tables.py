@@ -100,6 +100,7 @@ def fill(name: str, rows: slice, value: float) -> Callable[[Tensors], object]:
 FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
     "per-layer table cut": (shorten(PER_LAYER), "error", "table-rows-mismatch"),
     "per-layer table missing": (lambda tensors: tensors.pop(PER_LAYER), "error", "tensor-missing"),
+    "copy cut": (shorten(MTP), "error", "table-rows-mismatch"),
     "value table cut": (shorten(VALUE), "error", "table-rows-mismatch"),
     "routing table cut": (shorten(ROUTING), "error", "table-rows-mismatch"),
     "NaN in the per-layer table": (fill(PER_LAYER, slice(50, 51), float("nan")), "error", "table-not-finite"),
@@ -127,6 +128,27 @@ FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
 def test_fault_is_reported(name: str, healthy: Path, tmp_path: Path) -> None:
     damage, severity, code = FAULTS[name]
     assert (severity, code) in damaged(healthy, tmp_path, damage)
+
+
+def test_padding_row_may_be_zero(healthy: Path, tmp_path: Path) -> None:
+    """The fixture has no tokenizer, so every other id may occur in text."""
+    assert inlayer.load(healthy).spec.padding_idx == 0
+    for row, expected in ((0, set()), (1, {("error", "table-zero-rows")})):
+        found = damaged(healthy, tmp_path, fill(PER_LAYER, slice(row, row + 1), 0.0))
+        assert {one for one in found if one[1] == "table-zero-rows"} == expected
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_rows_that_were_not_read_are_not_judged(healthy: Path, tmp_path: Path, quick: bool) -> None:
+    for file in healthy.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    rows, table = 5000, torch.randn(5000, 64)
+    change(tmp_path, lambda tensors: tensors.update({TABLE: table, MTP: table.clone(), VALUE: torch.zeros(rows, 16)}))
+    read = "each of the 1,024 rows read of" if quick else "every row of"
+    messages = {finding.code: finding.message for finding in inspect(tmp_path, quick=quick).findings}
+    assert messages["table-zero-rows"] == f"{read} '{VALUE}' is zero, as before training"
+    equal = " in the 1,024 rows read" if quick else ""
+    assert messages["table-stored-twice"] == f"'{MTP}' equals '{TABLE}'{equal}, and both are stored"
 
 
 @pytest.mark.slow

@@ -244,6 +244,21 @@ def test_bit_equal_to_transformers(model: str, rotary: RotaryPositions, dtype: t
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "model_type", ["nanochat", "cohere", "cohere2", "cohere2_moe", "modernbert", "modernbert-decoder", "llama"]
+)
+def test_direction_and_precision_come_from_the_config(model_type: str, dtype: torch.dtype) -> None:
+    sizes = {"vocab_size": 9, "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "pad_token_id": 0}
+    layer = Embeddings.from_config({"model_type": model_type} | sizes, dtype=dtype)
+    q, k = random(2, 4, 5, 16).to(dtype), random(2, 4, 5, 16, seed=1).to(dtype)
+    tables = layer.rotary(torch.arange(5)[None] * 17, "full_attention")
+    theirs = theirs_for(model_type.replace("-", "_"))(q, k, *tables)
+    for ours, their in zip(layer.position_embedding.rotate(q, k, *tables), theirs, strict=True):
+        assert ours.dtype == their.dtype == dtype
+        assert torch.equal(ours, their)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_deepseek_v3_up_to_the_order_of_channels(dtype: torch.dtype) -> None:
     """Its result has the first channels of all pairs, then the second ones; scores are the same."""
     rotary = RotaryPositions(16, pairing="interleaved", layout="half")

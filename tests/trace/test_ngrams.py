@@ -81,6 +81,7 @@ def test_json_and_terminal(engram: inlayer.checkpoint.model.Model) -> None:
         text = output.getvalue()
         assert "n-gram memory, read by layer 14: layers.14.engram.embed.weight" in " ".join(text.split())
         assert f"{trace.memories[0].reads[0][1][0].offsets[0]:,}" in text
+        assert f"{trace.memories[0].rows_read} rows located, " in " ".join(text.split())
         assert all(len(line) <= columns for line in text.splitlines())
     assert "the same rows for 'the␣do' and 'The␣do' at tokens 1 of text 1, 5 of text 1" in " ".join(text.split())
 
@@ -96,6 +97,9 @@ def test_rows_that_are_part_of_the_hidden_states(tmp_path: Path) -> None:
     assert torch.equal(torch.tensor([token.hidden for token in trace.texts[0].tokens]), hidden[0])
     assert trace.memories[0].layer is None
     assert trace.memories[0].n_tensors == 12
+    output = io.StringIO()
+    show(trace, Console(file=output, width=100, force_terminal=False), step=4)
+    assert f"{trace.memories[0].rows_read} rows read, " in output.getvalue()
     window = inlayer.walk("12 12 3", model, tokenizer=inlayer.ByteTokenizer(), dims=96, first_token=3)
     shown = torch.tensor([token.hidden for token in window.texts[0].tokens])
     torch.testing.assert_close(shown, hidden[0, 3:], rtol=1e-5, atol=1e-6)

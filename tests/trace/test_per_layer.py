@@ -56,6 +56,12 @@ def test_facts_are_those_of_the_file(gemma: inlayer.Model) -> None:
     assert window.norms[0][0] != facts.norms[0][0]  # control: another token
 
 
+def test_heads_of_each_layer_type(gemma: inlayer.Model) -> None:
+    rotary = {facts.layer_type: facts for facts in inlayer.walk("w5 w6", gemma).positions.rotary}
+    assert (rotary["full_attention"].head_dim, rotary["full_attention"].n_pairs) == (32, 16)
+    assert (rotary["sliding_attention"].head_dim, rotary["sliding_attention"].n_pairs) == (16, 8)
+
+
 def test_terminal_and_json_show_them(gemma: inlayer.Model) -> None:
     trace = inlayer.walk("w5 w6", gemma)
     jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))

@@ -4,6 +4,7 @@ function ngramMemories(trace) {
   return (trace.memories ?? []).map((memory) => {
     const { layer } = memory;
     const title = layer === null ? "N-gram memory, part of the hidden states" : `N-gram memory of layer ${layer}`;
+    const done = layer === null ? "read" : "located"; // a walk ends before the layers
     const used = [...new Set(memory.reads.flat(2).flatMap((read) => read.rows))];
     return make("section", { class: "check ngram-memory", "aria-label": title },
       make("h2", {}, title),
@@ -13,10 +14,10 @@ function ngramMemories(trace) {
         ["Shape", digits(`${grouped(memory.rows)} ${TIMES} ${grouped(memory.width)}`)],
         ["Stored as", code(memory.dtype)],
         ["Hash heads", digits(grouped(memory.heads))],
-        ["Read here", digits(`${counted(memory.rows_read, "row")}, ${counted(memory.bytes_read, "byte")}`)],
+        [layer === null ? "Read here" : "Located", digits(`${counted(memory.rows_read, "row")}, ${counted(memory.bytes_read, "byte")}`)],
       ], "facts facts-wide"),
       strip(memory.rows, used, {
-        label: `The memory: ${counted(used.length, "row")} read`, middle: counted(used.length, "row"), color: () => "var(--accent)",
+        label: `The memory: ${counted(used.length, "row")} ${done}`, middle: counted(used.length, "row"), color: () => "var(--accent)",
       }),
       perText(trace, (text, b) => ngramTable(trace, memory, text, b)),
       sharedRows(trace, memory));

@@ -66,7 +66,15 @@ def real_sizes(session: GradingSession) -> None:
     judge(session, draw(session, tokens=9, large=True))
 
 
-CHECKS = (shape, start_of_text, end_of_text, short_texts, real_sizes)
+def lists_stay(session: GradingSession) -> None:
+    """does not modify the input lists"""
+    given = draw(session, tokens=5)
+    answer = session.try_call(*given)
+    if answer.raised is None and tuple(answer.arguments) != given:
+        raise CheckFailed("lists-modified", "your function modified an input list; it belongs to the caller")
+
+
+CHECKS = (shape, start_of_text, end_of_text, short_texts, real_sizes, lists_stay)
 
 
 def rows_of(given: Given, how: str = "") -> list[list[int]]:

@@ -17,14 +17,14 @@ Drawn = tuple[Tensor, Tensor, Tensor, Tensor, int]
 
 
 def draw(session: GradingSession) -> Drawn:
-    """Return arguments whose sizes all differ."""
+    """Return arguments whose sizes all differ. No input vector is small: only `small_vectors` is about those."""
     batch, length, layers, width = 2, session.random_int(4, 5), session.random_int(6, 8), session.random_int(9, 12)
     table = session.random_normal(session.random_int(20, 30), layers * width)
     projection = (
         session.random_normal(layers * width, 3) * torch.arange(1.0, 1 + layers).repeat_interleave(width)[:, None]
     )
     ids = session.random_ids(len(table), (batch, length))
-    return ids, table, session.random_normal(batch, length, 3), projection, layers
+    return ids, table, normalized(session.random_normal(batch, length, 3)), projection, layers
 
 
 def parts(drawn: Drawn) -> tuple[Tensor, Tensor]:
@@ -104,6 +104,30 @@ def values(session: GradingSession) -> None:
     )
 
 
+def small_vectors(session: GradingSession) -> None:
+    """normalizes input vectors that are zero or very small"""
+    ids, table, embeds, projection, layers = draw(session)
+    drawn = ids, table, embeds * torch.tensor([0.0, 1e-4])[:, None, None], projection, layers
+    rows, x = parts(drawn)
+    token, root = rows * rows.shape[-1] ** 0.5, x.pow(2).mean(-1, keepdim=True).sqrt()
+    check_values(
+        session.call(*drawn),
+        expected(drawn),
+        mistakes={
+            "no-epsilon": (
+                (token + x / root) / 2**0.5,
+                "0.000001 is missing in the norm; without it, an input vector of zeros becomes NaN",
+            ),
+            "epsilon-outside": (
+                (token + x / (root + 1e-6)) / 2**0.5,
+                "0.000001 is added after the square root; add it to the mean",
+            ),
+        },
+        message="the vectors of small inputs do not match the formula",
+        atol=CLOSE,
+    )
+
+
 def gradient(session: GradingSession) -> None:
     """trains the table and the projection"""
     drawn = draw(session)
@@ -119,4 +143,4 @@ def gradient(session: GradingSession) -> None:
         check_values(got, want, rule="gradient", message=f"the gradient of the {what} is wrong", atol=1e-3)
 
 
-CHECKS = (shape, values, gradient)
+CHECKS = (shape, values, small_vectors, gradient)
