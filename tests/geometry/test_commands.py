@@ -49,6 +49,12 @@ def test_neighbors(run: Run) -> None:
     assert "qqzzz is split into 4 tokens; the mean of their rows was used: q q zz z" in out
 
 
+def test_sentencepiece_marks_are_shown_as_spaces_and_kept_in_json(run: Run) -> None:
+    assert "␣King  " in run("neighbors", "king", "--model", "wordllama", "-k", "1")[1]
+    out = run("neighbors", "king", "--model", "wordllama", "-k", "1", "--json")[1]
+    assert json.loads(out)["neighbors"][0]["text"] == "▁King"
+
+
 def test_analogy(run: Run) -> None:
     code, out, _ = run("analogy", "father", "-", "man", "+", "woman", "-k", "2", "--words")
     assert code == 0
