@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # pip would compile all of torch, which took half of the installation time. A first start compiles what is needed.
 FIRST_START := sh -c '$(BIN)/inlayer --help && $(BIN)/inlayer walk' > /dev/null
+# What the commands of README.md need.
+EXTRAS := torch,web,embed,map,train,hub,gguf
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every process of a test compiles the libraries again
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 30
@@ -16,7 +18,7 @@ LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_
 run: $(VENV)/installed        ## walk one text through every step of the layer
 	@$(BIN)/inlayer walk "I love dogs"
 
-serve: $(VENV)/installed-web  ## the same as an interactive page, on this machine only
+serve: $(VENV)/installed      ## the same as an interactive page, on this machine only
 	@$(BIN)/inlayer serve --text "I love dogs"
 
 test: $(VENV)/installed-dev   ## lint, types, import rules and the fast tests
@@ -73,14 +75,12 @@ clean:
 
 # Marker files: a second run starts immediately, and a changed requirement installs again.
 $(VENV)/installed: pyproject.toml constraints.txt
-	@echo "setting up .venv (once; torch is large)"
+	@echo "setting up .venv: once, and it takes a minute or more"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP_INSTALL) --editable '.[torch]'
+	@echo "  downloading and installing the libraries (torch is large)"
+	@$(PIP_INSTALL) --editable '.[$(EXTRAS)]'
+	@echo "  starting inlayer for the first time"
 	@$(FIRST_START)
-	@touch $@
-
-$(VENV)/installed-web: $(VENV)/installed
-	@$(PIP_INSTALL) --editable '.[torch,web]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed tests/artifacts.txt

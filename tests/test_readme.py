@@ -40,6 +40,13 @@ def test_it_opens_with_the_two_commands() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")  # the second runs this very test
 
 
+def test_make_run_installs_what_its_commands_need() -> None:
+    named = {extra for extras in re.findall(r"inlayer\[(.+?)\]", README) for extra in extras.split(",")}
+    installed = re.search(r"^EXTRAS := (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert installed
+    assert set(installed[1].split(",")) == named >= {"torch", "web"}
+
+
 @pytest.mark.slow
 def test_make_run_prints_what_it_shows() -> None:
     shown = "\n".join(trimmed(blocks("text")[0]))

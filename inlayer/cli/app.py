@@ -101,7 +101,9 @@ def print_note(text: str) -> None:
 
 def token_text(text: str) -> str:
     """A token as text for the console, with visible spaces and escapes."""
-    return short_text(text, MAX_TOKEN, blank=None)
+    from inlayer.render.glyphs import with_spaces
+
+    return short_text(with_spaces(text), MAX_TOKEN, blank=None)
 
 
 def short_text(text: str, columns: int, blank: str | None = " ") -> str:

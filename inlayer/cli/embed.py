@@ -5,6 +5,7 @@ Tested in tests/encoding/test_commands.py.
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -30,12 +31,15 @@ from inlayer.render.numbers import count
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.encode import Encoder, EncodeSettings
     from inlayer.encoding.resumable_job import EmbedJob
     from inlayer.encoding.sources import Reader
 
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
+ROWS_AT_ONCE = 32  # more than are shown
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8
 NUMBER = 8  # columns of a number and the space before it
 COMPARED_ROWS = 8  # texts whose similarities fit on a line
@@ -94,7 +98,9 @@ def embed(
         Literal["local", "ray"],
         typer.Option(metavar="local|ray", help="Run in this process, or on a Ray cluster (.parquet files only)."),
     ] = "local",
-    as_json: Json = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every row as JSON; with --out, the number of rows and their width.")
+    ] = False,
 ) -> None:
     """Turn texts into vectors: files of any size, in constant memory."""
     from inlayer.checkpoint import load
@@ -123,7 +129,10 @@ def embed(
     encoder = opened.encoder(weights)
     settings = EncodeSettings(pool, normalize, dim, dtype).checked(encoder.width)
     if out is None:
-        _print_rows(reader, encoder, settings, bool(inputs), as_json)
+        if as_json:
+            _print_json_rows(_embedded(reader, encoder, settings))
+        else:
+            _print_rows(_embedded(reader, encoder, settings), given=bool(inputs))
         return
     vector_settings = {
         "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
@@ -167,17 +176,40 @@ def _write(job: EmbedJob) -> int:
         raise typer.Exit(130) from None
 
 
-def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, given: bool, as_json: bool) -> None:
+def _embedded(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> Iterator[tuple[list[str], Any]]:
+    """Yield texts and their vectors, a few at a time."""
+    from inlayer.encoding.resumable_job import embed_rows
+
+    is_empty = True
+    for rows in reader:
+        for start in range(0, len(rows.texts), ROWS_AT_ONCE):
+            some, vectors = embed_rows(encoder, settings, rows.cut(start, start + ROWS_AT_ONCE), reader.on_bad_row)
+            is_empty = is_empty and not some.texts
+            yield some.texts, vectors
+    if is_empty:
+        raise InputError("the input has no texts")
+
+
+def _print_json_rows(embedded: Iterator[tuple[list[str], Any]]) -> None:
+    """Print one line of JSON with all rows, written as they are computed, so memory does not limit their number."""
+    before = '{"rows": ['
+    for texts, vectors in embedded:
+        for text, vector in zip(texts, vectors.astype("float32").tolist(), strict=True):
+            sys.stdout.write(before + json.dumps({"text": text, "embedding": vector}, allow_nan=False))
+            before = ", "
+    sys.stdout.write("]}\n")
+
+
+def _print_rows(embedded: Iterator[tuple[list[str], Any]], *, given: bool) -> None:
     """Print the first values of the first rows (not of the example sentences), and the similarities of a few texts."""
     import numpy as np
 
-    texts, vectors = _first_rows(reader, encoder, settings)
-    if as_json:
-        listed = vectors.astype(np.float32).tolist()
-        print_json({"rows": [{"text": text, "embedding": vector} for text, vector in zip(texts, listed, strict=False)]})
+    texts, parts = list[str](), list[Any]()
+    for some, values in embedded:
+        texts, parts = texts + some, [*parts, values]
         if len(texts) > SHOWN_ROWS:
-            sys.stderr.write(f"only the first {SHOWN_ROWS} rows are shown; --out FILE writes all of them\n")
-        return
+            break
+    vectors = np.concatenate(parts)[:SHOWN_ROWS]
     shown_values = min(SHOWN_VALUES, vectors.shape[1])
     if given:
         titles = [f"[{index}]" for index in range(shown_values)]
@@ -197,24 +229,6 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings, give
     else:
         print_note(f"Each vector has {vectors.shape[1]} values. To embed the texts of a file:")
         print_note("  inlayer embed FILE --out vectors.parquet")
-
-
-def _first_rows(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> tuple[list[str], Any]:
-    """The texts of the first rows, with one more than is shown if there is one, and the vectors of those shown."""
-    import numpy as np
-
-    from inlayer.encoding.resumable_job import embed_rows
-
-    texts, vectors = list[str](), list[Any]()
-    for rows in reader:
-        for start in range(0, len(rows.texts), SHOWN_ROWS):
-            some, values = embed_rows(encoder, settings, rows.cut(start, start + SHOWN_ROWS), reader.on_bad_row)
-            texts, vectors = texts + some.texts, [*vectors, values]
-            if len(texts) > SHOWN_ROWS:
-                return texts, np.concatenate(vectors)[:SHOWN_ROWS]
-    if not texts:
-        raise InputError("the input has no texts")
-    return texts, np.concatenate(vectors)
 
 
 def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_id_array, check_size
 from inlayer.errors import InputError
+from inlayer.families.tensor_names import names_head
 from inlayer.files import quoted
 from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
@@ -83,7 +84,9 @@ def searched_table(model: Model, table: str) -> StoredTable:
     """Return the table to search: "input", or "head" for the rows of the head."""
     if table not in {"input", "head"}:
         raise InputError(f'table is {quoted(table)}; it must be "input" or "head"')
-    if table == "input" or (model.head_name is None and model.is_tied):
+    if table == "input":
+        return model.table
+    if model.head_name is None and model.is_tied and names_head(model.config) is not False:
         return model.table
     if model.head_name is None:
         raise InputError(f"{model.source} has no head; search its input table")

@@ -135,6 +135,16 @@ def glyphs_for(encoding: str, *, color: bool) -> Glyphs:
     return Glyphs(encoding=encoding, color=color, **UNICODE)
 
 
+def with_spaces(token: str) -> str:
+    """Return a token's text with spaces where a SentencePiece vocabulary spells those before a word as "▁".
+
+    >>> with_spaces("▁King"), with_spaces(" King"), with_spaces("<｜begin▁of▁sentence｜>")
+    (' King', ' King', '<｜begin▁of▁sentence｜>')
+    """
+    text = token.lstrip("▁")
+    return " " * (len(token) - len(text)) + text
+
+
 def number(value: float, *, power: bool = False) -> str:
     """Format a value in at most seven columns: with decimals, or as a power of ten if it is very small or large."""
     if value == 0:

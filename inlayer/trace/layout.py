@@ -15,7 +15,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 from rich.text import Text
 
-from inlayer.render.glyphs import NUMBER, glyphs_for, largest, number
+from inlayer.render.glyphs import NUMBER, glyphs_for, largest, number, with_spaces
 from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, TextTrace, TokenTrace, Trace, Vector
 
@@ -170,7 +170,10 @@ class Layout:
         """A token's label: its text, its bytes if they are not whole characters, or its name if it is special."""
         if not token.special and not is_text(token.bytes):
             return Text(self.glyphs.fold_bytes(token.bytes, self.widest_label), style="yellow")
-        shown = self.glyphs.fold(token.label, self.widest_label, blank=" " if token.id is None else None)
+        text = with_spaces(token.label)
+        if not text.startswith(" ") and with_spaces(token.token or "").startswith(" "):
+            text = f" {text}"  # the tokenizer put a space before the text: the token of " king", not of "king"
+        shown = self.glyphs.fold(text, self.widest_label, blank=" " if token.id is None else None)
         return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 
     def head(self, index: int | None, token: TokenTrace | None = None) -> Text:

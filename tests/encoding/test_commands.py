@@ -167,11 +167,14 @@ def test_table_on_the_terminal_and_json(run, expected):
     np.testing.assert_array_equal(np.array(rows[0]["embedding"], np.float32), expected[0])
 
 
-def test_json_on_the_terminal_says_that_rows_are_missing(run, tmp_path):
-    (tmp_path / "LINES.TXT").write_text("a line\n" * 21)  # a suffix in capitals is one, too
+def test_json_has_every_row(run, tmp_path):
+    lines = [f"line {number}" for number in range(77)]  # more than are shown, and computed at once
+    (tmp_path / "LINES.TXT").write_text("\n".join(lines))  # a suffix in capitals is one, too
     code, out, error = run("embed", "LINES.TXT", "--json")
-    assert (code, len(json.loads(out)["rows"])) == (0, 20)
-    assert error == "only the first 20 rows are shown; --out FILE writes all of them\n"
+    assert (code, out.count("\n"), error) == (0, 1, "")
+    assert [row["text"] for row in json.loads(out)["rows"]] == lines
+    (tmp_path / "empty.txt").write_text("")
+    assert run("embed", "empty.txt", "--json") == (2, "", "inlayer: the input has no texts\n")
 
 
 def test_columns_that_only_later_rows_have_are_kept(run, tmp_path):

@@ -61,6 +61,12 @@ def test_neighbors_says_why_there_are_none(run: Run, tmp_path: Path) -> None:
     assert run("neighbors", "--id", "0", "--model", file)[1] == "no other row is nonzero and finite\n"
 
 
+def test_sentencepiece_marks_are_shown_as_spaces_and_kept_in_json(run: Run) -> None:
+    assert "␣King  " in run("neighbors", "king", "--model", "wordllama", "-k", "1")[1]
+    out = run("neighbors", "king", "--model", "wordllama", "-k", "1", "--json")[1]
+    assert json.loads(out)["neighbors"][0]["text"] == "▁King"
+
+
 def test_analogy(run: Run) -> None:
     code, out, _ = run("analogy", "father", "-", "man", "+", "woman", "-k", "2", "--words")
     assert code == 0

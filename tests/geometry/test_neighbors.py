@@ -88,6 +88,14 @@ def test_head_of_a_tied_model_is_its_table(model: inlayer.Model) -> None:
     assert model.neighbors("king", 3, table="head") == model.neighbors("king", 3)
 
 
+def test_model_whose_class_has_no_head(model: inlayer.Model) -> None:
+    bare = inlayer.load("default")
+    bare.config = {**(model.config or {}), "architectures": ["LlamaModel"]}
+    assert bare.is_tied  # by its config, as BERT's usually is
+    with pytest.raises(InputError, match="default has no head; search its input table"):
+        bare.neighbors("king", 3, table="head")
+
+
 def test_model_without_tokenizer(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 

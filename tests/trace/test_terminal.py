@@ -289,6 +289,11 @@ def test_backward_step_shows_gradients() -> None:
     assert "+ head" not in rendered(family("llama").walk(["I love dogs"]), 120, step=8)
 
 
+def test_first_token_keeps_the_space_that_sentencepiece_put_before_it() -> None:
+    lines = rendered(sample("wordllama").walk(["king king"]), 80, step=3).splitlines()
+    assert [line.split()[:3] for line in lines[-2:]] == [["1", "␣king", "6989"], ["2", "␣king", "6989"]]
+
+
 def test_inputs_embeds_are_shown_as_vectors() -> None:
     vectors = torch.randn(2, 3, 128, generator=torch.Generator().manual_seed(0))
     trace = sample("default").walk(None, inputs_embeds=vectors)
