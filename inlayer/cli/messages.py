@@ -48,7 +48,7 @@ ADVICE = {  # what to do in Python, and with the options of a command
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
     },
     "neighbors": {"look up token ids or vectors": "look up a token with --id"},
-    "map": {'choose the method "pca"': "use --method pca"},
+    "map": {'the method "pca"': "--method pca"},
     "analogy": {", or look up token ids or vectors": ""},
     "evaluate": {", or look up token ids or vectors": ""},
 }  # fmt: skip

@@ -167,8 +167,9 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> 
             with np.errstate(all="ignore"):
                 np.matmul(queries_QD, rows_ND.T, out=part_QN)
                 squares_N = np.vecdot(rows_ND, rows_ND)
-                _repair(rows_ND, queries_QD, part_QN, squares_N)
-            yield _as_array(ids[start : start + len(rows_ND)]), _cosines(part_QN, squares_N)
+            ids_N = _as_array(ids[start : start + len(rows_ND)])
+            _repair(table, ids_N, queries_QD, part_QN, squares_N)
+            yield ids_N, _cosines(part_QN, squares_N)
         return
     # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
     chunk = -(-CHUNK_ROWS // size) * size
@@ -180,9 +181,10 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> 
             np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
             for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
                 np.vecdot(rows_ND, query_D, out=scores_N[at:to])
-            _repair(rows_ND, queries_QD, scores_QN[:, at:to], squares_N[at:to])
         if to == chunk or start + len(rows_ND) == len(ids):
-            yield _as_array(ids[start - at : start - at + to]), _cosines(scores_QN[:, :to], squares_N[:to])
+            ids_N = _as_array(ids[start - at : start - at + to])
+            _repair(table, ids_N, queries_QD, scores_QN[:, :to], squares_N[:to])
+            yield ids_N, _cosines(scores_QN[:, :to], squares_N[:to])
 
 
 def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
@@ -206,17 +208,17 @@ def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
     return squares_N
 
 
-def _repair(rows_ND: Vectors, queries_QD: Vectors, products_QN: Vectors, squares_N: Vectors) -> None:
+def _repair(table: StoredTable, ids_N: Ids, queries_QD: Vectors, products_QN: Vectors, squares_N: Vectors) -> None:
     """Replace, in place, products that overflowed or underflowed by cosines, and squares by 1; 0 if there is none."""
-    extreme = _extreme(squares_N)
-    if not len(extreme):
-        return
-    wide = rows_ND[extreme].astype(np.float64)
-    norms = np.sqrt(np.vecdot(wide, wide))
-    squares_N[extreme] = usable = np.isfinite(norms) & (norms > 0)
-    units, which = wide[usable] / norms[usable, None], extreme[usable]
-    for query_D, products_N in zip(queries_QD, products_QN, strict=True):
-        products_N[which] = np.vecdot(units, query_D)
+    extreme, size = _extreme(squares_N), max(1, BLOCK_VALUES // table.embedding_dim)
+    for start in range(0, len(extreme), size):
+        which = extreme[start : start + size]
+        wide = to_float32(table.read_stored(ids_N[which])).astype(np.float64)
+        norms = np.sqrt(np.vecdot(wide, wide))
+        squares_N[which] = usable = np.isfinite(norms) & (norms > 0)
+        units, which = wide[usable] / norms[usable, None], which[usable]
+        for query_D, products_N in zip(queries_QD, products_QN, strict=True):
+            products_N[which] = np.vecdot(units, query_D)
 
 
 def _extreme(squares_N: npt.NDArray[Any]) -> Ids:
