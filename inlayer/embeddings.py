@@ -14,7 +14,7 @@ Tested against transformers for every family in tests/families/test_parity.py, a
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, get_args, overload
+from typing import Any, Literal, get_args, overload
 
 import torch
 from jaxtyping import Float
@@ -39,7 +39,7 @@ from inlayer.positions import (
     make_position_ids,
 )
 from inlayer.tables import Table, add_up
-from inlayer.tensors import check_mask, check_one_per_token, multiply, with_batch_axis
+from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
 NORM_AT_OPTIONS = ("sum", "start", "rows")
@@ -75,7 +75,8 @@ class Embeddings(ExtraTables):
         norm_at: Where the norm is applied: after the "sum", at the "start" before positions are added
             (BlenderbotSmall), or on "rows" but not on inputs_embeds (Inkling).
         positions_first: Add positions before token types (DeBERTa, Longformer).
-        mask_padding: Multiply the result by the attention mask (DeBERTa).
+        mask_padding: Multiply the result by the attention mask (DeBERTa). With "ids", a missing mask is made from
+            padding_idx (XLM).
         token_types: Rows of a token type table (BERT), 0 for none.
         row_width: Width of the token rows if they are narrower than n_embd.
         project: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm (ALBERT).
@@ -120,7 +121,7 @@ class Embeddings(ExtraTables):
         norm: NormKind = "layer",
         norm_at: str = "sum",
         positions_first: bool = False,
-        mask_padding: bool = False,
+        mask_padding: bool | Literal["ids"] = False,
         token_types: int = 0,
         row_width: int | None = None,
         project: str | None = None,
@@ -288,6 +289,8 @@ class Embeddings(ExtraTables):
             hidden = after(name, add_up(hidden, added), added)
         if self.norm is not None and self.norm_at == "sum":
             hidden = after("norm", self.norm(hidden))
+        if self.mask_padding == "ids" and attention_mask is None and input_ids is not None:
+            attention_mask = mask_from_ids(input_ids, self.padding_idx)
         if self.mask_padding and attention_mask is not None:
             hidden = after("mask", hidden * check_mask(attention_mask, *hidden.shape[:2])[..., None].to(hidden.dtype))
         hidden = self.dropout(hidden)

@@ -72,6 +72,12 @@ def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
     return mask
 
 
+def mask_from_ids(ids: Tensor, padding_idx: int | None) -> Tensor:
+    """Mark as many tokens of each text, from the first, as it has ids other than padding, as in XLM."""
+    lengths = ids.ne(-1 if padding_idx is None else padding_idx).sum(dim=1, keepdim=True)
+    return torch.arange(ids.shape[1], device=ids.device) < lengths
+
+
 def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
     """Check the shape of position or type ids: one that merely broadcasts would change the batch size."""
     ids = check_ids(ids, name)

@@ -39,7 +39,7 @@ from inlayer.families.spec import (
 # n_embed comes first for BLOOM's published files
 WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
 ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size", "embedding_rank")
-LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len")
+LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "model_max_length")
 EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
 WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config")
 MPT_BIAS_MAX = 8.0  # transformers does not read alibi_bias_max
@@ -73,7 +73,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     whole = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
     inner = raw.get(INNER.get(type_name, ""))
     if isinstance(inner, Mapping):
-        raw = {**raw, **inner, "model_type": type_name, **whole}
+        outer = {name: value for name, value in raw.items() if not str(name).startswith("rope_")}
+        raw = {**outer, **inner, "model_type": type_name, **whole}
     nested = raw.get("text_config")
     if isinstance(nested, Mapping) and (type_name not in FAMILIES or raw.get("vocab_size") is None):
         # The text part decides everything except what belongs to the whole model. It may lack a model_type.

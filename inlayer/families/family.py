@@ -68,7 +68,7 @@ class Family:
     norm: NormKind | None = None
     norm_at: Literal["sum", "start", "rows"] = "sum"  # start: before positions are added; rows: not on inputs_embeds
     positions_first: bool = False  # positions are added before token types
-    mask_padding: bool = False  # hidden states of padding are zero
+    mask_padding: bool | Literal["ids"] = False  # hidden states of padding are zero; "ids": also without a mask
     streams: str | None = None  # the field with the number of streams that each hidden state is repeated into
     token_types: bool = False
     project: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)

@@ -101,7 +101,7 @@ _deberta = replace(
         "type_vocab_size": 0, "layer_norm_eps": 1e-7}))
 _rotary_bert = replace(_bert, positions="rotary")
 _xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1,
-             traits={"token_types": False, "mask_padding": True, "dropout": "dropout"})
+             traits={"token_types": False, "mask_padding": "ids", "dropout": "dropout"})
 _modernbert = Family(
     defaults=_sizes(50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4, **TIED),
     thetas={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
@@ -123,7 +123,7 @@ FAMILIES: dict[str, Family] = {
     "aria_text": _like(_plain, 32000, 4096, 32, 2048, pad_token_id=2),
     "axk1": _like(_deepseek_v3, 163840, 7168, 64, 32768),
     "axk2": _like(_deepseek_v3, 163840, 2048, 32, 131072, qk_rope_head_dim=32),
-    "bailing_hybrid": _like(_deepseek_v3, 157184, 2560, 32, pad_token_id=156892, rope_theta=6e6),
+    "bailing_hybrid": _like(_deepseek_v3, 157184, 2560, 32, 262144, pad_token_id=156892, rope_theta=6e6),
     "bamba": _like(_partial, 128000, 4096, 32, 262144, pad_token_id=0, partial_rotary_factor=0.5),
     "bart": _bart, "mbart": _bart,
     "beam": _like(_olmo, 151936, 5120, 48, 8192, head_dim=128, pad_token_id=None, final_logit_softcapping=30.0,

@@ -201,7 +201,7 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
 def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling:
     if kind == "linear":
         return spec.LinearScaling(factor=_factor(inner))
-    max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len")
+    max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
     if kind == "dynamic":
         alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
         if alpha is not None:

@@ -313,7 +313,7 @@ class LayerSpec:
     norm_eps: float | None
     norm_at: Literal["sum", "start", "rows"]
     positions_first: bool
-    mask_padding: bool
+    mask_padding: bool | Literal["ids"]
     streams: int  # the number of streams that the model repeats each hidden state into
     dropout: float
     row_width: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 from transformers import CONFIG_MAPPING
+from transformers.models.blt.modeling_blt import BltRotaryEmbedding
 from transformers.models.muse_spark.modeling_muse_spark import MuseSparkTextRotaryEmbedding
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextRotaryEmbedding
 
 import inlayer
-from inlayer import Embeddings
+from inlayer import Embeddings, describe
 from inlayer.checkpoint.layer import find_part
 from inlayer.errors import InputError, ShapeError
 from inlayer.families import FAMILIES
@@ -186,6 +188,40 @@ def test_marian_is_saved_without_its_positions(dtype: torch.dtype, tmp_path: Pat
     report = inlayer.inspect(tmp_path)
     assert report.positions.kind == "sinusoidal"
     assert "tensor-missing" not in [finding.code for finding in report.findings]
+
+
+@pytest.mark.parametrize("model_type", ["xlm", "flaubert", "deberta"])
+def test_padding_without_a_mask(model_type: str, tmp_path: Path) -> None:
+    """XLM masks as many tokens as there are padding ids; DeBERTa masks none."""
+    torch.manual_seed(0)
+    theirs, layer = save_tiny(model_type, "masked", str(tmp_path)).eval(), inlayer.load(tmp_path).embeddings
+    for padded in (slice(5, None), slice(None, 3)):
+        ids = torch.randint(4, 80, (2, 8))
+        ids[1, padded] = layer.padding_idx
+        assert same_bits(layer(ids), capture(theirs, input_ids=ids).hidden)
+    assert bool((layer(ids)[1, 5:] == 0).all()) == (model_type != "deberta")  # control
+
+
+def test_rotary_settings_of_blt_are_those_of_its_encoder() -> None:
+    config = CONFIG_MAPPING["blt"](vocab_size=99).to_dict()
+    del config["encoder_config"]["rope_parameters"]
+    config["rope_parameters"] = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
+    theirs = BltRotaryEmbedding(CONFIG_MAPPING["blt"].from_dict(copy.deepcopy(config)).encoder_config)
+    layer, positions = Embeddings.from_config(config), torch.arange(8)[None]
+    for ours, expected in zip(layer.rotary(positions), theirs(torch.zeros(1), positions), strict=True):
+        assert same_bits(ours, expected)
+
+
+def test_longrope_of_bailing_hybrid_uses_its_length() -> None:
+    factors = [1.0 + pair / 7 for pair in range(8)]
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": factors, "long_factor": factors}
+    rope |= {"original_max_position_embeddings": 16}
+    config = tiny_config("bailing_hybrid", rope_parameters=rope, max_position_embeddings=64)
+    theirs, positions = build("causal", config).model.rotary_emb, torch.arange(8)[None]
+    layer = Embeddings.from_config(config)
+    assert layer.block_size == describe({"model_type": "bailing_hybrid", "model_max_length": 64}).block_size == 64
+    for ours, expected in zip(layer.rotary(positions), theirs(torch.zeros(1), positions), strict=True):
+        assert same_bits(ours, expected)
 
 
 def test_layer_selects_its_type() -> None:
