@@ -23,6 +23,7 @@ function update() {
   for (const view of VIEWS) {
     byId(`view-${view}`).setAttribute("aria-pressed", String(state.view === view));
     byId(`view-${view}`).disabled = isWithoutTokenizer() && view !== "walk";
+    byId(`view-${view}`).title = byId(`view-${view}`).disabled ? "needs a model with a tokenizer" : "";
   }
   byId("predict").setAttribute("aria-pressed", String(state.predict));
   byId("predict").hidden = state.view !== "walk" || isWithoutTokenizer();
