@@ -79,6 +79,7 @@ class Model:
         config = store.config or {}
         is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
         self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
+        self.skipped = "unknown" if is_model2vec else store.skipped
         if is_model2vec:
             self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
         if self.spec is not None and self.spec.is_generic:

@@ -387,3 +387,44 @@ def test_static_embedding_folders_give_what_sentence_transformers_gives(tmp_path
     theirs.save(str(tmp_path / "static"))
     texts = ["I love dogs", "text " * 30]
     np.testing.assert_allclose(inlayer.load(tmp_path / "static").encode(texts), theirs.encode(texts), atol=1e-6)
+
+
+def tokenizer_with_unknown(kind: str) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["[UNK]", "[SEP]", "dog", "fox", "s"]
+    if kind == "Unigram":
+        tokenizer = Tokenizer(models.Unigram([(word, -1.0) for word in words], unk_id=0))
+    else:
+        tokenizer = Tokenizer(models.WordLevel(dict(zip(words, range(5), strict=True)), unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(words[:2])
+    return tokenizer
+
+
+@pytest.mark.parametrize("kind", ["WordLevel", "Unigram"])
+@pytest.mark.parametrize("library", ["model2vec", "StaticEmbedding"])
+def test_static_models_skip_the_tokens_that_their_library_skips(tmp_path, library, kind):
+    from model2vec import StaticModel
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    from inlayer.integrations.sentence_transformers import TableModule
+
+    rows, tokenizer = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32), tokenizer_with_unknown(kind)
+    texts = ["dog [UNK] fox", "dog [SEP] \u2603 fox", "\u2603", "", "fox s dog"]
+    folder = tmp_path / "static"
+    if library == "model2vec":
+        theirs: Any = StaticModel(rows, tokenizer)
+        theirs.save_pretrained(folder)
+    else:
+        module = StaticEmbedding(tokenizer, embedding_weights=rows)
+        theirs = SentenceTransformer(modules=[module], device="cpu")
+        theirs.save(str(folder))
+    expected, model = theirs.encode(texts), inlayer.load(folder)
+    np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
+    np.testing.assert_allclose(np.stack([model.encode(text) for text in texts]), expected, atol=1e-6)
+    assert expected[2].any() == (library == "StaticEmbedding")  # control: the unknown token counts there
+    assert np.abs(expected[1] - rows[[2, 3]].mean(0)).max() > 0.01  # control: [SEP] counts in both
+    SentenceTransformer(modules=[TableModule(folder)], device="cpu").save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(inlayer.load(tmp_path / "saved").encode(texts), expected, atol=1e-6)
