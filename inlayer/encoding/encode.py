@@ -240,6 +240,8 @@ class Encoder:
         """Return the vectors of all texts; of a single text (D,)."""
         settings = settings.checked(self.width)
         per_token = settings.pool == "none"
+        if batch_size is not None:
+            check_size(batch_size, "batch_size")
         if isinstance(texts, str):
             short = self._short(texts, settings)
             one = self.batch([texts], settings) if short is None else short
@@ -299,6 +301,8 @@ def _characters(texts: list[Any]) -> float:
 
 
 def _each(texts: Any) -> Any:
+    if hasattr(texts, "to_pylist") and hasattr(texts, "type"):  # a column of pyarrow
+        return texts.to_pylist()
     if not is_list_like(texts):
         raise DtypeError(f"texts is {type_name(texts)}; it must be a list of str (encode also takes a single str)")
     return texts

@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from safetensors.numpy import save_file
@@ -237,12 +238,25 @@ def test_batches_are_bounded_in_characters(monkeypatch):
         ({"dtype": None}, "dtype is None; it must be one of"),
         ({"normalize": "no"}, "normalize is 'no'; it must be True or False"),
         ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": -1}, "batch_size is -1"),
+        ({"show_progress": "yes"}, "show_progress is 'yes'; it must be True, False or None"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors: not found"),
+        ({"weights": 3}, "weights is an int"),
     ],
 )
-def test_invalid_arguments(options, message):
+@pytest.mark.parametrize("texts", ["a", ["a"]])
+def test_invalid_arguments(texts, options, message):
     with pytest.raises(inlayer.InlayerError, match=message):
-        inlayer.load("default").encode(["a"], **options)
+        inlayer.load("default").encode(texts, **options)
+
+
+def test_columns_of_pyarrow_are_texts():
+    model, texts = inlayer.load("default"), ["I love dogs", "", "naïve"]
+    for column in (pa.array(texts), pa.chunked_array([texts[:1], texts[1:]])):
+        np.testing.assert_array_equal(model.encode(column), model.encode(texts))
+        np.testing.assert_array_equal(np.concatenate([*model.encode_iter(column)]), model.encode(texts))
+    with pytest.raises(DtypeError, match="text 1 is None"):
+        model.encode(pa.array(["a", None]))
 
 
 def test_integers_of_numpy_are_sizes():
