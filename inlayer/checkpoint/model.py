@@ -21,7 +21,7 @@ from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import STATIC, UNIT, load
 from inlayer.checkpoint.store import Store
-from inlayer.errors import ConfigError, needs_torch
+from inlayer.errors import ConfigError, DtypeError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
 from inlayer.tables import StoredTable
@@ -79,6 +79,7 @@ class Model:
         config = store.config or {}
         is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
         self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
+        self.skipped = "unknown" if is_model2vec else store.skipped
         if is_model2vec:
             self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
         self.table_info = find_tables.find_table(store, self.spec, self.config)
@@ -309,6 +310,8 @@ class Model:
         from inlayer.encoding.encode import EncodeSettings
 
         encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
+        if not isinstance(show_progress, (bool, np.bool_, type(None))):
+            raise DtypeError(f"show_progress is {show_progress!r}; it must be True, False or None")
         if not show_progress:
             return encoder.encode(texts, settings, batch_size, None)
         from inlayer.render.progress_bar import progress_bar

@@ -14,7 +14,7 @@ import importlib.util
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.files import check_is_file, check_path, expand_home, file_errors, not_a_file, path_kind, shown
@@ -170,8 +170,26 @@ def _open_folder(folder: Path) -> Store:
     store = _open_weights(check_link(folder / name) if inner else folder)
     if kinds[:1] in (["StaticEmbedding"], ["TableModule"]):  # the second is ours
         is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
+        if kinds[0] == "StaticEmbedding":
+            # model2vec names this class, too, but has its own name for the table
+            store.skipped = "unknown" if store.first_of(["embeddings"]) else "none"
+        else:
+            skipped = _module_settings(folder / name if inner else folder).get("skipped")
+            store.skipped = skipped if skipped in ("unknown", "none") else "special"
         store.config, store.note = None, STATIC + (UNIT if is_unit else "")
     return store
+
+
+def _module_settings(folder: Path) -> dict[str, Any]:
+    """The settings that a TableModule has stored in its folder."""
+    import json
+
+    try:
+        with check_is_file(folder / "inlayer.json").open("rb") as stream:
+            settings = json.loads(stream.read(MAX_MODULES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _open_weights(folder: Path) -> Store:

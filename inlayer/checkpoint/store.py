@@ -50,6 +50,7 @@ class Store(ABC):
     remote = False  # whether rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     note: str = ""  # shown with the source, for example that it is a sample
+    skipped: str = "special"  # tokens that `encode` skips: "special", "unknown" (model2vec), "none" (StaticEmbedding)
 
     @abstractmethod
     def names(self) -> Collection[str]:

@@ -172,7 +172,8 @@ def _write(job: EmbedJob) -> int:
             return job.run(progress)
     except KeyboardInterrupt:
         command = shlex.join(["inlayer", *sys.argv[1:]])
-        sys.stderr.write(f"interrupted; to resume, run: {command}\n" if job.parts() else "interrupted\n")
+        how = "pass the same standard input to" if "-" in job.reader.sources else "run"
+        sys.stderr.write(f"interrupted; to resume, {how}: {command}\n" if job.parts() else "interrupted\n")
         raise typer.Exit(130) from None
 
 

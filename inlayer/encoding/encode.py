@@ -1,7 +1,8 @@
 """encode: texts to vectors, in batches.
 
 text -> ids -> rows -> pooling -> [vectors]
-- special tokens do not count: none are added, and those that occur in a text are skipped, as is the unknown token
+- special tokens do not count: none are added, and those that occur in a text are skipped, as is the unknown token. In a
+  model2vec or StaticEmbedding folder, what counts is what counts in that library
 - a text is never truncated; one without tokens gives zeros
 - a text's vector depends on that text alone: not on its batch, nor on the number of threads
 - see also: sums of rows (pooling.py), fitted weights (weighting.py)
@@ -110,7 +111,7 @@ class Encoder:
             scale = weighting.token_weights if scale is None else scale * weighting.token_weights
         self.pooler, self._remote = RowPooler(model.table, scale), model.store.remote
         self.width = model.table.embedding_dim if weighting is None else weighting.width
-        self._special_ids = self.tokenizer.special_ids
+        self._special_ids = _skipped_ids(model)
         rows = max([model.table.num_embeddings, *(token_id + 1 for token_id in self._special_ids)])
         self._special = np.zeros(rows, np.bool_)
         self._special[[*self._special_ids]] = True
@@ -239,6 +240,8 @@ class Encoder:
         """Return the vectors of all texts; of a single text (D,)."""
         settings = settings.checked(self.width)
         per_token = settings.pool == "none"
+        if batch_size is not None:
+            check_size(batch_size, "batch_size")
         if isinstance(texts, str):
             short = self._short(texts, settings)
             one = self.batch([texts], settings) if short is None else short
@@ -259,6 +262,16 @@ class Encoder:
         if not per_token:
             return vectors
         return self.per_token(concatenate_batches(parts), settings)
+
+
+def _skipped_ids(model: Model) -> frozenset[int]:
+    """The tokens that do not count: special ones, or in a model of another library, those that it skips."""
+    if model.tokenizer is None or model.skipped == "none":
+        return frozenset()
+    if model.skipped == "special":
+        return model.tokenizer.special_ids
+    unknown = getattr(model.tokenizer, "unknown_id", None)
+    return frozenset() if unknown is None else frozenset({unknown})
 
 
 def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
@@ -288,6 +301,8 @@ def _characters(texts: list[Any]) -> float:
 
 
 def _each(texts: Any) -> Any:
+    if hasattr(texts, "to_pylist") and hasattr(texts, "type"):  # a column of pyarrow
+        return texts.to_pylist()
     if not is_list_like(texts):
         raise DtypeError(f"texts is {type_name(texts)}; it must be a list of str (encode also takes a single str)")
     return texts

@@ -190,6 +190,8 @@ class Reader:
                     has = f"; it has {listing(record)}" if isinstance(record, dict) else ""
                     raise InputError(f"no field {quoted(field)}{has}; choose one with --field")
                 self._check_columns(record, "the line")
+                if record[field] is None:
+                    raise InputError(f"field {quoted(field)} is null, not a text")
                 text = check_text(record.pop(field), f"field {quoted(field)}")
                 if self.for_parquet:
                     check_storable(record, line)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from inlayer.checks import check_size, is_finite, is_integer
 from inlayer.encoding.encode import Encoder, batches
 from inlayer.encoding.pooling import RowPooler
-from inlayer.errors import CheckpointError, InputError
+from inlayer.errors import CheckpointError, DtypeError, InputError, type_name
 from inlayer.files import check_is_file, check_path, shown, write_output
 from inlayer.formats.safetensors import read_header
 from inlayer.tokenizers.base import check_texts
@@ -94,11 +94,15 @@ class Weighting:
             >>> inlayer.Weighting.fit(inlayer.load("default"), ["I love dogs", "I love cats"], components=0).width
             128
         """
+        if not hasattr(model, "table"):
+            raise DtypeError(f"model is {type_name(model)}; it must be an opened model, such as inlayer.load(...)")
         texts, width = check_texts(texts), model.table.embedding_dim
-        if not is_finite(sif) or sif < 0:
+        if isinstance(sif, bool) or not is_finite(sif) or sif < 0:
             raise InputError(f"sif is {sif!r}; it must be a finite number >= 0 (0 turns it off)")
         if not is_integer(components) or not 0 <= components < width:
             raise InputError(f"components is {components!r}; it must be an integer in 0..{width - 1}")
+        if not isinstance(whiten, (bool, np.bool_)):
+            raise DtypeError(f"whiten is {whiten!r}; it must be True or False")
         components = int(components)
         if dim is not None:
             dim = check_size(dim, "dim")
@@ -244,8 +248,8 @@ class Weighting:
         return f"Weighting({len(self.token_weights):,} tokens, {len(self.mean)} -> {self.width}, {self.settings})"
 
 
-def _file(path: str | os.PathLike[str]) -> Path:
-    location = check_path(path, "path")
+def _file(path: str | os.PathLike[str], name: str = "path") -> Path:
+    location = check_path(path, name)
     return location / FILE if location.is_dir() else location
 
 
@@ -253,7 +257,7 @@ def cache_key(weights: Weighting | str | os.PathLike[str] | None) -> object:
     """What identifies a weighting: the object, or the current version of a file (a save replaces the file)."""
     if weights is None or isinstance(weights, Weighting):
         return weights
-    file = check_is_file(_file(weights))
+    file = check_is_file(_file(weights, "weights"))
     facts = file.stat()
     return file.absolute(), facts.st_ino, facts.st_mtime_ns, facts.st_size
 

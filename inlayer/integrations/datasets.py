@@ -23,29 +23,47 @@ class EmbedColumn:
         source: What `inlayer.load` opens; by default the bundled sample model.
         column: The column of the texts.
         to: The new column.
-        settings: Passed to `Model.encode`, such as `normalize=True`.
+        pool: As in `Model.encode`, as are the arguments below.
+        weights: A fitted `Weighting`, or its file.
+        normalize: Scale each vector to norm 1.
+        dim: Keep this many values.
+        dtype: Dtype of the vectors.
+        batch_size: Texts per batch.
 
     Example:
         >>> EmbedColumn("default")({"text": ["I love dogs"]})["embedding"].shape
         (1, 128)
     """
 
-    def __init__(self, source: Any = None, *, column: str = "text", to: str = "embedding", **settings: Any) -> None:
-        check_one_vector(settings.get("pool"))
-        dtype = as_float_dtype(settings.get("dtype", "float32"))
-        if dtype.name not in {"float16", "float32", "float64"}:
-            raise DtypeError(f"dtype is {dtype.name}, which a dataset cannot store; use float32 or float16")
-        self.source, self.column, self.to, self.settings = source, column, to, settings
+    def __init__(
+        self, source: Any = None, *, column: str = "text", to: str = "embedding", pool: str = "mean",
+        weights: Any = None, normalize: bool = False, dim: int | None = None, dtype: Any = "float32",
+        batch_size: int | None = None,
+    ) -> None:  # fmt: skip
+        check_one_vector(pool)
+        if (kind := as_float_dtype(dtype).name) not in {"float16", "float32", "float64"}:
+            raise DtypeError(f"dtype is {kind}, which a dataset cannot store; use float32 or float16")
+        if to == column:
+            raise InputError(
+                f"to is {quoted(to)}, the column of the texts, which it would replace; choose another name"
+            )
+        self.source, self.column, self.to = source, column, to
+        self.settings = {
+            "pool": pool, "weights": weights, "normalize": normalize, "dim": dim, "dtype": dtype,
+            "batch_size": batch_size,
+        }  # fmt: skip
         self._model: Any = None
 
     def __call__(self, batch: Any) -> dict[str, Any]:
-        if self.column not in batch:
-            raise InputError(f"the dataset has no column {quoted(self.column)}; it has {listing(batch)}")
+        names = getattr(batch, "column_names", batch)  # a table, if the dataset has the format "arrow"
+        if self.column not in names:
+            raise InputError(f"the dataset has no column {quoted(self.column)}; it has {listing(names)}")
         texts = batch[self.column]
         if isinstance(texts, str):
             raise InputError("use dataset.map(..., batched=True)")
         self._model = self._model or load(self.source)
-        return {self.to: self._model.encode(list(texts), **self.settings)}
+        texts = texts if hasattr(texts, "to_pylist") else list(texts)
+        return {self.to: self._model.encode(texts, **self.settings)}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_model": None}  # each process opens the model itself

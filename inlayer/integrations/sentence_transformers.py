@@ -19,10 +19,12 @@ from sentence_transformers.base.modules.input_module import InputModule
 
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import EncodeSettings, check_one_vector
+from inlayer.encoding.weighting import FILE as WEIGHTING_FILE
 from inlayer.encoding.weighting import Weighting
-from inlayer.errors import InputError
+from inlayer.errors import DtypeError, InputError
 from inlayer.ragged import Ragged
 from inlayer.tensors import to_tensor
+from inlayer.tokenizers.base import check_texts
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 
 __all__ = ["TableModule"]
@@ -57,7 +59,11 @@ class TableModule(InputModule):  # type: ignore[misc]
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, torch.Tensor]:
         """Ids of the texts in one row, and the offset of each text."""
-        ids = self.encoder.ids([f"{prompt or ''}{text}" for text in inputs])
+        try:
+            texts = check_texts(inputs)
+        except DtypeError as error:
+            raise DtypeError(f"{error}; this counts the texts of a batch, which are sorted by length") from None
+        ids = self.encoder.ids([(prompt or "") + text for text in texts])
         return {"input_ids": torch.from_numpy(ids.flat), "offsets": torch.from_numpy(ids.offsets)}
 
     def forward(self, features: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
@@ -89,7 +95,9 @@ class TableModule(InputModule):  # type: ignore[misc]
             tensors["weights"] = to_tensor(self.model.token_weights)
         save_file(tensors, folder / "model.safetensors")
         (folder / "tokenizer.json").write_bytes(self.tokenizer.data)
-        (folder / SETTINGS).write_text(json.dumps({"pool": self.pool}), encoding="utf-8")
+        settings = {"pool": self.pool, "skipped": self.model.skipped}
+        (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+        (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # of a module that was saved here before
         if self.encoder.weighting is not None:
             self.encoder.weighting.save(folder)
 
@@ -100,7 +108,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         hub = {name: value for name, value in options.items() if name in known}
         files = [
             cls.load_file_path(model_name_or_path, filename=name, subfolder=subfolder, **hub)
-            for name in ("model.safetensors", "tokenizer.json", SETTINGS, "weighting.safetensors")
+            for name in ("model.safetensors", "tokenizer.json", SETTINGS, WEIGHTING_FILE)
         ]
         if files[0] is None or files[2] is None:
             raise InputError(f"{model_name_or_path} has no module saved by inlayer")

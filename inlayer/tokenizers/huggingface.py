@@ -92,6 +92,15 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _continuation_prefix(self) -> bytes:
         return str(getattr(self._exact.model, "continuing_subword_prefix", None) or "").encode()
 
+    @property
+    def unknown_id(self) -> int | None:
+        """The id for text that is not in the vocabulary, or None."""
+        if not hasattr(self._exact.model, "unk_token"):  # Unigram
+            unknown: int | None = json.loads(self.data.decode("utf-8-sig"))["model"].get("unk_id")
+            return unknown
+        token = self._exact.model.unk_token
+        return None if token is None else self._exact.token_to_id(token)
+
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:

@@ -270,5 +270,8 @@ def _describe(problem: dict[str, Any]) -> str:
         return f"unknown field {quoted(where)}"
     message = problem["msg"].removeprefix("Value error, ")
     value = problem.get("input")
-    received = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
+    if value is None or isinstance(value, bool):
+        received = f" (got {json.dumps(value)})"
+    else:
+        received = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
     return f"{where}: {message}{received}" if where else message

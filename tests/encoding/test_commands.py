@@ -226,6 +226,7 @@ def bad_inputs(folder: Path) -> None:
     (folder / "latin.txt").write_bytes(b"fine\ncaf\xe9\nalso fine\n")
     (folder / "surrogate.jsonl").write_text('{"text": "fine"}\n{"text": "\\ud800"}\n')
     (folder / "mixed.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n{"other": "x"}\n[1]\nnot json\n"a text"\n')
+    (folder / "null.jsonl").write_text('{"text": "fine"}\n{"text": null}\n')
     (folder / "column.csv").write_text("id,body\n1,fine\n")
     (folder / "ragged.csv").write_text("id,text\n1,fine\n2\n3,fine,too\n4,fine\n")
     (folder / "latin.csv").write_bytes(b"id,text\n1,fine\n2,caf\xe9\n")
@@ -277,6 +278,7 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["names.jsonl", "--out", "v.jsonl"], "names.jsonl, line 1: the line has a column 'embedding'"),
         (["numbers.parquet"], "column 'text' has type int64, not string"),
         (["null.parquet"], "null.parquet, row 1: the text is null"),
+        (["null.jsonl"], "null.jsonl, line 2: field 'text' is null, not a text"),
         (["cut.parquet"], "cut.parquet is not a readable Parquet file"),
         (["cut.txt.gz"], "cut.txt.gz cannot be read"),
         (["cut.txt.zst"], "cut.txt.zst cannot be read"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from safetensors.numpy import save_file
@@ -237,12 +238,25 @@ def test_batches_are_bounded_in_characters(monkeypatch):
         ({"dtype": None}, "dtype is None; it must be one of"),
         ({"normalize": "no"}, "normalize is 'no'; it must be True or False"),
         ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": -1}, "batch_size is -1"),
+        ({"show_progress": "yes"}, "show_progress is 'yes'; it must be True, False or None"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors: not found"),
+        ({"weights": 3}, "weights is an int"),
     ],
 )
-def test_invalid_arguments(options, message):
+@pytest.mark.parametrize("texts", ["a", ["a"]])
+def test_invalid_arguments(texts, options, message):
     with pytest.raises(inlayer.InlayerError, match=message):
-        inlayer.load("default").encode(["a"], **options)
+        inlayer.load("default").encode(texts, **options)
+
+
+def test_columns_of_pyarrow_are_texts():
+    model, texts = inlayer.load("default"), ["I love dogs", "", "naïve"]
+    for column in (pa.array(texts), pa.chunked_array([texts[:1], texts[1:]])):
+        np.testing.assert_array_equal(model.encode(column), model.encode(texts))
+        np.testing.assert_array_equal(np.concatenate([*model.encode_iter(column)]), model.encode(texts))
+    with pytest.raises(DtypeError, match="text 1 is None"):
+        model.encode(pa.array(["a", None]))
 
 
 def test_integers_of_numpy_are_sizes():
@@ -387,3 +401,44 @@ def test_static_embedding_folders_give_what_sentence_transformers_gives(tmp_path
     theirs.save(str(tmp_path / "static"))
     texts = ["I love dogs", "text " * 30]
     np.testing.assert_allclose(inlayer.load(tmp_path / "static").encode(texts), theirs.encode(texts), atol=1e-6)
+
+
+def tokenizer_with_unknown(kind: str) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["[UNK]", "[SEP]", "dog", "fox", "s"]
+    if kind == "Unigram":
+        tokenizer = Tokenizer(models.Unigram([(word, -1.0) for word in words], unk_id=0))
+    else:
+        tokenizer = Tokenizer(models.WordLevel(dict(zip(words, range(5), strict=True)), unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(words[:2])
+    return tokenizer
+
+
+@pytest.mark.parametrize("kind", ["WordLevel", "Unigram"])
+@pytest.mark.parametrize("library", ["model2vec", "StaticEmbedding"])
+def test_static_models_skip_the_tokens_that_their_library_skips(tmp_path, library, kind):
+    from model2vec import StaticModel
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    from inlayer.integrations.sentence_transformers import TableModule
+
+    rows, tokenizer = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32), tokenizer_with_unknown(kind)
+    texts = ["dog [UNK] fox", "dog [SEP] \u2603 fox", "\u2603", "", "fox s dog"]
+    folder = tmp_path / "static"
+    if library == "model2vec":
+        theirs: Any = StaticModel(rows, tokenizer)
+        theirs.save_pretrained(folder)
+    else:
+        module = StaticEmbedding(tokenizer, embedding_weights=rows)
+        theirs = SentenceTransformer(modules=[module], device="cpu")
+        theirs.save(str(folder))
+    expected, model = theirs.encode(texts), inlayer.load(folder)
+    np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
+    np.testing.assert_allclose(np.stack([model.encode(text) for text in texts]), expected, atol=1e-6)
+    assert expected[2].any() == (library == "StaticEmbedding")  # control: the unknown token counts there
+    assert np.abs(expected[1] - rows[[2, 3]].mean(0)).max() > 0.01  # control: [SEP] counts in both
+    SentenceTransformer(modules=[TableModule(folder)], device="cpu").save(str(tmp_path / "saved"))
+    np.testing.assert_allclose(inlayer.load(tmp_path / "saved").encode(texts), expected, atol=1e-6)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +46,15 @@ def test_changed_columns_of_parquet_are_noticed(change, run, interrupted, tmp_pa
     code, _, err = run(*command)
     assert code == (0 if change == "none" else 2)
     assert ("the input has changed since the interrupted run" in err) == (change != "none")
+
+
+@pytest.mark.parametrize(("source", "advice"), [("-", "pass the same standard input to"), ("a.txt", "run")])
+def test_advice_after_an_interrupt_names_standard_input(source, advice, run, monkeypatch, tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(b"one\n")))
+    monkeypatch.setattr(resumable_job, "join_parts", Mock(side_effect=KeyboardInterrupt))
+    expected = f"interrupted; to resume, {advice}: inlayer embed {source} --out v.npy\n"
+    assert run("embed", source, "--out", "v.npy") == (130, "", expected)
 
 
 @pytest.mark.parametrize("changed", [False, True])

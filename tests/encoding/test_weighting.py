@@ -86,6 +86,8 @@ def test_saved_weighting_gives_the_same_vectors(model, tmp_path):
     [
         ({"sif": -1.0}, r"sif is -1\.0"),
         ({"sif": float("nan")}, "sif is nan"),
+        ({"sif": True}, "sif is True"),
+        ({"components": True}, "components is True"),
         ({"components": 128}, r"components is 128; it must be an integer in 0\.\.127"),
         ({"dim": 3}, "dim is 3; it requires whiten=True"),
         ({"whiten": True, "dim": 500}, "dim is 500"),
@@ -94,6 +96,13 @@ def test_saved_weighting_gives_the_same_vectors(model, tmp_path):
 def test_invalid_settings(model, options, message):
     with pytest.raises(InputError, match=message):
         Weighting.fit(model, TEXTS, **options)
+
+
+def test_arguments_of_another_type(model):
+    with pytest.raises(TypeError, match=r"model is a str; it must be an opened model, such as inlayer\.load"):
+        Weighting.fit("default", TEXTS)
+    with pytest.raises(TypeError, match="whiten is 'no'; it must be True or False"):
+        Weighting.fit(model, TEXTS, whiten="no")
 
 
 def test_texts_that_cannot_be_fitted(model):

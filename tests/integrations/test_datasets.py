@@ -42,6 +42,20 @@ def test_missing_column_and_unbatched_map_are_errors():
         EmbedColumn("default", pool="none")
 
 
+def test_arguments_are_checked_at_once():
+    with pytest.raises(TypeError, match="normalise"):
+        EmbedColumn("default", normalise=True)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="to is 'text', the column of the texts"):
+        EmbedColumn("default", to="text")
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "numpy"])
+def test_formats_of_a_dataset(kind):
+    data = Dataset.from_dict({"text": TEXTS}).with_format(kind)
+    mapped = data.map(EmbedColumn("default"), batched=True).with_format(None)
+    np.testing.assert_array_equal(np.array(mapped["embedding"][:], np.float32), inlayer.load("default").encode(TEXTS))
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
 def test_dtype_that_a_dataset_cannot_store_is_an_error(dtype):
     with pytest.raises(DtypeError, match=f"dtype is {dtype}, which a dataset cannot store; use float32 or float16"):

@@ -49,6 +49,21 @@ def test_token_weights_of_a_model2vec_model_are_saved(tmp_path):
         TableModule(folder, pool="none")
 
 
+def test_saving_again_leaves_nothing_of_the_module_before(tmp_path):
+    weights = inlayer.Weighting.fit(inlayer.load("default"), TEXTS * 3)
+    for one in (weights, None):
+        SentenceTransformer(modules=[TableModule("default", weights=one)], device="cpu").save(str(tmp_path))
+    again = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
+    np.testing.assert_array_equal(again.encode(TEXTS), inlayer.load("default").encode(TEXTS))
+
+
+@pytest.mark.parametrize("value", [None, 3])
+def test_what_is_not_a_text_is_an_error(value):
+    ours = SentenceTransformer(modules=[TableModule("default")], device="cpu")
+    with pytest.raises(TypeError, match=r"text \d is (None|an int), not a str"):
+        ours.encode(["a", value])
+
+
 def test_prompt_is_prepended():
     ours = SentenceTransformer(modules=[TableModule("default", pool="max")], device="cpu")
     np.testing.assert_array_equal(

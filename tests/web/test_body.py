@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
+import time
 from functools import partial
 from typing import Any
 
 import pytest
 
 from inlayer.trace import Pipeline
-from inlayer.web.body import MAX_COUNTS, Structure, limited
+from inlayer.web.body import MAX_API_BODY, MAX_COUNTS, JsonRequest, Structure, limited, max_body
 from inlayer.web.server import READ_BYTES, BoundedProtocol, worker_app
 from tests.web.client import TOKEN, Client, running
 
-COMMAS, BRACKETS, QUOTES = MAX_COUNTS.values()
+COMMAS, BRACKETS, QUOTES, OUTSIDE = MAX_COUNTS.values()
 
 
 def embeddings(client: Client, value: bytes) -> tuple[int, str]:
@@ -36,6 +38,7 @@ SLOW = {
         b"{" + b",".join(b'"%x\\\\":1' % n for n in range(QUOTES)) + b"}",  # keys that end in a backslash
         b"[" + b'"",' * (QUOTES // 2) + b"1]",
     ],
+    "bytes outside of texts": [b"[" + b",".join([b"7" * 4_300] * (OUTSIDE // 4_300 + 1)) + b"]", b" " * OUTSIDE],
 }
 
 
@@ -98,12 +101,38 @@ def test_counts_do_not_depend_on_where_a_body_is_cut() -> None:
     texts = ['[,"', "\\", '\\"', '\\\\",[', '"', "", "a,b", '{"a": [",\\\\\\""]}']
     body = json.dumps({text: [text, {text: [1, 2]}] for text in texts}).encode()
     expected = {"commas": 3 * len(texts) - 1, "brackets": 3 * len(texts) + 1, "quotes": 6 * len(texts)}
+    expected["bytes outside of texts"] = len(re.sub(rb'"(\\.|[^"\\])*"', b"", body))
     for cut in range(len(body)):
         structure = Structure()
         structure.add(body[:cut])
         structure.add(body[cut : cut + 1])
         structure.add(body[cut + 1 :])
         assert structure.counts == expected
+
+
+def test_the_largest_body_does_not_block_the_event_loop() -> None:
+    """The CPU time of the longest iteration, for texts and numbers that take the longest to parse."""
+    numbers = b",".join([b"7" * 4_300] * (OUTSIDE // 4_301 - 1))
+    text = b"\\u00e9" * ((MAX_API_BODY - len(numbers)) // 6 - 2)
+    body = b'["' + text + b'",' + numbers + b"]"
+
+    async def longest() -> float:
+        parts = [body[start : start + 2**16] for start in range(0, len(body), 2**16)]
+        scope = {"type": "http", "method": "POST", "path": "/v1/embeddings", "headers": []}
+
+        async def receive() -> Any:
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+        job = asyncio.ensure_future(JsonRequest(scope, limited(receive, max_body(scope))).json())
+        most, last = 0.0, time.thread_time()
+        while not job.done():
+            await asyncio.sleep(0)
+            most, last = max(most, (now := time.thread_time()) - last), now
+        assert len((await job)[0]) == len(text) // 6
+        return most
+
+    assert min(asyncio.run(longest()) for _ in range(5)) < 0.05
 
 
 def test_little_is_read_at_a_time(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

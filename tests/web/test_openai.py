@@ -101,6 +101,8 @@ def test_models(client):
         ({"input": "x", "dimensions": 0}, "dimensions"),
         ({"input": "x", "dimensions": 129}, "dimensions is 129; it must be at most 128"),
         ({"input": "x", "encoding_format": "hex"}, "encoding_format"),
+        ({"input": "x", "model": None}, "model: Input should be a valid string (got null)"),
+        ({"input": "x", "user": True}, "user: Input should be a valid string (got true)"),
         ({"input": "x", "other": 1}, "unknown field 'other'"),
         ({}, "input"),
     ],
@@ -133,6 +135,9 @@ def test_large_bodies(server):
     client = Client(server.port, KEY)
     text = "dogs " * 100_000
     assert client.send("/v1/embeddings", {"model": "default", "input": text}).status == 200
+    long = " representatives" * api.MAX_INPUT_TOKENS
+    response = client.send("/v1/embeddings", {"model": "default", "input": long})
+    assert (len(long) > 2**22, response.status, response.json["usage"]["total_tokens"]) == (True, 200, 300_000)
     response = client.send("/v1/embeddings", b" " * (MAX_API_BODY + 1))
     assert (response.status, response.json["error"]["type"]) == (413, "invalid_request_error")
     assert client.send("/v1/models", b" " * 300_000).status == 413
