@@ -18,7 +18,7 @@ function inspect(element, { spoken = false } = {}) {
     facts(explained.facts ?? [], "facts inspector-facts"),
     wasBefore(cell, element.dataset.value),
     explained.words && note(explained.words),
-    line && codeLine(line),
+    line && codeLine(line, cell.step),
     button("Close", closeInspector, { class: "quiet close", "aria-label": "Close the inspector" }),
   ].filter(Boolean));
   byId("inspector").classList.add("filled");
