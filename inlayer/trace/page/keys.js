@@ -80,7 +80,7 @@ function cancel(event) {
     renderStage();
   } else if (state.token !== null) {
     closeToken();
-  } else if (byId("inspector").classList.contains("filled") && !isTyping(event.target)) {
+  } else if (!byId("inspector").hidden && !isTyping(event.target)) {
     closeInspector();
   } else {
     return;
