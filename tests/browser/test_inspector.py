@@ -38,6 +38,30 @@ def test_row_values_show_their_row_and_offset(open_page, pipelines):
         assert trace.steps[4].code in text
 
 
+RECT = """(selector) => { const { top, bottom, height } = document.querySelector(selector).getBoundingClientRect();
+  return { top, bottom, height }; }"""
+
+
+@pytest.mark.parametrize("is_token_open", [False, True])
+def test_details_are_visible_as_a_whole_and_move_nothing(open_page, is_token_open):
+    watched = open_page(BATCH.format(model="default", step=5) + "&token=812" * is_token_open, width=1366, height=768)
+    page = watched.page
+    page.wait_for_selector("#token h3" if is_token_open else ".hint")
+    page.locator("[data-field=row]").last.scroll_into_view_if_needed()
+    before = [page.evaluate(RECT, one) for one in ("#map", "#side")]
+    assert "model.safetensors" in point(watched, "row", 1, 3)
+    details = page.evaluate(RECT, "#inspector")
+    assert details["bottom"] <= 768
+    assert details["top"] >= page.evaluate(RECT, "#steps")["bottom"]
+    assert page.eval_on_selector("#inspector", "(one) => one.scrollHeight === one.clientHeight")
+    assert [page.evaluate(RECT, one) for one in ("#map", "#side")] == before
+    if is_token_open:
+        page.hover("#token [data-field=channel][data-d='5']")
+        assert page.is_visible("#inspector")
+    page.mouse.move(1100, before[1]["top"] + 80)
+    assert page.is_hidden("#inspector")  # the map is free for the pointer
+
+
 def test_hidden_values_show_their_sum(open_page, pipelines):
     watched = open_page(BATCH.format(model="default", step=7) + "&positions=learned")
     trace = pipelines["default"].walk(["I love dogs"], change=Change(positions="learned"))

@@ -94,6 +94,64 @@ def test_merges_play_in_the_order_of_their_ranks(open_page, pipelines):
     assert f"rank {ranks[-1]:,}" in watched.text("#merge-count")
 
 
+# Records in every frame which tiles are outside their pre-token's box or over the controls, and the merges drawn.
+RECORD_MERGES = """() => {
+  window.misplaced = new Set(), window.drawn = [];
+  const record = () => {
+    const controls = document.querySelector(".merge-controls").getBoundingClientRect();
+    for (const tile of document.querySelectorAll(".merge-tile")) {
+      const box = tile.parentElement.getBoundingClientRect(), one = tile.getBoundingClientRect();
+      const isInside = one.left >= box.left && one.right <= box.right && one.top >= box.top && one.bottom <= box.bottom;
+      const isOver = one.bottom > controls.top && one.top < controls.bottom;
+      if (!isInside || isOver) misplaced.add(tile.textContent);
+    }
+    drawn.push([performance.now(), Number(document.querySelector("#merge-slider").value)]);
+    requestAnimationFrame(record);
+  };
+  record();
+}"""
+
+
+FINISHED = "() => document.querySelector('#merge-play').textContent === 'Replay merges'"
+PAUSE_AFTER_ONE = """() => new Promise((done) => {
+  const play = document.querySelector("#merge-play"), slider = document.querySelector("#merge-slider");
+  const look = () => (Number(slider.value) > 0 ? done(play.click()) : requestAnimationFrame(look));
+  play.click();
+  look();
+})"""
+
+
+@pytest.mark.parametrize(
+    ("width", "text"), [(1366, TEXT), (390, "Donaudampfschifffahrtsgesellschaft or not"), (1366, "word and " * 1500)]
+)
+def test_merging_tiles_stay_in_their_boxes(open_page, width, text):
+    watched = open_page(f"text={text}&model=default&step=3", width=width, **MOVING)
+    page = watched.page
+    page.wait_for_function("() => document.querySelector('#merge-slider').value > 0")  # it plays by itself
+    page.wait_for_function(FINISHED)
+    page.evaluate(RECORD_MERGES)
+    page.click("#merge-play")
+    page.wait_for_function("() => drawn.at(-1)[1] === Number(document.querySelector('#merge-slider').max)")
+    page.wait_for_function(FINISHED)
+    drawn = page.evaluate("drawn.filter(([, count], index) => index === 0 || count !== drawn[index - 1][1])")
+    assert page.evaluate("[...misplaced]") == []
+    assert len(drawn) > 4
+    assert drawn[-1][0] - drawn[1][0] < 3000
+    page.evaluate(PAUSE_AFTER_ONE)
+    assert watched.text("#merge-play") == "Continue"
+    count = page.input_value("#merge-slider")
+    page.wait_for_timeout(500)
+    assert page.input_value("#merge-slider") == count
+
+
+def test_merges_are_done_at_once_without_motion(open_page):
+    watched = open_page(f"{START}&step=3")
+    assert watched.page.locator(".merge-tile").count() == 9
+    watched.page.fill("#merge-slider", "0")
+    watched.page.click("#merge-play")
+    assert watched.page.locator(".merge-tile").count() == 9
+
+
 def test_hovering_a_token_highlights_it_everywhere(open_page):
     watched = open_page(f"{START}&step=5")
     watched.page.hover(".chip[data-t='3']")

@@ -63,8 +63,9 @@ function button(label, click, attributes = {}) {
   return make("button", { type: "button", on: { click }, ...attributes }, label);
 }
 
-function codeLine(text) {
-  return make("p", { class: "code-line" }, span("line-name", "PyTorch"), code(text));
+// Steps 1 and 2 have no tensors yet.
+function codeLine(text, step) {
+  return make("p", { class: "code-line" }, span("line-name", step < 3 ? "Python" : "PyTorch"), code(text));
 }
 
 function facts(pairs, name = "facts") {

@@ -23,6 +23,11 @@ function exactly(value) {
   return ["Exact", digits(exact(value))];
 }
 
+// Rows and channels are counted from 0.
+function indexIn(index, count) {
+  return `${grouped(index)} (of 0 to ${grouped(count - 1)})`;
+}
+
 // Where a value of a row is stored.
 function originFacts(token, d) {
   if (token.id === null) return [["Source", "inputs_embeds"]];
@@ -38,8 +43,8 @@ function rowOrigin(id, d) {
 // `d` is null for the whole row.
 function rowFacts(table, id, d, offset) {
   return [
-    ["Row", `${grouped(id)} of ${grouped(table.shape[0])}`],
-    ["Channel", d === null ? null : `${d} of ${grouped(table.shape[1])}`],
+    ["Row", indexIn(id, table.shape[0])],
+    ["Channel", d === null ? null : indexIn(d, table.shape[1])],
     ["Tensor", code(table.name)],
     byteFact(table, offset, d),
     ["File", fileOf(table)],

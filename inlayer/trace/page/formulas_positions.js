@@ -265,7 +265,7 @@ Object.assign(EXPLANATIONS, {
       title: `value embedding of token ${cell.t}, channel ${d}`,
       formula: [`= ${brief(value)}`],
       facts: [exactly(value), ["Tensor", tensor ? code(tensor) : null], ["Row", String(tokenAt(cell).id)],
-        ["Channel", `${d} of ${grouped(width)}`],
+        ["Channel", indexIn(d, width)],
         ["Row offset", isNothing(offsets) ? null : digits(grouped(offsets[b][t]))]],
       code: "layer.value_embeddings(ids)",
     };

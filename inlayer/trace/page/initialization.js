@@ -219,8 +219,8 @@ Object.assign(EXPLANATIONS, {
       formula: [`${indexed("E", id, d)} = ${brief(value)}`],
       facts: [
         exactly(value),
-        ["Row", `${grouped(id)} of ${grouped(rows)}`],
-        ["Channel", `${d} of ${grouped(width)}`],
+        ["Row", indexIn(id, rows)],
+        ["Channel", indexIn(d, width)],
         ["Step", steps[s].title],
         ["Source", `seed ${seed}, not stored in a file`],
       ],

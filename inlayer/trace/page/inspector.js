@@ -18,10 +18,10 @@ function inspect(element, { spoken = false } = {}) {
     facts(explained.facts ?? [], "facts inspector-facts"),
     wasBefore(cell, element.dataset.value),
     explained.words && note(explained.words),
-    line && codeLine(line),
+    line && codeLine(line, cell.step),
     button("Close", closeInspector, { class: "quiet close", "aria-label": "Close the inspector" }),
   ].filter(Boolean));
-  byId("inspector").classList.add("filled");
+  byId("inspector").hidden = false;
   if (spoken) announce([explained.title, ...(explained.formula ?? [])].join(", "));
 }
 
@@ -46,11 +46,8 @@ function wasBefore(cell, value) {
 function emptyInspector() {
   inspected?.classList.remove("inspected");
   inspected = null;
-  byId("inspector").classList.remove("filled");
-  byId("inspector").replaceChildren(
-    make("h2", { class: "inspector-title" }, "Select a number"),
-    note("Hover over a number, or move to it with Tab and the arrow keys, to see its formula, its offset and the ",
-      "line of PyTorch that computes it. Select a token to see its row and its neighbors."));
+  byId("inspector").hidden = true;
+  byId("inspector").replaceChildren();
 }
 
 function closeInspector() {

@@ -2,7 +2,7 @@
 
 const KEYS = [
   [["\u2190", "\u2192"], "previous or next step"],
-  [["1", "8"], "go to step 1 to 8"],
+  [["1\u20138"], "go to step 1 to 8"],
   [["Tab"], "next control; a matrix counts as one control"],
   [["\u2190", "\u2191", "\u2193", "\u2192"], "move inside a matrix; Home and End go to its first and last number"],
   [["Enter"], "open a token: its row, neighbors and bytes"],
@@ -80,7 +80,7 @@ function cancel(event) {
     renderStage();
   } else if (state.token !== null) {
     closeToken();
-  } else if (byId("inspector").classList.contains("filled") && !isTyping(event.target)) {
+  } else if (!byId("inspector").hidden && !isTyping(event.target)) {
     closeInspector();
   } else {
     return;

@@ -1,9 +1,12 @@
 // Step 3: the merges of a text, played in the order of their ranks.
+//
+// A tile is as wide as its bytes: tiles join where they are, so nothing else moves.
 
 const MAX_MERGE_TIME = 2400; // milliseconds for all merges of a text
-const MAX_ONE_MERGE = 320;
+const MAX_ONE_MERGE = 320; // for the merges of one rank
+const FLASH = [{ backgroundColor: "color-mix(in oklab, var(--token) 50%, var(--surface))" }, {}];
 
-let merging = null; // {trace, at}: how many merges of the text are drawn
+let merging = null; // {trace, all, at, stop}: all merges, how many are drawn, and what stops the player (null: it stands still)
 
 // The merges of a text in the order of their ranks: [{preToken, left, right, rank, id}].
 function mergesOf(text) {
@@ -13,9 +16,9 @@ function mergesOf(text) {
 }
 
 // The parts of each pre-token after some merges: [[hex, ...], ...]. Merges of one pre-token keep their own order.
-function partsAfter(text, count) {
+function partsAfter(text, merges) {
   const done = new Map();
-  for (const { preTokenIndex } of mergesOf(text).slice(0, count)) {
+  for (const { preTokenIndex } of merges) {
     done.set(preTokenIndex, (done.get(preTokenIndex) ?? 0) + 1);
   }
   return (text.pre_tokens ?? []).map((preToken, preTokenIndex) => {
@@ -41,68 +44,90 @@ function canPlay(text) {
 function mergePlayer(trace) {
   const text = trace.texts[0];
   if (!canPlay(text)) return null;
-  const total = mergesOf(text).length;
-  if (merging?.trace !== trace) merging = { trace, at: motion.instant ? total : 0, running: false };
+  if (merging?.trace !== trace) {
+    stopMerges();
+    const all = mergesOf(text);
+    merging = { trace, all, at: motion.instant ? all.length : 0, stop: null };
+    if (merging.at === 0) setTimeout(() => merging.trace === trace && merging.at === 0 && playMerges(), DURATION);
+  }
   const slider = make("input", {
-    type: "range", id: "merge-slider", min: 0, max: total, value: merging.at, "aria-label": "Merges applied",
-    on: { input: (event) => { merging.running = false; drawMerges(Number(event.target.value)); } },
+    type: "range", id: "merge-slider", min: 0, max: merging.all.length, "aria-label": "Merges applied",
+    on: { input: (event) => { stopMerges(); drawMerges(Number(event.target.value)); } },
   });
+  const boxes = text.pre_tokens.map(() => span("merge-pre"));
   const player = make("div", { class: "merge-player" },
-    make("div", { id: "merge-parts", class: "merge-parts", "aria-hidden": "true" }, mergeParts(text, merging.at)),
-    make("div", { class: "merge-controls" },
-      button("Replay merges", () => playMerges(0), { id: "merge-play" }), slider,
-      make("output", { id: "merge-count", class: "note", for: "merge-slider" }, mergeWords(text, merging.at))));
-  if (merging.at === 0 && !motion.instant && !merging.running) setTimeout(() => playMerges(0), DURATION);
+    make("div", { class: "merge-controls" }, button("", toggleMerges, { id: "merge-play" }), slider,
+      make("output", { id: "merge-count", class: "note", for: "merge-slider" })),
+    make("div", { id: "merge-parts", class: "merge-parts", "aria-hidden": "true" }, boxes));
+  fillPlayer(player);
   return player;
 }
 
-function mergeParts(text, count) {
-  const owners = byteOwners(current.trace, text);
-  return text.pre_tokens.map((preToken, preTokenIndex) => {
-    let at = preToken.span[0];
-    return make("span", { class: "merge-pre" }, partsAfter(text, count)[preTokenIndex].map((hex) => {
-      const start = at;
-      at += hex.length / 2;
-      const made = make("span", { class: "merge-tile mono", data: { flip: `byte 0 ${start}` } }, readable(hex));
-      return owners[start] ? colored(made, owners[start].token) : made;
+// Draws the merges up to merging.at. Boxes whose parts are the same stay as they are.
+function fillPlayer(player) {
+  const { trace, all, at, stop } = merging;
+  const text = trace.texts[0], owners = byteOwners(trace, text);
+  const boxes = player.querySelector("#merge-parts").children;
+  partsAfter(text, all.slice(0, at)).forEach((parts, index) => {
+    const box = boxes[index], known = box.dataset.parts?.split(" ") ?? parts;
+    if (box.dataset.parts === parts.join(" ")) return;
+    box.dataset.parts = parts.join(" ");
+    let start = text.pre_tokens[index].span[0];
+    box.replaceChildren(...parts.map((hex) => {
+      const tile = mergeTile(hex, owners[start]?.token);
+      start += hex.length / 2;
+      if (!known.includes(hex) && !motion.instant) tile.animate(FLASH, DURATION);
+      return tile;
     }));
   });
+  player.querySelector("#merge-slider").value = at;
+  player.querySelector("#merge-count").textContent = mergeWords(all, at);
+  player.querySelector("#merge-play").textContent = stop ? "Pause" : at > 0 && at < all.length ? "Continue" : "Replay merges";
 }
 
-function mergeWords(text, count) {
-  const all = mergesOf(text);
+function mergeTile(hex, token) {
+  const text = readable(hex), isText = !text.includes("\\x");
+  const tile = make("span", { class: "merge-tile mono" + (isText ? "" : " undecoded") }, isText ? text : hexPairs(hex));
+  styled(tile, { "--bytes": hex.length / 2 });
+  return token ? colored(tile, token) : tile;
+}
+
+function mergeWords(all, count) {
   if (count === 0) return `${counted(all.length, "merge")} left, lowest rank first`;
   const { left, right, rank } = all[count - 1];
   return `merge ${count} of ${all.length}: ${readable(left)} + ${readable(right)}, rank ${grouped(rank)}`;
 }
 
 function drawMerges(count) {
-  if (!byId("merge-parts") || !merging) return;
-  const text = current.trace.texts[0];
+  const player = document.querySelector(".merge-player");
+  if (!player) return stopMerges();
   merging.at = count;
-  const rects = rectsBefore(byId("merge-parts"));
-  byId("merge-parts").replaceChildren(...mergeParts(text, count));
-  glideFrom(rects, byId("merge-parts"));
-  byId("merge-slider").value = count;
-  byId("merge-count").textContent = mergeWords(text, count);
+  fillPlayer(player);
 }
 
-function playMerges(from) {
-  const text = current?.trace.texts[0];
-  if (!byId("merge-parts") || !text) return;
-  const total = mergesOf(text).length;
-  if (motion.instant) return drawMerges(total);
-  const pause = Math.min(MAX_ONE_MERGE, MAX_MERGE_TIME / total);
-  const mine = (merging = { trace: current.trace, at: from, running: true });
-  const step = () => {
-    if (merging !== mine || !mine.running || !byId("merge-parts")) return;
-    if (mine.at < total) {
-      drawMerges(mine.at + Math.max(1, Math.round(total / (MAX_MERGE_TIME / pause))));
-      setTimeout(step, pause);
-    } else {
-      mine.running = false;
-    }
-  };
-  drawMerges(from);
-  setTimeout(step, pause);
+function stopMerges() {
+  merging?.stop?.();
+  if (merging) merging.stop = null;
+}
+
+function toggleMerges() {
+  if (!merging.stop) return playMerges();
+  stopMerges();
+  drawMerges(merging.at);
+}
+
+// All merges of one rank are drawn at once, as BPE applies them.
+function playMerges() {
+  const mine = merging, { all } = mine, start = mine.at % all.length;
+  const counts = all.flatMap(({ rank }, index) => (rank === all[index + 1]?.rank || index < start ? [] : [index + 1]));
+  stopMerges();
+  if (motion.instant) return drawMerges(all.length);
+  mine.stop = motion.animate(Math.min(MAX_MERGE_TIME, MAX_ONE_MERGE * counts.length), (share) => {
+    const count = counts[Math.ceil(share * counts.length) - 1] ?? start;
+    if (count !== mine.at) drawMerges(count);
+  }, () => {
+    mine.stop = null;
+    drawMerges(all.length);
+  });
+  drawMerges(start);
 }

@@ -93,7 +93,7 @@ function stepView(trace, number) {
     span("step-number", span("hidden-text", "Step "), String(number)), upper(arrows(step.title)));
   const lead = make("p", { class: "lead" }, STEP_REASONS[number - 1]);
   const fact = make("p", { class: "stage-fact" }, `${upper(arrows(step.note))}.`);
-  const head = hidden ? [] : [lead, make("div", { class: "stage-links" }, fact, step.code && codeLine(step.code))];
+  const head = hidden ? [] : [lead, make("div", { class: "stage-links" }, fact, step.code && codeLine(step.code, number))];
   const top = [make("header", { class: "stage-head" },
     make("div", { class: "stage-title" }, title, !hidden && lessonLink(number)), head)];
   if (hidden) return [[...top, questionCard(number)], []];

@@ -6,6 +6,7 @@ let tokenTicket = 0;
 
 function openToken(id, opener) {
   tokenOpener = opener ?? tokenOpener;
+  emptyInspector(); // the token panel shows more
   go({ token: id });
 }
 
