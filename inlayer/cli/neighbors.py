@@ -132,13 +132,18 @@ def analogy(
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
-    """Print lists of neighbors side by side, with their cosines."""
+    """Print lists of neighbors side by side, or in a narrow terminal one after the other, with their cosines."""
+    from inlayer.render.fitted_table import natural_width
+
     cells = [
         [(token_text(neighbor.text), f"{neighbor.score:.3f}") for neighbor in column] for column in columns.values()
     ]
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
     titles = list(chain(*((title, "cosine") for title in columns)))
-    if rows:
+    if len(columns) > 1 and natural_width(titles, rows) > console().width:
+        for title, column in columns.items():
+            print_neighbors({title: column})
+    elif rows:
         print_table(titles, rows, left=range(0, len(titles), 2))
     else:
         console().print("no other token matches the filters")
