@@ -156,6 +156,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--swap", "1"], "two tokens"),
         (["walk", "--swap", "1,-2"], "two tokens"),
         (["walk", "--swap", "0,99"], "token 99 cannot be swapped: the first text shows tokens 0 to 3"),
+        (["walk", "--swap", "2,2"], "token 2 cannot be swapped with itself; choose two different tokens"),
         (["walk", "--json", "--web"], "choose one"),
         (["walk", "--json", "--html", "x.html"], "choose one"),
         (["walk", "--json", "--step", "2"], "every step"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
@@ -88,6 +89,9 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
         def on_broken_pipe(self) -> None:  # rich would exit with 1, which means findings or a failed check
             raise BrokenPipeError
 
+        def _render_buffer(self, buffer: Any) -> str:  # rich fills lines of tables, and wraps after a space
+            return re.sub(r" +(?=\n)", "", super()._render_buffer(buffer))
+
     settings |= {"highlight": False, "markup": False, "emoji": False}
     output = Output(**settings)
     width = min(max(output.width, MIN_WIDTH), max_width)
@@ -115,12 +119,7 @@ def short_text(text: str, columns: int, blank: str | None = " ") -> str:
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:
     """Print a table on the console; columns are right-aligned, except those whose index is in `left`."""
-    from rich.table import Table
-    from rich.text import Text
+    from inlayer.render.fitted_table import fitted_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(titles))
-    for index, title in enumerate(titles):
-        table.add_column(Text(title), justify="left" if index in left else "right")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console().print(table)
+    output = console()
+    output.print(fitted_table(titles, rows, output.width, left))

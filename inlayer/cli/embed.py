@@ -211,7 +211,7 @@ def _print_rows(embedded: Iterator[tuple[list[str], Any]], *, given: bool) -> No
         if len(texts) > SHOWN_ROWS:
             break
     vectors = np.concatenate(parts)[:SHOWN_ROWS]
-    shown_values = min(SHOWN_VALUES, vectors.shape[1])
+    shown_values = min(SHOWN_VALUES, vectors.shape[1], _fitting_columns())
     if given:
         titles = [f"[{index}]" for index in range(shown_values)]
         _print_numbers("", titles, texts[:SHOWN_ROWS], vectors)
@@ -232,9 +232,14 @@ def _print_rows(embedded: Iterator[tuple[list[str], Any]], *, given: bool) -> No
         print_note("  inlayer embed FILE --out vectors.parquet")
 
 
+def _fitting_columns() -> int:
+    return max(1, (console().width - MIN_LABEL) // NUMBER)
+
+
 def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:
-    """Print a row of numbers for each text, which is cut to the width of the terminal."""
-    columns = min(SHOWN_TEXT, max(len(corner), MIN_LABEL, console().width - NUMBER * len(titles) - 1))
+    """Print a row of numbers for each text, which is cut to the width of the terminal; only columns that fit."""
+    titles = titles[: _fitting_columns()]
+    columns = min(SHOWN_TEXT, max(len(corner), MIN_LABEL, console().width - NUMBER * len(titles)))
     labels = [short_text(text, columns) for text in texts]
     rows = zip(labels, values[:, : len(titles)].tolist(), strict=True)
     print_table([corner, *titles], [(label, *(f"{value:.3f}" for value in row)) for label, row in rows])

@@ -137,7 +137,9 @@ def analogy(
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) -> None:
-    """Print lists of neighbors side by side, with their cosines."""
+    """Print lists of neighbors side by side, or in a narrow terminal one after the other, with their cosines."""
+    from inlayer.render.fitted_table import natural_width
+
     cells = [
         [(token_text(one.text), *([str(one.id)] if ids else []), f"{one.score:.3f}") for one in column]
         for column in columns.values()
@@ -145,7 +147,10 @@ def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) ->
     width = 3 if ids else 2
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("",) * width)]
     titles = list(chain(*((title, *(["id"] if ids else []), "cosine") for title in columns)))
-    if rows:
+    if len(columns) > 1 and natural_width(titles, rows) > console().width:
+        for title, column in columns.items():
+            print_neighbors({title: column}, ids=ids)
+    elif rows:
         print_table(titles, rows, left=range(0, len(titles), width))
 
 

@@ -93,8 +93,14 @@ class CoursePrinter:
                 f"{self.glyphs.more} and {count(len(lines) - max_lines, 'more line')}", style=style, indent=indent
             )
 
-    def markdown(self, text: str) -> None:
-        print_markdown(self.console, parse(text), link_command)
+    def markdown(self, text: str, *, except_for: str = "") -> None:
+        """Print a text with the commands of its links, without one that is printed elsewhere."""
+
+        def command(address: str) -> str | None:
+            typed = link_command(address)
+            return None if typed == except_for else typed
+
+        print_markdown(self.console, parse(text), command)
 
     def markdown_line(self, text: str, indent: int, style: str = "") -> None:
         """Print the paragraphs of a short text with an indent."""
@@ -154,9 +160,10 @@ class CoursePrinter:
         self.heading(f"{lesson.number}. {lesson.title}")
         self.line()
         text, boxes = MISCONCEPTIONS_LINK.subn("", lesson.text)  # one command at the end instead of one per box
-        self.markdown(text)
+        walk = f"inlayer walk --step {lesson.step}"
+        self.markdown(text, except_for=walk)
         self.line("In the walk:")
-        self.command(f"inlayer walk --step {lesson.step}")
+        self.command(walk)
         if boxes:
             self.line("All misconceptions:")
             self.command("inlayer learn misconceptions")

@@ -159,8 +159,8 @@ def number(value: float, *, power: bool = False) -> str:
 
 
 def largest(vectors: Iterable[Sequence[float]]) -> float:
-    """Return the largest absolute value, the common scale of several heat strips."""
-    return max((abs(value) for vector in vectors for value in vector if math.isfinite(value)), default=0.0)
+    """Return the largest absolute value, the common scale of several heat strips; NaN if no value is finite."""
+    return max((abs(value) for vector in vectors for value in vector if math.isfinite(value)), default=math.nan)
 
 
 def _share(value: float, scale: float) -> float:

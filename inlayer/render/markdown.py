@@ -163,19 +163,22 @@ def _highlight(text: str) -> list[Element]:
 
 
 def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: LinkCommand) -> None:
-    """Print nodes, each followed by the commands that follow its links, on their own lines, and an empty line.
+    """Print nodes, and at the end of each section the commands that follow its links, on their own lines.
 
     A comment after a command has the words of its link, so it is clear which of them it belongs to.
     """
+    before = ""
     for node, commands in _with_commands(nodes, command):
         if node.kind == "fence":
             print_fence(console, node)
-            if commands:
-                console.print()
         elif node.kind == "callout":
-            print_callout(console, node)
+            print_callout(console, node, with_rule=before != "callout")
         else:
             console.print(_renderable(node))
+        before = node.kind
+        own = {command(address) for address, _ in node.links}
+        if commands and (node.kind == "fence" or not commands.keys() <= own):
+            console.print()
         widest = max(map(len, commands), default=0)
         for typed, words in commands.items():
             line = Text(f"  {typed}", style="cyan")
@@ -186,9 +189,13 @@ def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: L
         console.print()
 
 
-def print_callout(console: Console, node: MarkdownNode) -> None:
-    """Print a callout between two rules, not in a panel, where its code would be wrapped."""
-    console.print(Rule(style="yellow"))
+def print_callout(console: Console, node: MarkdownNode, *, with_rule: bool = True) -> None:
+    """Print a callout between two rules, not in a panel, where its code would be wrapped.
+
+    One that follows another has the rule of that one above it.
+    """
+    if with_rule:
+        console.print(Rule(style="yellow"))
     console.print(Text(f"Common misconception: {' '.join(node.text.split())}\n", style="bold"))
     print_markdown(console, node.children, lambda _: None)  # the commands of its links come after it
     console.print(Rule(style="yellow"))
@@ -197,17 +204,18 @@ def print_callout(console: Console, node: MarkdownNode) -> None:
 def _with_commands(
     nodes: tuple[MarkdownNode, ...], command: LinkCommand
 ) -> Iterator[tuple[MarkdownNode, dict[str, str]]]:
-    """Yield each node with the commands to show after it; after a colon, they wait for the next block."""
+    """Yield each node with the commands to show after it: at the end of a section, each command once per text."""
     pending: dict[str, str] = {}  # command -> words of its link
+    shown: set[str] = set()
     for node, after in zip(nodes, (*nodes[1:], None), strict=True):
         for address, words in node.links:
-            if typed := command(address):
+            if (typed := command(address)) and typed not in shown:
                 pending.setdefault(typed, words)
-        introduces = node.kind != "fence" and node.plain.rstrip().endswith(":")
-        if after is not None and (introduces or after.info == "output"):
+        if after is not None and after.kind != "heading":
             yield node, {}
         else:
             yield node, pending
+            shown |= pending.keys()
             pending = {}
 
 

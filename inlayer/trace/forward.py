@@ -186,6 +186,8 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     if outside := [index for index in swap if not 0 <= index < shown]:
         tokens = f"tokens 0 to {shown - 1}" if shown else "no tokens"
         raise InputError(f"token {outside[0]} cannot be swapped: the first text shows {tokens}")
+    if swap[0] == swap[1]:
+        raise InputError(f"token {swap[0]} cannot be swapped with itself; choose two different tokens")
     return swap[0], swap[1]
 
 

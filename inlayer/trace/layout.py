@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from textwrap import wrap
 
 from rich.cells import cell_len
@@ -25,7 +27,7 @@ INDENT = 3
 MAX_TEXTS = 4
 MAX_TOKENS = 12  # limit per text; the rest is counted, not printed
 MAX_BATCH_TOKENS = 8  # limit per text of a batch
-MAX_PADDING = 1  # its row is the same for every padding token
+MAX_PADDING = 2  # per text; of more padding tokens only the first is shown, since their rows are the same
 MAX_BANDS = 3  # bands of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
@@ -37,6 +39,7 @@ CODE_PARTS = [
         r".",  # characters of a long word in a string
     )
 ]
+MAX_NOTE = 12  # lines of the note of a step, so that it is complete at 40 columns
 SMALL = 0.01  # below this scale, numbers are written as powers of ten
 
 
@@ -86,7 +89,7 @@ class Layout:
             line.append(f" {code} ", style="cyan dim")
             line.append(rule * 2, style="bright_black")
         yield line
-        yield from self.note(step.note, style="")
+        yield from self.note(step.note, style="", max_lines=MAX_NOTE)
         if code and not beside:
             for statement in step.code.split("; "):
                 yield from self.code(statement)
@@ -125,8 +128,9 @@ class Layout:
     # ---- texts and tokens
 
     def tokens(self, text: TextTrace) -> list[TokenTrace]:
-        """Return the tokens to show of a text, including at most one padding token."""
-        return text.tokens[: min(self.max_tokens, self.real_tokens(text) + MAX_PADDING)]
+        """Return the tokens to show of a text, and one or two padding tokens."""
+        padding = text.n_padding if text.n_padding <= MAX_PADDING else 1
+        return text.tokens[: min(self.max_tokens, self.real_tokens(text) + padding)]
 
     def real_tokens(self, text: TextTrace) -> int:
         """Tokens from the start of the window to the end of the text, without padding."""
@@ -158,9 +162,13 @@ class Layout:
     def omitted_tokens(self, text: TextTrace, shown: int) -> Iterator[Text]:
         if not text.n_tokens + text.n_padding:
             yield Text(f"{' ' * INDENT}(no tokens)", style="dim")
-        real = self.real_tokens(text)
-        yield from self.more(text.n_tokens - min(shown, real), "token")
-        hidden_padding = text.n_padding - max(0, shown - real)
+        real, first = self.real_tokens(text), self.trace.first_token
+        if first and text.n_tokens:
+            window = f"tokens {first} to {first + min(shown, real) - 1} of {text.n_tokens:,}"
+            yield from self.note(window if real else f"the text ends after {count(text.n_tokens, 'token')}")
+        else:
+            yield from self.more(text.n_tokens - min(shown, real), "token")
+        hidden_padding = text.n_padding - max(0, first - text.n_tokens) - max(0, shown - real)
         if shown >= real:
             yield from self.more(hidden_padding, "padding token")
         elif hidden_padding:
@@ -204,7 +212,8 @@ class Layout:
         for channel in range(grid.numbers):
             line.append(f"{unit if channel == 0 else ''}{first + channel}".rjust(NUMBER + 1))
         scale = f"{' ' * len(grid.more)}  {self.glyphs.plus_minus}{grid.number(grid.scale)}"
-        return line.append(scale if cell_len(line.plain) + len(scale) <= self.columns and grid.strip else "")
+        fits = cell_len(line.plain) + len(scale) <= self.columns
+        return line.append(scale if fits and grid.strip and not math.isnan(grid.scale) else "")
 
     def vector(self, head: Text, values: Vector, grid: Grid, *, style: str = "") -> Text:
         """A line with a vector: its first values as numbers, and more of them as a heat strip."""
@@ -214,6 +223,20 @@ class Layout:
         line.append(" " * (NUMBER + 1) * (grid.numbers - len(values)))
         line.append(f"{grid.more}  ", style="dim")
         return line.append_text(self.glyphs.heat(values[: grid.strip], grid.scale))
+
+    def legend(self) -> Iterator[Text]:
+        """Yield the meaning of the heat strips, on two lines if the terminal is narrow."""
+        names = [(-1.0, "negative"), (0.0, "zero"), (1.0, "positive")]
+        vectors = [vector for token in self.shown_tokens for vector in (token.row, token.hidden)]
+        if any(map(math.isnan, chain.from_iterable(vectors))):
+            names.append((math.nan, "not a number"))
+        line = Text().append("heat strips: ", style="dim")
+        for value, name in names:
+            if len(line) + 2 + len(name) > self.columns:
+                yield line
+                line = Text("  ")
+            line.append_text(self.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
+        yield line
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
         """Columns for several named vectors per token."""

@@ -45,7 +45,8 @@ def _bytes(trace: Trace) -> tuple[str, str]:
 
 def _pre_tokens(trace: Trace) -> tuple[str, str]:
     number = sum(text.n_pre_tokens for text in trace.texts)
-    note = f"{count(number, 'pre-token')}; no token crosses {'its' if number == 1 else 'their'} boundaries"
+    note = count(number, "pre-token")
+    note += f"; no token crosses {'its' if number == 1 else 'their'} boundaries" if number else ""
     if all(text.pre_tokens is None for text in trace.texts):
         note = f"{trace.tokenizer} does not split this text into pre-tokens, or does not report them"
     return note, _for_each(trace, "tokenizer.pre_tokens(text)")
@@ -185,11 +186,9 @@ def _backward(trace: Trace) -> tuple[str, str]:
         return note, f"{masked or _layer(trace)}.sum().backward(); E.grad[ids]"
     targets = "ids[:, 1:].where(mask[:, 1:] > 0, -100)" if padded else "ids[:, 1:]"
     above = back.uniform_loss is not None and back.loss > back.uniform_loss + CLEARLY
-    why = (
-        ". It is above the uniform guess because no decoder ran: the head receives the layer's output directly" * above
-    )
+    why = ", which is why it is above the uniform guess" * above
     return (
-        f"{note}. The loss is computed in float32{why}",
+        f"{note}{why}. It is computed in float32.",
         f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]",
     )
 
@@ -250,8 +249,10 @@ def _given(trace: Trace) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """A string in Python; right-to-left text as escape codes, because a terminal would reorder the line."""
-    return ascii(text) if any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text) else repr(text)
+    """A string in Python; right-to-left characters as escape codes, because a terminal would reorder the line."""
+    return "".join(
+        ascii(char)[1:-1] if unicodedata.bidirectional(char) in ("R", "AL", "AN") else char for char in repr(text)
+    )
 
 
 def _for_each(trace: Trace, code: str) -> str:

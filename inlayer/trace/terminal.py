@@ -64,16 +64,14 @@ def _lines(layout: Layout, only_step: int | None, setup: list[str]) -> Iterator[
     yield from _model(layout)
     for line in setup:
         yield from layout.code(line, indent=0)
-    if only_step is None or only_step >= FIRST_WITH_STRIPS:
-        legend = Text().append("heat strips: ", style="dim")
-        for value, name in ((-1.0, "negative"), (0.0, "zero"), (1.0, "positive")):
-            legend.append_text(layout.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
-        yield legend
+    has_tokens = layout.trace.input != "text" or any(text.n_tokens + text.n_padding for text in layout.trace.texts)
+    if has_tokens and (only_step is None or only_step >= FIRST_WITH_STRIPS):
+        yield from layout.legend()
     for step in layout.trace.steps:
         if only_step in (None, step.number):
             yield Text()
             yield from layout.heading(step)
-            if layout.trace.input == "text" or step.number >= FIRST_WITH_STRIPS:
+            if has_tokens and (layout.trace.input == "text" or step.number >= FIRST_WITH_STRIPS):
                 yield from STEPS[step.number - 1](layout)
 
 
@@ -181,11 +179,10 @@ def rows_step(layout: Layout) -> Iterator[Text]:
     gather = layout.trace.gather
     yield from _token_table(layout, lambda token: token.row, gather.shape[2])
     if layout.trace.input == "text" and any(text.n_tokens for text in layout.trace.texts):
-        line = Text(f"{' ' * INDENT}one_hot @ table is ", style="dim")
-        line.append("equal" if gather.equal else "not equal", style="bold green" if gather.equal else "bold yellow")
         rows = count(gather.compared_rows, "row")
         over = f"all {rows}" if gather.whole_table else f"the {rows} in use"
-        yield line.append(f" to these rows, compared over {over}", style="not bold dim")
+        result = f"one_hot @ table is {'equal' if gather.equal else 'not equal'} to these rows, compared over {over}"
+        yield from layout.note(result, style="dim" if gather.equal else "bold yellow")
         if gather.note:
             yield from layout.note(gather.note)
 
@@ -238,10 +235,10 @@ def backward_step(layout: Layout) -> Iterator[Text]:
     backward, channels = layout.trace.backward, layout.trace.table.shape[1]
     if backward is None:
         return
-    line = Text(f"{' ' * INDENT}loss ", style="dim").append(number(backward.loss), style="not dim bold")
+    line = f"loss {number(backward.loss)}"
     if backward.uniform_loss is not None:
-        line.append(f"; uniform guess over {layout.trace.table.shape[0]:,} tokens: {number(backward.uniform_loss)}")
-    yield line
+        line += f"; uniform guess over {layout.trace.table.shape[0]:,} tokens: {number(backward.uniform_loss)}"
+    yield from layout.note(line)
     yield from _gradients(layout, backward, channels)
     if (unmasked := backward.unmasked_padding_gradient) is not None:
         yield from layout.note("the padding row receives no gradient; without padding_idx it would receive")
@@ -314,6 +311,8 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
     factor = "" if rotary.attention_factor == 1 else f", cos and sin {glyphs.times} {number(rotary.attention_factor)}"
     pairs = f"theta {rotary.theta:,.10g}, {count(rotary.n_pairs, 'pair')} of a head's {rotary.head_dim} channels"
     yield from layout.note(f"{kind}{pairs} ({rotary.pairing}), {scaling}{factor}")
+    if (dtype := layout.trace.table.row_dtype) != "float32":
+        yield from layout.note(f"cos and sin are rounded to {dtype}, the model's dtype")
     longest = max(layout.trace.texts, key=lambda text: text.n_tokens)
     tokens = [token for token in longest.tokens if token.mask][:MAX_ROTATIONS]
     if not tokens:

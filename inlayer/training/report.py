@@ -27,6 +27,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from inlayer.render import hash_of, read_files, style_sheet
+from inlayer.render.fitted_table import fitted_table
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count, duration, short
 from inlayer.training.analysis import RowChange, TableComparison
@@ -203,11 +204,8 @@ def show(report: TrainingReport, console: Console) -> None:
             labels = [f"{token(other.token)} {other.cosine:.2f}" for other in neighbors] or ["none (zero row)"]
             console.print(Text.assemble((f"  {side:<8}", "dim"), "  ".join(labels)))
     print_heading("how the rows changed")
-    table = Table(*(Column(name, justify="right") for name in COLUMNS), box=None, pad_edge=False, header_style="dim")
-    table.columns[0].justify = "left"
-    for change in report.table.groups:
-        table.add_row(*change_cells(change, glyphs.arrow, glyphs.times))
-    console.print(table)
+    changes = [change_cells(change, glyphs.arrow, glyphs.times) for change in report.table.groups]
+    console.print(fitted_table(COLUMNS, changes, console.width, style="dim"))
     console.print(Text(f"Means over rows. {COLUMNS_NOTE}.", style="dim"))
     print_pairs(table_notes(report), glyphs.arrow)
     if report.sample is not None:

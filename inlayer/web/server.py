@@ -93,6 +93,7 @@ class Address:
 def print_address(address: Address) -> None:
     sys.stdout.write(address.url + "\n")
     sys.stdout.flush()
+    sys.stderr.write("press Ctrl-C to stop\n")
 
 
 def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:

@@ -61,6 +61,16 @@ def test_neighbors_says_why_there_are_none(run: Run, tmp_path: Path) -> None:
     assert run("neighbors", "--id", "0", "--model", file)[1] == "no other row is nonzero and finite\n"
 
 
+def test_narrow_terminal_and_pipe(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in ("80", "40"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = run("analogy", "king - man + woman", "-k", "2")[1].splitlines()
+        assert lines == [line.rstrip() for line in lines]
+        assert max(map(len, lines)) <= int(columns)
+        assert "…" not in "".join(lines)
+        assert ("␣mother              0.504" in lines) == (columns == "40")  # one list after the other
+
+
 def test_sentencepiece_marks_are_shown_as_spaces_and_kept_in_json(run: Run) -> None:
     assert "␣King  " in run("neighbors", "king", "--model", "wordllama", "-k", "1")[1]
     out = run("neighbors", "king", "--model", "wordllama", "-k", "1", "--json")[1]

@@ -57,18 +57,20 @@ def every_text() -> Iterator[tuple[str, str]]:
 def test_commands_of_links_are_on_their_own_lines(lesson: Lesson) -> None:
     """A sentence reads the same with and without its links, in the terminal and in notebooks.
 
-    A command does not come between a colon and what the colon announces.
+    The commands are at the end of a section, each once per lesson.
     """
     stream = StringIO()
     print_markdown(Console(file=stream, width=5_000), parse(lesson.text), link_command)
     shown = stream.getvalue()
     linked = [node for node in parse(lesson.text) if node.kind == "paragraph" and node.links]
     assert linked
-    for node in linked:
-        assert (f"{node.plain}\n  inlayer " in shown) != node.plain.endswith(":")
+    assert all(f"{node.plain}\n" in shown for node in linked)
     commands = {link_command(address) for node in linked for address, _ in node.links} - {None}
     assert commands
-    assert all(re.search(rf"\n  {re.escape(str(command))}( +# .+)?\n", shown) for command in commands)
+    for command in commands:
+        assert len(re.findall(rf"^  {re.escape(str(command))}(?: +# .+)?$", shown, re.MULTILINE)) == 1
+    ends = re.findall(r"^  inlayer .+\n\n(.*)", shown, re.MULTILINE)
+    assert {*ends} <= {node.plain for node in parse(lesson.text) if node.kind == "heading"} | {""}
     assert not re.search(r":\n+  inlayer", shown)
     parts = list(to_notebook(lesson.text, lambda _, text, __: text, link_command))
     assert all(any(f"`{command}`" in part.text for part in parts) for command in commands)

@@ -42,6 +42,11 @@ def test_a_callout_is_text_between_rules_an_aside_and_a_quote() -> None:
     assert (part.kind, part.text) == ("text", CALLOUT.rstrip("\n"))
 
 
+def test_two_callouts_in_a_row_share_a_rule() -> None:
+    lines = printed(f"{CALLOUT}\n{CALLOUT}").splitlines()
+    assert lines.count("─" * 70) == 3
+
+
 def test_another_quote_is_not_a_callout() -> None:
     assert [node.kind for node in parse("> **Note: this**\n> text")] == ["blockquote"]
 
@@ -50,7 +55,11 @@ def test_links_become_commands_outside_code() -> None:
     code = "```python\nx = '[a](walk:1)'\n```"
     text = f"before [a](walk:1)\n\n{code}\n\n![one\ntwo](pictures/x.svg)\n\n- item\n\n| a |\n|--:|\n| 1 |"
     out = printed(text)
-    assert "before a\n  open walk:1\n" in out
+    assert out.startswith("before a\n\n")
+    assert out.endswith("  open walk:1\n\n")  # at the end of the section
+    sections = printed("# One\n\nSee [a](walk:1):\n\n1\n\n# Two\n\n[a](walk:1) and [b](walk:2)").split("Two")
+    assert sections[0].endswith("1\n\n  open walk:1\n\n")
+    assert sections[1].endswith("a and b\n  open walk:2  # b\n\n")  # each command once
     both = printed("See [this *one*](x:1), [that](task:gather) and [gather](task:gather).")
     assert both.splitlines()[1:3] == ["  open x:1          # this one", "  open task:gather  # that"]
     assert printed(f"[{'long ' * 30}](a:b)").splitlines()[-2].endswith("long long …")

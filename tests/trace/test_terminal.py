@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -289,6 +290,37 @@ def test_backward_step_shows_gradients() -> None:
     assert "+ head" not in rendered(family("llama").walk(["I love dogs"]), 120, step=8)
 
 
+@pytest.mark.parametrize(
+    ("texts", "options", "last"),
+    [
+        (["I love dogs"], {"first_token": 2}, ["tokens 2 to 3 of 4"]),
+        (["I love dogs"], {"first_token": 1, "tokens": 2}, ["tokens 1 to 2 of 4"]),
+        (["I love dogs"], {"tokens": 2}, ["… and 2 more tokens"]),
+        (["I love dogs"], {"change": Change(pad=2)}, ["4  <pad>  6142  padding", "5  <pad>  6142  padding"]),
+        (["I love dogs"], {"change": Change(pad=3)}, ["4  <pad>  6142  padding", "… and 2 more padding tokens"]),
+        (
+            ["I love dogs", "hi"],
+            {"first_token": 2, "change": Change(pad=2)},
+            ["2  <pad>  6142  padding", "the text ends after 1 token", "… and 3 more padding tokens"],
+        ),
+    ],
+)
+def test_omitted_tokens_are_counted(texts: list[str], options: dict[str, Any], last: list[str]) -> None:
+    printed = rendered(sample("default").walk(texts, **options), 80, step=3).partition("   merges")
+    lines = [line.strip() for line in (printed[2] if len(texts) > 1 else printed[0]).splitlines()]
+    assert lines[-len(last) :] == last
+
+
+def test_notes_wrap_in_a_narrow_terminal() -> None:
+    printed = rendered(sample("default").walk(["I love dogs"]), 40)
+    check_lines(printed, 40)
+    words = " ".join(printed.split())
+    assert "one_hot @ table is equal to these rows, compared over all 6,144 rows" in words
+    assert "without the decoder, which is why it is above the uniform guess. It is computed in float32." in words
+    assert "▄ zero ▇ positive" in words
+    assert not re.search(r"[a-z]…\n", printed.partition("5  embedding lookup")[2])
+
+
 def test_first_token_keeps_the_space_that_sentencepiece_put_before_it() -> None:
     lines = rendered(sample("wordllama").walk(["king king"]), 80, step=3).splitlines()
     assert [line.split()[:3] for line in lines[-2:]] == [["1", "␣king", "6989"], ["2", "␣king", "6989"]]
@@ -312,6 +344,10 @@ def test_values_that_are_not_finite() -> None:
     printed = rendered(pipeline.walk(["Hi"]), 120, step=5)
     assert re.search(r" H +nan +inf +-inf +3\.0e38 +1\.4e-45 +-1\.2e-6 +0 +1\.2e4 +\?▇▁▇▅▃▄▅", printed)
     assert "not equal" in printed
+    assert "? not a number" in printed
+    with torch.no_grad():
+        pipeline.layer.token_embedding.weight.fill_(math.nan)
+    assert "±" not in rendered(pipeline.walk(["Hi"]), 120, step=5)  # there is no scale
     check_lines(rendered(pipeline.walk(["Hi"]), 80), 80)
 
 
@@ -392,5 +428,7 @@ def test_one_notation_of_bytes(data: bytes) -> None:
 
 
 def test_empty_text_and_one_pre_token() -> None:
-    assert "one_hot" not in rendered(sample("default").walk([""]), 80)
+    steps = rendered(sample("default").walk([""]), 80).split("\n\n")[1:]
+    assert [len(step.splitlines()) for step in steps] == [2, 2, 3, 3, 2, 3, 2, 2]  # no empty tables
+    assert not any("one_hot" in step or "boundaries" in step for step in steps)
     assert "1 pre-token; no token crosses its boundaries" in rendered(sample("default").walk(["a"]), 80)
