@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 from typer.exceptions import TyperException
@@ -16,7 +17,7 @@ from inlayer.errors import CheckpointError, MissingFileError
 USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and ours
     (
         r"Invalid value for '(\S+?)': (.+) is not a valid int(?:eger)?(?: range)?\.",
-        r"\1 is \2; it must be a whole number",
+        r"\1 is \2; it must be an integer",
     ),
     (r"Invalid value for '(\S+?)': (.+) is not a valid float(?: range)?\.", r"\1 is \2; it must be a number"),
     (r"Invalid value for '(\S+?)': (.+) is not in the range (\S+?)<=x<=(\S+?)\.", r"\1 is \2; it must be in \3..\4"),
@@ -26,13 +27,17 @@ USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer
         r"Got unexpected extra argument(?:\(s\)|s)? \((.+)\)",
         r"unexpected argument: \1 (quote an argument that contains spaces).",
     ),
-    (r"Missing argument '(\S+)'\.", lambda found: f"missing argument: {found[1].upper()}."),
+    (r"Missing argument '(.+)'\.", lambda found: f"missing argument: {found[1].upper()}."),
     (r"Missing option '(\S+)'\.", r"missing option: \1."),
     (r"Option '(\S+)' requires an argument\.", r"\1 needs a value."),
     (r"Option '(\S+)' does not take a value\.", r"\1 does not take a value."),
     (r"No such option: (\S+) \(Possible options: (.+)\)", r"unknown option \1; did you mean \2?"),
     (r"No such option: (\S+); did you mean (.+)\?", r"unknown option \1; did you mean \2?"),
     (r"No such option: (\S+)", r"unknown option \1."),
+    (
+        r"No such command '(.*\s.*)'\..*",  # a text
+        lambda found: f"unknown command {found[1]!r}; to see what happens to a text: inlayer walk {quote(found[1])}",
+    ),
     (r"No such command '(.+?)'\.(?: (?i:did you mean) '?(.+?)'?\?)?", r"unknown command \1; did you mean \2?"),
 )
 ALIASES = {  # arguments of the library that differ from their options, and those that are also words, by command
