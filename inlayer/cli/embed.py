@@ -232,7 +232,8 @@ def _print_rows(embedded: Iterator[tuple[list[str], Any]], *, given: bool) -> No
 
 
 def _fitting_columns() -> int:
-    return max(1, (console().width - MIN_LABEL) // NUMBER)
+    width: int = console().width
+    return max(1, (width - MIN_LABEL) // NUMBER)
 
 
 def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:
