@@ -135,6 +135,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         ),
         (["wlak"], "unknown command wlak; did you mean walk? See inlayer --help"),
         (["I love dogs"], "unknown command 'I love dogs'; to see what happens to a text: inlayer walk 'I love dogs'\n"),
+        (["it's me"], """unknown command "it's me"; to see what happens to a text: inlayer walk 'it'"'"'s me'\n"""),
         (["analogy"], "missing argument: A - B + C. See inlayer analogy --help"),
         (["search"], "missing argument: QUERY. See inlayer search --help"),
         (["embed", "--out"], "--out needs a value"),

@@ -6,13 +6,14 @@ Tested in tests/test_cli.py.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
-from shlex import quote
 from typing import Any
 
 from typer.exceptions import TyperException
 
 from inlayer.errors import CheckpointError, MissingFileError
+from inlayer.files import quoted
 
 USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and ours
     (
@@ -34,10 +35,6 @@ USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer
     (r"No such option: (\S+) \(Possible options: (.+)\)", r"unknown option \1; did you mean \2?"),
     (r"No such option: (\S+); did you mean (.+)\?", r"unknown option \1; did you mean \2?"),
     (r"No such option: (\S+)", r"unknown option \1."),
-    (
-        r"No such command '(.*\s.*)'\..*",  # a text
-        lambda found: f"unknown command {found[1]!r}; to see what happens to a text: inlayer walk {quote(found[1])}",
-    ),
     (r"No such command '(.+?)'\.(?: (?i:did you mean) '?(.+?)'?\?)?", r"unknown command \1; did you mean \2?"),
 )
 ALIASES = {  # arguments of the library that differ from their options, and those that are also words, by command
@@ -61,7 +58,11 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
     names, command = _find(arguments, app)
     if isinstance(error, TyperException):
-        return _usage_message(error.format_message(), names)
+        message = error.format_message()
+        if message.startswith("No such command") and not names and " " in arguments[0]:
+            what = f"unknown command {quoted(arguments[0])}"
+            return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
+        return _usage_message(message, names)
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error)
     return _name_options(str(error), " ".join(names), command, arguments)
