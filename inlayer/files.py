@@ -132,7 +132,7 @@ def parse_json(
         text = data.decode("utf-8-sig")
         value = json.loads(text, object_pairs_hook=pairs_hook)
     except UnicodeDecodeError as error:
-        raise kind(f"{where} is {utf8_problem(error)}") from None
+        raise kind(f"{where} is not valid JSON ({utf8_problem(error)})") from None
     except ValueError as error:  # JSONDecodeError, or a number with thousands of digits
         truncated = getattr(error, "pos", 0) >= len(text.rstrip()) or str(error).startswith("Unterminated string")
         hint = "; is the file truncated?" if truncated else ""
