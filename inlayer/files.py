@@ -117,6 +117,11 @@ def file_errors(
         raise kind(f"{shown(path)} {problem}: {error.strerror or error}") from error
 
 
+def utf8_problem(error: UnicodeDecodeError, start: int = 0) -> str:
+    """Say where bytes are not valid UTF-8; `start` is the offset of the block that was decoded."""
+    return f"not valid UTF-8: byte 0x{error.object[error.start]:02x} at offset {start + error.start:,}"
+
+
 def parse_json(
     data: bytes, where: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> dict[str, Any]:
@@ -127,8 +132,7 @@ def parse_json(
         text = data.decode("utf-8-sig")
         value = json.loads(text, object_pairs_hook=pairs_hook)
     except UnicodeDecodeError as error:
-        byte = data[error.start]
-        raise kind(f"{where} is not valid JSON: byte 0x{byte:02X} at {error.start} is not UTF-8") from None
+        raise kind(f"{where} is not valid JSON ({utf8_problem(error)})") from None
     except ValueError as error:  # JSONDecodeError, or a number with thousands of digits
         truncated = getattr(error, "pos", 0) >= len(text.rstrip()) or str(error).startswith("Unterminated string")
         hint = "; is the file truncated?" if truncated else ""

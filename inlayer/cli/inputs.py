@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, TextError
-from inlayer.files import check_is_file, check_path, file_errors, not_a_file, path_kind, quoted, shown
+from inlayer.files import check_is_file, check_path, file_errors, not_a_file, path_kind, quoted, shown, utf8_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,9 +75,7 @@ def _text(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise TextError(
-            f"{name} is not valid UTF-8: byte 0x{data[error.start]:02x} at offset {error.start:,}"
-        ) from None
+        raise TextError(f"{name} is {utf8_problem(error)}") from None
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 

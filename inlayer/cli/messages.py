@@ -6,17 +6,19 @@ Tested in tests/test_cli.py.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
 from typer.exceptions import TyperException
 
 from inlayer.errors import CheckpointError, MissingFileError
+from inlayer.files import quoted
 
 USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and ours
     (
         r"Invalid value for '(\S+?)': (.+) is not a valid int(?:eger)?(?: range)?\.",
-        r"\1 is \2; it must be a whole number",
+        r"\1 is \2; it must be an integer",
     ),
     (r"Invalid value for '(\S+?)': (.+) is not a valid float(?: range)?\.", r"\1 is \2; it must be a number"),
     (r"Invalid value for '(\S+?)': (.+) is not in the range (\S+?)<=x<=(\S+?)\.", r"\1 is \2; it must be in \3..\4"),
@@ -26,7 +28,7 @@ USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer
         r"Got unexpected extra argument(?:\(s\)|s)? \((.+)\)",
         r"unexpected argument: \1 (quote an argument that contains spaces).",
     ),
-    (r"Missing argument '(\S+)'\.", lambda found: f"missing argument: {found[1].upper()}."),
+    (r"Missing argument '(.+)'\.", lambda found: f"missing argument: {found[1].upper()}."),
     (r"Missing option '(\S+)'\.", r"missing option: \1."),
     (r"Option '(\S+)' requires an argument\.", r"\1 needs a value."),
     (r"Option '(\S+)' does not take a value\.", r"\1 does not take a value."),
@@ -58,7 +60,11 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
     names, command = _find(arguments, app)
     if isinstance(error, TyperException):
-        return _usage_message(error.format_message(), names)
+        message = error.format_message()
+        if message.startswith("No such command") and not names and " " in arguments[0]:
+            what = f"unknown command {quoted(arguments[0])}"
+            return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
+        return _usage_message(message, names)
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error)
     return _name_options(str(error), " ".join(names), command, arguments)

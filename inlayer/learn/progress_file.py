@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -176,7 +177,8 @@ class ProgressFile:
                 with suppress(DamagedProgressError, ProgressAccessError):
                     state = self._load()
             self._unsaved_state, self.unsaved_reason = state or ProgressState(), str(error)
-            self.on_notice(f"progress is not saved: {error}")
+            reason = re.sub(r"^progress cannot be saved(:| in) ", "", str(error))
+            self.on_notice(f"progress is not saved: {reason}")
         return self._unsaved_state
 
     def reset(self) -> Path | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, expand_home, file_errors, not_a_file, path_kind, shown, write_atomic
+from inlayer.files import check_path, expand_home, file_errors, not_a_file, path_kind, shown, utf8_problem, write_atomic
 from inlayer.learn.course import Task
 from inlayer.learn.progress_file import ProgressState
 
@@ -99,9 +99,7 @@ def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, fol
     try:
         text = data.decode("utf-8-sig")  # some editors on Windows write a byte order mark
     except UnicodeDecodeError as error:
-        raise SubmissionError(
-            "not-utf-8", f"it is not valid UTF-8: byte 0x{data[error.start]:02x} at {error.start:,}; save it as UTF-8"
-        ) from None
+        raise SubmissionError("not-utf-8", f"it is {utf8_problem(error)}; save it as UTF-8") from None
     return SourceFile(text=text.replace("\r\n", "\n").replace("\r", "\n"), digest=hashlib.sha256(data).hexdigest())
 
 

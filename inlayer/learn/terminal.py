@@ -279,7 +279,8 @@ class CoursePrinter:
         """Print the first of some questions, one line each."""
         listed = list(questions)
         for question in listed[:MAX_QUESTIONS]:
-            self.line(f"{shorten(question.text, MAX_QUESTION_TEXT, placeholder='…')} ({question.lesson})", indent=2)
+            text = " ".join(node.plain for node in parse(question.text))
+            self.line(f"{shorten(text, MAX_QUESTION_TEXT, placeholder='…')} ({question.lesson})", indent=2)
         if len(listed) > MAX_QUESTIONS:
             self.line(f"and {len(listed) - MAX_QUESTIONS} more", indent=2)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from inlayer.checks import check_size
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError, type_name
-from inlayer.files import check_is_file, check_path, file_errors, path_kind, shown, write_output
+from inlayer.files import check_is_file, check_path, file_errors, path_kind, shown, utf8_problem, write_output
 from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -170,8 +170,7 @@ def decode_file(path: Path) -> Iterator[str]:
                 start = file.tell() - len(decoder.getstate()[0])
     except UnicodeDecodeError as error:
         raise TextError(
-            f"{shown(path)} is not valid UTF-8: unexpected byte 0x{error.object[error.start]:02X} at "
-            f"{start + error.start:,}; convert it to UTF-8, or decompress it if it is compressed"
+            f"{shown(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is compressed"
         ) from None
 
 

@@ -186,7 +186,7 @@ def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
 def _positions(result: Forward) -> Positions:
     layer, from_model, note = result.active
     if not note and layer.block_size is not None and result.length > layer.block_size:
-        note = f"{result.length:,} tokens exceed the model's block size of {layer.block_size:,}"
+        note = f"{result.length:,} tokens exceed the model's context length of {layer.block_size:,}"
     return Positions(
         scheme=scheme_of(layer),  # type: ignore[arg-type]
         from_model=from_model,

@@ -163,9 +163,9 @@ def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
     scale = report.model["input_scale"]
     if scale != 1:
         yield (
-            "saved model",
-            f"norms above describe the table in training. The saved table has the input scale multiplied in: its "
-            f"norms, as inlayer inspect shows them, are {scale:g} times as large",
+            "saved norms",
+            f"{scale:g} times the norms above, because the input scale is multiplied into the saved table; inlayer "
+            "inspect shows these",
         )
     if report.table.nonfinite_rows:
         yield "not finite", f"NaN or infinity in {count(report.table.nonfinite_rows, 'row')}"

@@ -350,8 +350,8 @@ class Run:
             if not math.isfinite(line[name]):
                 raise DivergedError(
                     f"the run diverged: {name.replace('_', ' ')} is {line[name]} at step {int(line['step']):,}; start "
-                    f"a new run with a learning rate below {self.config.learning_rate:g} or more warm-up (earlier "
-                    "states are kept)"
+                    f"a new run in another folder with a learning rate below {self.config.learning_rate:g} or more "
+                    "warm-up (earlier states are kept)"
                 )
 
     def _save(self, trainer: Trainer) -> int:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from inlayer.errors import ConfigError, MissingExtraError
@@ -143,9 +146,15 @@ def make_report(run: Run) -> TrainingReport:
     return report
 
 
+def prompt_ids(tokenizer: Tokenizer, text: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The first ids of a text, up to the next token that starts with a space: a prompt ends with a whole word."""
+    starts = (n for n in range(PROMPT_IDS, 2 * PROMPT_IDS) if tokenizer.decode(text[n : n + 1].tolist())[:1].isspace())
+    return text[: next(starts, PROMPT_IDS)].astype(np.int64)
+
+
 def generate(decoder: Decoder, tokenizer: Tokenizer, tokens: EncodedCorpus, seed: int) -> TextSample:
     """Generate text after the first ids of the validation text, or of the training text if there is none."""
-    ids = (tokens.validation if tokens.validation.size else tokens.train)[:PROMPT_IDS].astype("int64")
+    ids = prompt_ids(tokenizer, tokens.validation if tokens.validation.size else tokens.train)
     generated = decoder.generate(
         torch.from_numpy(ids)[None],
         NEW_IDS,

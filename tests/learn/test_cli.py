@@ -378,7 +378,7 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], s
 
 def test_unusable_files_are_reported(run: Run) -> None:
     for data, says in [
-        (b"\xff\xfe", "is not valid UTF-8: byte 0xff at 0; save it as UTF-8"),
+        (b"\xff\xfe", "is not valid UTF-8: byte 0xff at offset 0; save it as UTF-8"),
         (b"#" * 2**21, "more than"),
     ]:
         Path("add.py").write_bytes(data)
@@ -564,6 +564,7 @@ def test_missed_questions_return(run: Run, course: Course) -> None:
     assert done.out.count("Because three.") == 1
     assert "Correct on the first try: 1 of 2." in done.out
     assert "quizzes:\n  How many rows? (first)\n" in done.out
+    assert "Repeated question (first)\n" in done.out
     assert "✓ Correct; because you missed it before, it will come back in another quiz.\n" in done.out
     assert done.out.endswith("  inlayer learn next\n")
     due = json.loads(run("quiz", "second", "--json").out)["questions"]
@@ -574,6 +575,7 @@ def test_missed_questions_return(run: Run, course: Course) -> None:
     data = json.loads(run("progress", "--json").out)
     assert (data["counts"]["quiz"], data["due"]) == ({"done": 1, "total": 4}, 1)
     assert "1 of 2 questions correct; 1 missed, to repeat" in run("list", "first").out
+    assert "Question 1 of 3 (repeated from lesson 1: The first lesson)\n" in run("quiz", "second", typed="\n").out
     for says in ("it will come back in one more quiz", "it will not come back"):
         letter = right_letters(course, ["first_one"], 0)["first_one"]
         assert f"✓ Correct; {says}.\n" in run("quiz", "first", "--seed", "0", typed=f"{letter}\n").out
@@ -658,7 +660,7 @@ def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_check_grades_if_progress_cannot_be_saved(run: Run, unwritable: Path) -> None:
-    says = f"inlayer: progress is not saved: progress cannot be saved in {unwritable}: "
+    says = f"inlayer: progress is not saved: {unwritable}: "
     for source, code in ((WRONG, 1), (SOLUTION, 0)):
         Path("add.py").write_text(source)
         done = run("check", "add.py")

@@ -80,7 +80,7 @@ def test_invalid_bytes_later_in_the_text(tokenizer: tuple[object, ...], tmp_path
     for out in (tmp_path / "a" / "b", existing):
         code, err = launch("train", text, "--out", out, *SMALL, "--tokenizer", *tokenizer)
         assert code == 2
-        assert "0xff at 320,000" in error_line(err).lower()
+        assert "0xff at offset 320,000" in error_line(err).lower()
     assert not (tmp_path / "a").exists()
     assert list(existing.iterdir()) == []
 
@@ -114,7 +114,7 @@ def test_diverging_run(text: Path, tmp_path: Path, launch: Launcher) -> None:
     code, err = launch("train", text, "--out", tmp_path / "out", *SMALL, "--steps", 60, "--learning-rate", 1e4)
     assert code == 2
     assert "the run diverged" in error_line(err)
-    assert "with a learning rate below 10000 or more warm-up" in error_line(err)
+    assert "start a new run in another folder with a learning rate below 10000 or more warm-up" in error_line(err)
 
 
 def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> None:

@@ -118,7 +118,7 @@ def test_invalid_utf8_is_reported_with_its_position(data: bytes, tmp_path: Path)
     with pytest.raises(UnicodeDecodeError) as theirs:
         data.decode()
     place = theirs.value.start
-    message = rf"bad\.txt is not valid UTF-8: unexpected byte 0x{data[place]:02X} at {place:,}"
+    message = rf"bad\.txt is not valid UTF-8: byte 0x{data[place]:02x} at offset {place:,}"
     with pytest.raises(TextError, match=message):
         list(read_chunks([write(tmp_path / "good.txt", "x"), write(tmp_path / "bad.txt", data)]))
 

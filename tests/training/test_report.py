@@ -163,7 +163,7 @@ def test_terminal_shows_everything(columns: int) -> None:
         "warning the mean row is long: plain",
         "␣dog 4 times in the text before ing 0.70 ␣cat 0.80 ␣plain 0.90 after ␣plain 0.90 ␣cat 0.80 ing 0.70",
         "1.2% → 62.5% of the mean row norm",
-        "its norms, as inlayer inspect shows them, are 50 times as large",
+        "saved norms 50 times the norms above, because the input scale is multiplied into the saved table",
         "prompt Once plain output upon a time plain",
     ):
         assert part in flat
@@ -275,7 +275,8 @@ def test_page_shows_everything() -> None:
     shown = " ".join(" ".join(Tags(document).words).split())
     for part in (
         "gpt, table of 4,096 rows x 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain",
-        "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "are 50 times as large", "Once plain upon a time plain",
+        "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "Saved norms: 50 times the norms above",
+        "Once plain upon a time plain",
         "learning_rate 0.003", "files plain", "untie_at -", "center yes", "validation",
     ):  # fmt: skip
         assert part in shown, part

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2LMHeadModel, LlamaForCausalLM
@@ -25,6 +26,7 @@ from inlayer.training.metrics import from_line
 from inlayer.training.parallel import ProcessGroup
 from inlayer.training.run_folder import DivergedError, Run, TrainingProgress
 from inlayer.training.state import load_state
+from inlayer.training.train import prompt_ids
 from tests.training.texts import write_text
 
 BLOCK = 24
@@ -112,6 +114,13 @@ def test_validation_loss_matches_transformers(text: Path, tmp_path: Path) -> Non
 
 
 # ---- inlayer.train
+
+
+def test_the_prompt_of_the_sample_ends_with_a_whole_word() -> None:
+    tokenizer = inlayer.ByteTokenizer()
+    for text, prompt in (("The numbers are", "The numbers"), ("The long", "The long"), ("x" * 40, "x" * 8)):
+        ids = prompt_ids(tokenizer, np.frombuffer(text.encode(), np.uint8))
+        assert tokenizer.decode(ids.tolist()) == prompt
 
 
 def test_train_returns_and_writes_a_report(text: Path, tmp_path: Path) -> None:

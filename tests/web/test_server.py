@@ -95,6 +95,12 @@ def test_urls_of_addresses(host: str, url: str, loopback: bool) -> None:
 
 
 @pytest.mark.slow
+def test_a_printed_address_says_how_to_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    address = Address(host="127.0.0.1", port=80, token="t", fragment="", models=["default"])
+    server.print_address(address)
+    assert capsys.readouterr() == (f"{address.url}\n", "press Ctrl-C to stop\n")
+
+
 def test_warns_when_the_address_is_not_loopback() -> None:
     with process("--host", "0.0.0.0") as (program, client, facts):
         assert facts["url"].startswith("http://127.0.0.1:")

@@ -76,7 +76,8 @@ def retry(attempt: Callable[[], Result], failed: str, attempts: int = 0) -> Resu
         if count >= (attempts or ATTEMPTS) or is_unknown_host(failure):
             break
         time.sleep(min(max(failure.wait, FIRST_WAIT * 2 ** (count - 1)), MAX_WAIT))
-    raise UnreachableError(f"{failed} (attempts: {count}): {failure}") from failure.__cause__
+    after = f" after {count} attempts" if count > 1 else ""
+    raise UnreachableError(f"{failed}{after}: {failure}") from failure.__cause__
 
 
 def is_unknown_host(error: BaseException | None) -> bool:

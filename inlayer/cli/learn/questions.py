@@ -177,12 +177,15 @@ def ask_quiz(
     run, number = QuizRun(questions, random_seed() if seed is None else seed), 0
     with service.edit():  # finds out early whether progress can be saved
         pass
+    missed = {old.id for old in service.overview().due}
     with stoppable(service, command):
         while (current := run.question) is not None:
             repeated = run.repeated
             number += not repeated
             question = "Repeated question" if repeated else f"Question {number} of {run.n_questions}"
-            out.heading(f"{question} ({current.lesson})")
+            lesson, is_due = service.course.lesson(current.lesson), current.id in missed and not repeated
+            origin = f"repeated from lesson {lesson.number}: {lesson.title}" if is_due else lesson.id
+            out.heading(f"{question} ({origin})")
             out.line()
             out.question(current)
             result = prompt_until(out, "Your answer, a letter (Enter quits): ", run.answer)

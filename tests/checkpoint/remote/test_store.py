@@ -115,7 +115,7 @@ def test_offline_mode_names_what_is_missing(hub: Hub, folder: Path, monkeypatch:
 
 def test_unreachable_hub_is_one_line(hub: Hub, folder: Path) -> None:
     hub.stop()
-    with pytest.raises(CheckpointError, match=r"cannot look up org/name \(attempts: 4\): ConnectError"):
+    with pytest.raises(CheckpointError, match=r"cannot look up org/name after 4 attempts: ConnectError"):
         open_remote(REPO)
     with pytest.raises(CheckpointError, match="check your network, and note that org/name is not a local folder"):
         open_store(REPO)

@@ -90,7 +90,7 @@ def test_permanent_fault_is_a_one_line_error(hub: Hub, folder: Path, kind: str) 
     with pytest.raises(UnreachableError, match=TRANSIENT[kind]) as caught:
         read(path_of(hub), 500, 1500)
     message = str(caught.value)
-    assert message.startswith("cannot read weights.safetensors in org/name (attempts: 4): ")
+    assert message.startswith("cannot read weights.safetensors in org/name after 4 attempts: ")
     assert "\n" not in message
     assert "http://" not in message  # a URL may contain a signature
     assert len(hub.ranges(FILE)) == transfer.ATTEMPTS
@@ -175,7 +175,7 @@ def test_very_slow_server_times_out(hub: Hub, folder: Path, monkeypatch: pytest.
 
 def test_stopped_server_is_named_as_the_cause(hub: Hub, folder: Path) -> None:
     hub.stop()
-    with pytest.raises(UnreachableError, match=r"attempts: 4\): cannot connect to 127\.0\.0\.1:\d+$"):
+    with pytest.raises(UnreachableError, match=r"after 4 attempts: cannot connect to 127\.0\.0\.1:\d+$"):
         read(path_of(hub), 0, 10)
 
 
@@ -288,8 +288,8 @@ def test_unknown_host_is_not_retried(monkeypatch: pytest.MonkeyPatch, hub: Hub) 
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
-    with pytest.raises(UnreachableError, match=r"attempts: 1\): .*Name or service not known"):
+    with pytest.raises(UnreachableError, match=r"^((?!attempt).)+: .*Name or service not known"):
         read(RemoteFile("http://nowhere.invalid/file", "file", DiskCache(Path(os.devnull, "none"))), 0, 10)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://nowhere.invalid")
-    with pytest.raises(UnreachableError, match=r"attempts: 1\): "):
+    with pytest.raises(UnreachableError, match=r"^((?!attempt).)+$"):
         open_remote("org/name")
