@@ -16,7 +16,7 @@ import numpy as np
 from inlayer.checkpoint.model import Model
 from inlayer.geometry.map_page import MAP_SCRIPTS, embedded_map, map_files
 from inlayer.inspection.report import Report
-from inlayer.render import Page, read_files, style_sheet
+from inlayer.render import Page, read_files, settings_script, style_sheet
 
 
 def inspect_facts(report: Report) -> dict[str, Any]:
@@ -51,4 +51,4 @@ def _page() -> Page:
         read_files("inlayer.inspection", f"page/inspect.{kind}") for kind in ("html", "css", "js")
     )
     style = style_sheet() + map_files("map_canvas.css") + style
-    return Page(template, style, '"use strict";\n' + map_files(*MAP_SCRIPTS) + script)
+    return Page(template, style, '"use strict";\n' + map_files(*MAP_SCRIPTS) + settings_script() + script)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from functools import cache, partial
 
 from inlayer.geometry.map_page import map_files
-from inlayer.render import fill_page, hash_of
+from inlayer.render import fill_page, hash_of, read_files
 from inlayer.trace.html import read_part, shared_style
 
-SHARED_SCRIPTS = ("dom.js", "format.js", "grid.js", "theme.js")
+SHARED_SCRIPTS = ("dom.js", "format.js", "grid.js")
 SCRIPTS = (
     "state.js", "server.js", "text.js", "walk_pane.js", "results.js", "task.js", "exercises.js", "quiz.js",
     "lessons.js", "main.js",
@@ -26,7 +26,12 @@ read_own = partial(read_part, package="inlayer.learn")
 
 @cache
 def _parts() -> dict[str, str]:
-    files = [map_files("visible.js"), *map(read_part, SHARED_SCRIPTS), *map(read_own, SCRIPTS)]
+    files = [
+        map_files("visible.js"),
+        read_files("inlayer.render", "theme.js"),
+        *map(read_part, SHARED_SCRIPTS),
+        *map(read_own, SCRIPTS),
+    ]
     return {
         "style": "\n".join([shared_style(), read_own("learn.css"), read_own("exercises.css")]),
         "editor": read_own("editor.js"),

@@ -1,7 +1,8 @@
 """Rendering shared by the terminal and HTML outputs: glyphs for terminals, one style sheet and one way to fill pages.
 
 facts -> [render] -> terminal, HTML
-- render/base.css holds the colors, type and spacing of every page; each page adds its own layout
+- render/base.css holds the colors, type and spacing of every page; each page adds its own layout. render/theme.js and
+  render/motion.js are the switches of their headers
 - a `Page` is one document that loads nothing; render/head.html is the head of each
 - see also: what a page shows (trace/html.py, learn/html.py, training/report.py)
 """
@@ -29,6 +30,11 @@ def read_files(package: str, *names: str) -> str:
 def style_sheet() -> str:
     """Read the style sheet that every HTML page starts with."""
     return read_files("inlayer.render", "base.css")
+
+
+def settings_script() -> str:
+    """Read the scripts behind the switches for theme and motion."""
+    return read_files("inlayer.render", "theme.js", "motion.js")
 
 
 @dataclass(frozen=True)

@@ -187,10 +187,13 @@ def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tenso
 
 def backward_note(inputs: LossInputs) -> str:
     """What the loss is computed from."""
-    head, n_targets = inputs.pipeline.head, len(inputs.index_N)
+    head, n_targets, part = inputs.pipeline.head, len(inputs.index_N), _part(inputs.result)
     if inputs.targets is not None:
         tokens = "1 next token" if n_targets == 1 else f"{n_targets:,} next tokens"
-        return f"cross-entropy of {tokens}, predicted by the head directly from the hidden states, without the decoder"
+        if n_targets == MAX_LOGITS // inputs.pipeline.table.shape[0]:
+            tokens = f"the first {tokens}"
+        how = "predicted by the head directly from the hidden states, without the decoder"
+        return f"cross-entropy of {tokens}{part}, {how}"
     if head is None:
         why = "the model's head is not available"
     elif n_targets == 0:
@@ -199,4 +202,18 @@ def backward_note(inputs: LossInputs) -> str:
         why = "the head expects vectors of a different width, which only the decoder produces"
     else:
         why = "the head is too large to run here"
-    return f"sum of all hidden states, because {why}"
+    return f"sum of all hidden states{part}, because {why}"
+
+
+def _part(result: Forward) -> str:
+    """Name the tokens that were run if they are a part of the text."""
+    if result.count == result.length:
+        return ""
+    first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1
+    if first:
+        return f" in tokens {first:,} to {end - 1:,} of {'each text' if is_batch else f'{result.length:,}'}"
+    return (
+        f" in the first {end:,} tokens of each text"
+        if is_batch
+        else f" in the first {end:,} of {result.length:,} tokens"
+    )

@@ -155,6 +155,7 @@ class ScaledFrequencies:
 
     name: str
     frequencies: Vector  # radians per position
+    attention_factor: float  # multiplies cos and sin
 
 
 @dataclass(frozen=True, kw_only=True)

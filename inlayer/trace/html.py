@@ -20,7 +20,7 @@ from typing import Any
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.geometry.map_page import MAP_SCRIPTS, embedded_map, map_files
 from inlayer.positions import SCHEMES
-from inlayer.render import Page, read_files, style_sheet
+from inlayer.render import Page, read_files, settings_script, style_sheet
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.gradient_step import take_gradient_step
 from inlayer.trace.pipeline import Pipeline
@@ -29,12 +29,12 @@ from inlayer.trace.token_facts import describe_token, initialize
 
 STYLES = ("layout.css", "parts.css", "figures.css", "scene.css", "scene-figures.css", "map-pane.css")
 SCRIPTS = (
-    "dom.js", "format.js", "motion.js", "colors.js", "state.js", "source.js", "grid.js", "changes.js", "effects.js",
+    "dom.js", "format.js", "glide.js", "colors.js", "state.js", "source.js", "grid.js", "changes.js", "effects.js",
     "steps/text.js", "steps/ids.js", "steps/ngrams.js", "steps/per_layer.js", "steps/rows.js", "dial.js",
     "clocks.js", "steps/relative.js", "steps/positions.js", "steps/hidden.js", "learning.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas_positions.js", "token.js", "questions.js", "predict.js",
     "initialization.js", "controls.js", "rejected.js", "chips.js", "merges.js", "scene.js", "heat_strips.js",
-    "scene_paint.js", "compare_view.js", "steps.js", "keys.js", "theme.js", "map_pane.js", "main.js",
+    "scene_paint.js", "compare_view.js", "steps.js", "keys.js", "map_pane.js", "main.js",
 )  # fmt: skip
 MAX_SWAPPED = 8  # any two of these first tokens can be swapped; fewer in a long text
 MAX_SWAP_TOKENS = 300  # tokens in all walks with a swap, which keeps the file small enough to send
@@ -140,7 +140,7 @@ def _changes(pipeline: Pipeline, trace: Trace) -> Iterator[Change]:
 
 @cache
 def _page() -> Page:
-    parts = [map_files(*MAP_SCRIPTS), *map(read_part, SCRIPTS)]
+    parts = [map_files(*MAP_SCRIPTS), settings_script(), *map(read_part, SCRIPTS)]
     script = "\n(() => {\n" + '"use strict";\n' + "\n".join(parts) + "})();\n"
     return Page(read_part("page.html"), shared_style(), script)
 

@@ -140,9 +140,10 @@ def _rescale(dim: int, theta: float, dims: int) -> list[ScaledFrequencies]:
     if theta <= 1:  # no pair is slow, and YaRN divides by the logarithm of theta
         return []
     length = torch.tensor(COMPARED_LENGTH)
+    scaled = {name: scaled_frequencies(scaling, dim, theta, length) for name, scaling in COMPARED_SCALINGS.items()}
     return [
-        ScaledFrequencies(name=name, frequencies=scaled_frequencies(scaling, dim, theta, length)[0][:dims].tolist())
-        for name, scaling in COMPARED_SCALINGS.items()
+        ScaledFrequencies(name=name, frequencies=frequencies[:dims].tolist(), attention_factor=float(factor))
+        for name, (frequencies, factor) in scaled.items()
     ]
 
 

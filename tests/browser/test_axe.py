@@ -78,6 +78,20 @@ def test_walk_page(view, open_page):
     assert_accessible(watched.page)
 
 
+def test_contrast_of_the_comparison(open_page):
+    watched = open_page(f"{TEXT}&view=compare&other=random")
+    watched.page.wait_for_selector(".compare-column[aria-label=random] .similarity")
+    rule = RUN.replace('rules: { "color-contrast": { enabled: false } }', 'runOnly: ["color-contrast"]')
+    for scheme in ("light", "dark"):
+        watched.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        watched.page.click("#view-walk")  # drawn again, in the colors of the theme
+        watched.page.click("#view-compare")
+        watched.page.wait_for_selector(".compare-column[aria-label=random] .similarity")
+        assert watched.page.evaluate(f"{AXE}; ({rule})()") == [], scheme
+    watched.page.evaluate("document.querySelector('.similarity td.number').style.color = '#a87046'")
+    assert len(watched.page.evaluate(f"{AXE}; ({rule})()")) == 1  # control
+
+
 @pytest.mark.parametrize("view", LEARN_VIEWS)
 def test_course_page(view, browser, server, tmp_path):
     with learner(tmp_path), opening_pages(browser, server, "/learn") as opening:

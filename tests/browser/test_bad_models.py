@@ -44,6 +44,7 @@ def open_bad(browser, pipelines, tmp_path_factory):
         write_model(folder / "rows-only", ROWS, tokenizer=False),
         write_model(folder / "broken", broken),
         write_model(folder / "single", ROWS[:1]),
+        write_model(folder / "row-only", ROWS[:1], tokenizer=False),
     ]
     with (
         running({"default": pipelines["default"]} | {one.name: one for one in made}) as client,
@@ -65,8 +66,10 @@ def test_model_without_tokenizer_has_a_map_with_ids(open_bad):
     page.wait_for_selector(".map-about:has-text('of 500 rows')")
     assert watched.text("#stage h1") == "This model has no tokenizer"
     assert page.is_hidden("#error")
-    assert page.is_hidden("#scene")
-    assert page.is_hidden("#changes")
+    for unused in ("#scene", "#changes", "#steps", "#texts", "#examples", "#add-text", "#predict"):
+        assert page.is_hidden(unused), unused
+    assert page.is_disabled("#view-compare")
+    assert page.is_disabled("#view-initialization")
     assert page.evaluate("inlayerMap.data.texts").__len__() == len(ROWS)
     assert page.evaluate("inlayerMap.data.texts[7]") == "#7"
     page.fill("#map-query", "#7")
@@ -106,3 +109,6 @@ def test_single_row_has_a_message_instead_of_a_map(open_bad):
     assert "outside 0..0" in watched.text("#error")
     watched.page.select_option("#model", "default")
     watched.page.wait_for_selector(".figure[data-step='5']")
+    watched.page.select_option("#model", "row-only")
+    watched.page.wait_for_selector("#stage:has-text('Its table has 1 row, too few for a map.')")
+    assert "The map shows" not in watched.text("#stage")

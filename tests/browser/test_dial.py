@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from inlayer.positions import RotaryPositions, apply_rotary
 from inlayer.trace.html import export
-from inlayer.trace.position_schemes import COMPARED_SCALINGS
+from inlayer.trace.position_schemes import COMPARED_SCALINGS, with_modules
 from tests.browser.watched_page import MOVING
 
 pytestmark = pytest.mark.slow
@@ -148,6 +149,15 @@ def test_scalings_can_be_compared(name, open_page, pipelines):
     turned = page.eval_on_selector_all(".clock .dial-hand", "all => all.map((one) => one.getAttribute('transform'))")
     degrees = [float(one.removeprefix("rotate(").split()[0]) for one in turned]
     assert degrees == pytest.approx([-math.degrees(10 * one) for one in expected], abs=0.01)
+    page.fill("#dial-pair", "7")  # the dial has the scaled angles, too
+    page.fill("#dial-m", "40")
+    layer = pipelines["default"].layer
+    changed = with_modules(layer, position_embedding=RotaryPositions(own.head_dim, angles))
+    scaled = SimpleNamespace(layer=changed, tokenizer=pipelines["default"].tokenizer)
+    q = int(page.input_value("#dial-q"))
+    assert dots(watched) == expected_dots(scaled, 0, (q, 0), 7, (40, 0))
+    assert dots(watched) != expected_dots(pipelines["default"], 0, (q, 0), 7, (40, 0))  # control
+    assert page.get_attribute("#clocks-position", "max") == page.get_attribute("#dial-m", "max") == "63"
     page.click(".clocks-bar button:has-text('none')")
     assert page.locator(".clock .dial-unscaled").count() == 0
 

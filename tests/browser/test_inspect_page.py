@@ -47,3 +47,26 @@ def test_verdict_and_undertrained_rows(browser: Any, tmp_path: Path, changed: di
     assert verdict.endswith(expected)
     assert verdict == printed[-1]
     assert f"undertrained  {undertrained}" in printed
+
+
+def test_the_header_has_the_switches_of_the_other_pages(browser: Any, tmp_path: Path) -> None:
+    model = inlayer.load("default")
+    file = tmp_path / "inspect.html"
+    file.write_text(inspect_page(inlayer.inspect(model), model), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    page.wait_for_selector("#facts dd")
+    for theme in ("light", "dark"):
+        page.click("#theme")
+        assert page.inner_text("#theme") == f"Theme: {theme}"
+        assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == theme
+    page.keyboard.press("m")
+    assert page.get_attribute("#motion", "aria-pressed") == "false"
+    page.keyboard.press("?")
+    assert "zoom the map" in page.inner_text("#keys")
+    page.click("#keys button")
+    page.reload()
+    page.wait_for_selector("#facts dd")
+    assert page.inner_text("#theme") == "Theme: dark"  # kept, as is the motion
+    assert page.get_attribute("#motion", "aria-pressed") == "false"
+    page.close()

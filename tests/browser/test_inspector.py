@@ -106,6 +106,7 @@ def test_bits_are_divided_into_sign_exponent_and_fraction(open_page, pipelines):
 def test_angle_is_position_times_frequency(open_page, pipelines):
     watched = open_page(BATCH.format(model="scaled", step=6))
     rotary = pipelines["scaled"].walk(["I love dogs"]).positions.rotary[0]
+    watched.page.click(".rotary summary")
     watched.page.hover("[data-field=angles][data-s='0'][data-t='3'][data-d='1']")
     position, frequency, angle = written(watched.text("#formula").splitlines()[0])
     assert position == 3

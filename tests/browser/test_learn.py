@@ -317,6 +317,16 @@ def test_an_unknown_address_shows_the_course(open_lesson):
         assert watched.page.locator(".overview > li").count() == len(open_course().lessons)
 
 
+def test_every_step_of_the_walk_has_a_lesson(open_lesson):
+    watched = open_lesson()
+    ids = ["text", "text", "text", "table", "forward", "position", "padding", "learning"]
+    for step, lesson in enumerate(ids, start=1):
+        watched.page.evaluate("(step) => { location.hash = `step=${step}`; }", step)
+        title = next(one.title for one in open_course().lessons if one.id == lesson)
+        watched.page.wait_for_function("(title) => document.title === `${title}: inlayer learn`", arg=title)
+        assert watched.page.is_hidden("#error")
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_contrast_names_and_layout(scheme, width, open_lesson):
     """Contrast, names for screen readers, no horizontal scrolling, no motion if the user prefers none."""

@@ -58,7 +58,7 @@ def test_contrast_of_all_text(scheme, open_page):
         keep(watched, f"{scheme}-{step}")
     watched.page.click("#reset")
     watched.page.wait_for_selector("#changed-note", state="detached")
-    for selector in ("#step-3", "#step-6", "#view-initialization", "#predict"):
+    for selector in ("#step-3", "#step-6", "#predict", "#view-initialization"):
         watched.page.click(selector)
         weak += watched.page.evaluate(CONTRAST)
     assert weak == []
@@ -86,11 +86,9 @@ def test_theme_follows_the_system_unless_chosen(open_page):
 def test_phone_width_never_scrolls_sideways(scheme, open_page):
     watched = open_page(f"{BATCH}&step=1&dims=16", width=390, height=844, color_scheme=scheme, has_touch=True)
     page = watched.page
-    for switch in ("#motion", "#predict"):
-        state = page.get_attribute(switch, "aria-pressed")
-        page.tap(switch)
-        assert page.get_attribute(switch, "aria-pressed") != state
-    page.tap("#predict")
+    for state in ("true", "false"):
+        page.tap("#predict")
+        assert page.get_attribute("#predict", "aria-pressed") == state
     for step in range(1, 9):
         watched.step(step)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, step
@@ -151,6 +149,75 @@ def test_reduced_motion_disables_transitions(open_page):
     still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
     assert watched.page.evaluate(still)
     assert not open_page(f"{DOGS}&step=5", **MOVING).page.evaluate(still)
+
+
+def test_the_motion_switch_shows_what_applies(open_page):
+    moving, still = open_page(f"{DOGS}&step=5", **MOVING).page, open_page(f"{DOGS}&step=5").page
+    for state in ("false", "true"):
+        moving.click("#motion")
+        assert moving.get_attribute("#motion", "aria-pressed") == state
+    assert still.is_disabled("#motion")  # the system asks for less motion
+    assert still.get_attribute("#motion", "aria-pressed") == "false"
+    still.emulate_media(reduced_motion="no-preference")
+    still.wait_for_selector("#motion[aria-pressed=true]:enabled")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024)])
+def test_the_map_is_in_sight_on_a_narrow_screen(width, height, open_page):
+    page = open_page(f"{DOGS}&step=1", width=width, height=height).page
+    page.wait_for_selector("#map[data-drawn]")
+    box = page.locator("#map").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] / 2 < height
+    page.click("#step-8")
+    page.wait_for_selector("#learning-rate")
+    page.eval_on_selector("#learning-rate", "(one) => one.scrollIntoView({ block: 'center' })")
+    box, slider = page.locator("#map").bounding_box(), page.locator("#learning-rate").bounding_box()
+    assert box is not None
+    assert slider is not None
+    assert 0 < box["y"] < box["y"] + box["height"] < slider["y"] < height
+
+
+@pytest.mark.parametrize("width", [1440, 2560])
+def test_all_columns_are_whole(width, open_page):
+    watched = open_page(f"{DOGS}&step=4", width=width, height=900)
+    for step in (4, 5, 6, 7, 8):
+        watched.step(step)
+        if step == 6:
+            watched.page.click(".rotary summary")
+        boxes = watched.page.eval_on_selector_all(
+            "#numbers .scroll",
+            "(all) => all.map((one) => [one.scrollWidth, one.clientWidth, one.firstChild.rows[0].cells.length])",
+        )
+        assert all(content <= shown for content, shown, _ in boxes), step
+        assert max(columns for *_, columns in boxes) >= (8 if width < 2200 else 12), step
+
+
+@pytest.mark.parametrize("view", ["step=8", "step=6&positions=sinusoidal"])
+def test_a_table_that_scrolls_ends_after_a_group_of_rows(view, open_page):
+    page = open_page(f"text=The+king+left+London+with+seven+friends&{view}", width=1440).page
+    page.wait_for_selector(".scroll[style*=max-height]")
+    ends, end = page.eval_on_selector(
+        ".scroll[style*=max-height]",
+        """(box) => [Array.from(box.firstChild.tBodies, (one) => one.getBoundingClientRect().bottom),
+             box.getBoundingClientRect().top + box.clientHeight]""",
+    )
+    assert ends[-1] > end  # it scrolls
+    assert min(abs(end - one) for one in ends) <= 4  # the padding of the box
+
+
+def test_a_chip_keeps_its_hue_and_reset_is_not_alone(open_page):
+    page = open_page(f"{DOGS}&step=6", width=1440).page
+    border = "getComputedStyle(document.querySelector('.chip')).borderLeftColor"
+    hue = page.evaluate(border)
+    page.hover(".chip")
+    assert page.evaluate(border) == hue
+    for width in (1440, 768):
+        page.set_viewport_size({"width": width, "height": 900})
+        reset, before = (page.locator(one).bounding_box() for one in ("#reset", ".last-control > :first-child"))
+        assert reset is not None
+        assert before is not None
+        assert before["y"] <= reset["y"] + reset["height"] / 2 <= before["y"] + before["height"], width
 
 
 def test_long_texts_are_truncated(open_page):

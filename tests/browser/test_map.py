@@ -72,6 +72,26 @@ def test_coordinates_and_neighbors_equal_the_library(
     assert page.locator("#near .near-cosine").all_inner_texts() == [f"{one.score:.3f}" for one in expected]
 
 
+def test_no_tooltip_is_left_behind(page: Page, model: inlayer.Model) -> None:
+    page.fill("#query", "king")
+    page.press("#query", "Enter")
+    page.wait_for_function("() => !inlayerMap.moving")
+    token = model.tokenizer.encode(" king")[0]
+    for action in (
+        lambda at: page.mouse.click(*at),
+        lambda _: page.set_viewport_size({"width": 900, "height": 700}),
+        lambda _: page.evaluate("inlayerMap.fit()"),
+    ):
+        box = page.locator("#map").bounding_box()
+        assert box is not None
+        x, y = page.evaluate("(id) => inlayerMap.toScreen(id)", token)
+        page.mouse.move(box["x"] + x, box["y"] + y)
+        page.wait_for_selector(".map-tip", state="visible")
+        action((box["x"] + x, box["y"] + y))
+        page.wait_for_selector(".map-tip", state="hidden")
+        page.mouse.move(box["x"] + 2, box["y"] + 2)
+
+
 def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
     page.fill("#query", "seven")
     page.press("#query", "Enter")

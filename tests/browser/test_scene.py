@@ -191,8 +191,12 @@ def test_keyboard_moves_through_the_scene(open_page):
     assert "king" in watched.text("#scene-tip")
     assert "channel 1" in watched.text("#scene-tip")
     value = inlayer.load("default").table.rows([1988])[0, 1]
-    page.wait_for_function("document.querySelector('#scene-tip').textContent.split('  ').length > 3")
+    page.wait_for_function("() => document.querySelector('#scene-tip').textContent.split('  ').length > 3")
     assert float(watched.text("#scene-tip").split()[-1].replace("\u2212", "-")) == pytest.approx(float(value), rel=1e-5)
+    page.evaluate("inlayerScene.cursor = { index: 1, channel: 126 }")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('#scene-tip').textContent.split('  ').length > 3")
+    assert page.eval_on_selector("#scene-tip", "(one) => one.clientHeight") < 30  # one line at the right edge, too
     assert "step=5" in watched.fragment()
 
 
@@ -218,6 +222,38 @@ def test_two_models_side_by_side(open_page, pipelines):
     color = "(all) => all.map((one) => one.style.getPropertyValue('--token'))"
     first = watched.page.eval_on_selector_all(".compare-column .chip:first-child", color)
     assert first[0] == first[1] != ""  # "I" is one token in both
+
+
+def test_compared_models_have_one_scale(open_page):
+    page = open_page("text=I+love+dogs&model=default&view=compare&other=random").page
+    page.wait_for_selector(".compare-column[aria-label=random] .chip")
+    ends = page.locator("#compare .legend .number:last-of-type").all_inner_texts()
+    assert len(ends) == 2
+    assert ends[0] == ends[1]
+    # the most vivid color of a strip belongs to the model with the larger values
+    vivid = page.eval_on_selector_all(
+        ".compare-strips",
+        """(all) => all.map((one) => { const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
+             return Math.max(...data.map((red, i) => (i % 4 ? 0 : Math.abs(red - data[i + 2])))); })""",
+    )
+    assert vivid[0] > 2 * vivid[1]
+
+
+def test_rows_that_are_not_finite_are_labeled_in_the_comparison(open_page):
+    page = open_page("text=I+love+dogs&model=default&view=compare&other=odd").page
+    page.wait_for_selector(".compare-column[aria-label=odd] .similarity")
+    column = page.locator(".compare-column[aria-label=odd]")
+    assert column.locator(".similarity td.number").all_inner_texts()[0] == "NaN"
+    assert "NaN" in (column.locator(".similarity td.number").first.get_attribute("title") or "")
+    assert column.locator(".compare-hole").count() == 0  # three of its eight values
+
+
+def test_a_swapped_token_keeps_its_hue(open_page):
+    hue = "(all) => Object.fromEntries(all.map((one) => [one.dataset.tokenId, one.style.getPropertyValue('--token')]))"
+    before = open_page(f"{START}&step=5").page.eval_on_selector_all(".chip", hue)
+    page = open_page(f"{START}&step=5&swap=1,3").page
+    assert page.locator(".chip .token-id").all_inner_texts()[1] == "2401"  # swapped
+    assert page.eval_on_selector_all(".chip", hue) == before
 
 
 def test_rows_before_a_norm_have_their_own_scale(open_page):
@@ -271,6 +307,24 @@ def test_long_texts_keep_the_page_short_and_next_in_its_place(open_page):
         assert watched.page.evaluate("document.documentElement.scrollHeight") < 4000
         places.append(watched.page.locator("#next").bounding_box())
     assert places == [places[0]] * 5
+
+
+@pytest.mark.parametrize(
+    ("start", "compared", "shown"),
+    [("", "the first 48 of 361 tokens", "the first 256 of 361 tokens"),
+     ("&from=256", "tokens 256 to 303 of 361", "tokens 256 to 360 of 361"),
+     ("&text=Hi", "the first 48 tokens of the first text", "the first 256 tokens of each text")],
+)  # fmt: skip
+def test_captions_name_the_part_of_a_long_text(start, compared, shown, open_page):
+    watched = open_page("text=" + "the+dog+and+" * 120 + f"&model=default&step=5{start}")
+    assert f"channels of {shown};" in watched.text("#scene-caption")
+    watched.step(7)
+    assert f"every pair of {compared};" in watched.text("#scene-caption")
+    watched.step(8)
+    assert f"next tokens in {shown}, predicted" in watched.text(".stage-fact")
+    short = open_page("text=I+love+dogs&model=default&step=7")
+    assert "every pair of tokens;" in short.text("#scene-caption")
+    assert "channels of every token;" in short.text("#scene-caption")
 
 
 def test_empty_text_says_what_to_do(open_page):

@@ -93,11 +93,47 @@ def test_typing_sends_one_request_and_adds_one_history_entry(open_page):
     assert page.evaluate("history.length") == entries + 1
     assert "text=The+cat+sat" in watched.fragment()
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
-    page.keyboard.type(" down")
-    page.wait_for_selector(".token-card:has-text('down')")
-    assert page.evaluate("history.length") == entries + 1  # more of the same text
     page.go_back()
     page.wait_for_selector(".token-card:has-text('dog')")  # the text before, not the page before
+
+
+@pytest.mark.parametrize(("pause", "entries"), [(500, 1), (1500, 2)])
+def test_typing_after_a_pause_adds_a_history_entry(pause, entries, open_page):
+    page = open_page("text=I+love+dogs&step=3").page
+    before = page.evaluate("history.length")
+    page.evaluate("performance.now = () => window.now ?? 5000")
+    page.fill("#texts textarea", "The cat")
+    page.wait_for_selector(".token-card:has-text('cat')")
+    page.evaluate("(pause) => { window.now = 5000 + pause; }", pause)
+    page.fill("#texts textarea", "The king")
+    page.wait_for_selector(".token-card:has-text('king')")
+    assert page.evaluate("history.length") == before + entries
+    page.go_back()
+    page.wait_for_selector(f".token-card:has-text('{'dog' if entries == 1 else 'cat'}')")
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("model=nope", "model=nope (unknown; showing default)"),
+        ("other=nope", "other=nope (unknown model)"),
+        ("pad=100000", "pad=100000 (0 to 64)"),
+        ("step=99", "step=99 (1 to 8)"),
+        ("positions=foo", "positions=foo (one of none, learned, sinusoidal, rotary)"),
+        ("theta=-1", "theta=-1 (a number above 0, at most 1e12)"),
+        ("theta=1e300", "theta=1e300 (a number above 0, at most 1e12)"),
+        ("swap=1,1", "swap=1,1 (two different tokens, such as 0,1)"),
+        ("from=-5", "from=-5 (a whole number)"),
+    ],
+)
+def test_what_an_address_cannot_show_is_named(part, words, open_page):
+    watched = open_page(f"text=I+love+dogs&{part}")
+    assert watched.text("#ignored-words") == f"Ignored in this address: {words}."
+    assert watched.page.is_hidden("#error")
+    assert part not in watched.fragment()
+    watched.page.click("#ignored-close")
+    assert watched.page.is_hidden("#ignored")
+    assert open_page("text=I+love+dogs&step=6&theta=500&swap=0,1&pad=1").page.is_hidden("#ignored")
 
 
 def test_late_responses_are_ignored(open_page, pipelines):
@@ -134,6 +170,9 @@ def test_errors_are_shown_and_input_is_kept(open_page):
     watched.page.fill("#theta", "minus one")
     watched.page.keyboard.press("Enter")
     assert "theta must be a number above 0" in watched.text("#error")
+    watched.page.fill("#theta", "1e300")
+    watched.page.keyboard.press("Enter")
+    assert watched.text("#error") == "theta must be a number above 0, at most 1e12, such as 10000."
     assert len(watched.shown()) > 0  # the walk is still shown
 
 

@@ -160,3 +160,20 @@ def test_walk_leaves_gradients_of_the_caller_alone() -> None:
     pipeline = random_bytes("learned")
     pipeline.walk(["aab"])
     assert all(parameter.grad is None for parameter in pipeline.layer.parameters())
+
+
+@pytest.mark.parametrize(
+    ("texts", "window", "part"),
+    [
+        (["I love dogs"], {}, "3 next tokens, predicted"),
+        (["I love dogs"], {"tokens": 2}, "1 next token in the first 2 of 4 tokens, predicted"),
+        (["I love dogs"], {"tokens": 2, "first_token": 2}, "1 next token in tokens 2 to 3 of 4, predicted"),
+        (["I love dogs", "Hi"], {"tokens": 2}, "2 next tokens in the first 2 tokens of each text, predicted"),
+        (["I love dogs", "I love"], {"tokens": 2, "first_token": 2}, "1 next token in tokens 2 to 3 of each text,"),
+        (["the " * 2000], {"tokens": 2000}, "the first 1,365 next tokens"),
+    ],
+)
+def test_the_note_names_the_part_of_a_text(texts: list[str], window: dict[str, int], part: str) -> None:
+    back = sample("default").walk(texts, **window).backward
+    assert back is not None
+    assert back.note.startswith(f"cross-entropy of {part}")

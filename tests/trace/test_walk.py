@@ -394,11 +394,11 @@ for texts in (5, b"ab", [b"ab"], [5], ["a", None]):
 @pytest.mark.parametrize("theta", [0.5, 1.0, 1.5, 1e6])
 def test_compared_scalings_equal_the_library(theta: float) -> None:
     rotary = inlayer.walk("I love dogs", theta=theta, dims=64).positions.rotary[0]
-    found = {one.name: one.frequencies for one in rotary.rescaled}
+    found = {one.name: (one.frequencies, one.attention_factor) for one in rotary.rescaled}
     expected = {
-        name: RotaryPositions(rotary.head_dim, Angles(theta=theta, scaling=scaling)).inverse_frequencies()[0].tolist()
+        name: RotaryPositions(rotary.head_dim, Angles(theta=theta, scaling=scaling)).inverse_frequencies()
         for name, scaling in COMPARED_SCALINGS.items()
         if theta > 1
     }
-    assert found == expected
-    assert all(frequencies != rotary.frequencies for frequencies in found.values()) or theta < 2
+    assert found == {name: (frequencies.tolist(), factor) for name, (frequencies, factor) in expected.items()}
+    assert all(frequencies != rotary.frequencies for frequencies, _ in found.values()) or theta < 2

@@ -182,7 +182,7 @@ function makeMap(canvas, data, options = {}) {
   }
   function paintPoints(time) {
     const here = [view.x, view.y, view.scale, version].join();
-    if (lastPlace !== "" && here !== lastPlace) movedAt = time;
+    if (lastPlace !== "" && here !== lastPlace) [movedAt, tip.hidden] = [time, true]; // the point is elsewhere now
     lastPlace = here;
     const moving = time - movedAt < REST_TIME, most = moving ? MOVING_PIXELS : Infinity;
     const ratio = Math.min(canvas.width / width(), Math.sqrt(most / (width() * height())));
@@ -316,7 +316,7 @@ function makeMap(canvas, data, options = {}) {
       .filter(([other]) => other >= 0);
   }
   function choose(id, move = true, near = neighborsOf(id).map(([other]) => other)) {
-    Object.assign(scene, { chosen: id ?? -1, near: id === null || id < 0 ? [] : near });
+    [tip.hidden, scene.chosen, scene.near] = [true, id ?? -1, id === null || id < 0 ? [] : near];
     if (move && scene.chosen >= 0) glideTo(around(scene.chosen, scene.near));
     redraw();
   }
@@ -390,7 +390,7 @@ function makeMap(canvas, data, options = {}) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
   new MutationObserver(recolor).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
   new ResizeObserver(() => {
-    home = wholeView();
+    [home, tip.hidden] = [wholeView(), true];
     if (framed) { moves.delete("glide"); view = framed.length > 0 ? viewAround(framed) : { ...home }; }
     redraw();
   }).observe(canvas);

@@ -110,24 +110,20 @@ function showMap(report, data, colors) {
   const groups = new Uint8Array(data.texts.length);
   for (const [code, color] of [...colors].reverse()) for (const id of report.ids[code]) groups[id] = color;
   if (map) map.setData(data);
-  else map = makeMap(byId("map"), data, {});
+  else map = makeMap(byId("map"), data, { isStill: () => motion.instant });
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
   const undrawn = data.n_undrawn ? ` Not drawn (zero or non-finite rows): ${data.undrawn_ids.join(", ")}${data.n_undrawn > data.undrawn_ids.length ? ", ..." : ""}.` : "";
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.kept_share)}% of a token's ${data.measured} nearest tokens are also its neighbors on this map.${undrawn}`;
 }
 
-// A served page links to the other pages, passing on its access token, and uses the theme chosen there.
+// A served page links to the other pages, passing on its access token.
 function showTabs() {
   for (const view of ["walk", "compare", "initialization"]) {
     const state = new URLSearchParams(location.hash.slice(1));
     state.set("view", view);
     byId(view).href = `/${location.search}#${state}`;
   }
-  try {
-    const theme = localStorage.getItem("inlayer-theme");
-    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-  } catch { /* storage is switched off */ }
   byId("learn").href = `/learn${location.search}`;
   byId("here").href = location.href;
   byId("tabs").hidden = false;
@@ -151,7 +147,23 @@ async function drawMap(report, known, colors = null) {
   if (!known && data.is_improving) setTimeout(() => drawMap(report, null, used), MAP_POLL);
 }
 
+// Theme, motion and shortcuts, as on the other pages.
+function listen() {
+  setTheme(storedTheme());
+  motion.off = stored(STORED_MOTION) === "off";
+  renderMotion();
+  byId("theme").addEventListener("click", nextTheme);
+  byId("motion").addEventListener("click", toggleMotion);
+  byId("help").addEventListener("click", () => byId("keys").showModal());
+  document.addEventListener("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || byId("keys").open || stored("inlayer-keys") === "off") return;
+    if (event.key === "m") toggleMotion();
+    if (event.key === "?") byId("keys").showModal();
+  });
+}
+
 async function start() {
+  listen();
   const embedded = JSON.parse(byId("data").textContent);
   if (embedded === null) showTabs();
   try {

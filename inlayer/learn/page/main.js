@@ -120,7 +120,8 @@ function resolveView() {
     if (!course.lessons.some(({ id }) => id === lesson)) notFound("lesson", lesson);
     else if (part !== null && !PARTS.includes(part)) notFound("part", part);
   } else if (step !== null) {
-    const about = course.lessons.find((one) => String(one.step) === step);
+    const isStep = /^[1-8]$/.test(step);
+    const about = isStep && course.lessons.find((one) => one.step >= Number(step)); // the first lesson covers three steps
     if (about) view = { ...NO_VIEW, lesson: about.id };
     else notFound("lesson for step", step);
   }

@@ -5,7 +5,7 @@
 let current = null;
 
 function setCurrent(trace, base, query) {
-  assignHues(trace);
+  assignHues(...[base, trace].filter(Boolean));
   current = { trace, base, query, tokenKeys: tokenKeysOf(trace), known: base ? knownNumbers(base, trace) : null };
 }
 

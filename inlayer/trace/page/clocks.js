@@ -5,8 +5,8 @@ const clock = { position: 0, playing: false, started: "", scaling: "" }; // kept
 
 // The rotary facts with a context scaling that the reader compares with the model's own speeds.
 function rescaledRotary(rotary) {
-  const frequencies = rotary.rescaled.find((one) => one.name === clock.scaling)?.frequencies;
-  return frequencies ? { ...rotary, frequencies, unscaled_frequencies: rotary.frequencies, scaling: clock.scaling } : rotary;
+  const rescaled = rotary.rescaled.find((one) => one.name === clock.scaling);
+  return rescaled ? { ...rotary, ...rescaled, unscaled_frequencies: rotary.frequencies, scaling: clock.scaling } : rotary;
 }
 
 function scalingChoice(rotary, redraw) {
@@ -26,7 +26,7 @@ function clocksFigure(own, walk, onChoose, redraw) {
   const faces = rotary.frequencies.map((_, pair) => clockFace(rotary, pair, scaled, onChoose));
   const play = button("Play", () => (clock.playing ? stop() : start()), { id: "clocks-play" });
   const at = slider({
-    id: "clocks-position", label: "Position", max: DIAL_POSITIONS, value: clock.position,
+    id: "clocks-position", label: "Position", max: LAST_POSITION, value: clock.position,
     input: (position) => { stop(); show(position); },
   });
   const grid = rove(make("div", {
@@ -49,7 +49,7 @@ function clocksFigure(own, walk, onChoose, redraw) {
   }
 
   function start() {
-    if (clock.position >= DIAL_POSITIONS) show(0);
+    if (clock.position >= LAST_POSITION) show(0);
     if (motion.instant) {
       show(Math.floor(clock.position) + 1);
       return label();
@@ -59,9 +59,9 @@ function clocksFigure(own, walk, onChoose, redraw) {
     let last = performance.now();
     const tick = (time) => {
       if (!clock.playing || !grid.isConnected) return;
-      show(Math.min(DIAL_POSITIONS, clock.position + (Math.max(0, time - last) / 1000) * CLOCK_SPEED));
+      show(Math.min(LAST_POSITION, clock.position + (Math.max(0, time - last) / 1000) * CLOCK_SPEED));
       last = time;
-      if (clock.position >= DIAL_POSITIONS || motion.instant) stop();
+      if (clock.position >= LAST_POSITION || motion.instant) stop();
       else requestAnimationFrame(tick);
     };
     requestAnimationFrame(tick);
@@ -79,7 +79,8 @@ function clocksFigure(own, walk, onChoose, redraw) {
       note("The number is how many positions one full rotation takes. Fast pairs distinguish adjacent positions; slow ",
         "pairs distinguish distant ones. Select a clock to see its pair on the dial.",
         scaled && ` Context scaling (${rotary.scaling}) makes slow pairs slower, so a longer text stays within the `
-          + "angles the model was trained on: the thin hand shows the unscaled speed."),
+          + "angles the model was trained on: the thin hand shows the unscaled speed.",
+        scaled && rotary.attention_factor !== 1 && ` It also multiplies cos and sin by ${brief(rotary.attention_factor)}.`),
       make("div", { class: "clocks-bar" }, play, at.element, scalingChoice(own, redraw)),
       grid),
   };

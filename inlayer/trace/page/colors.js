@@ -9,9 +9,10 @@ const RING = 8; // after this many tokens, hues come close to earlier ones; they
 let hues = new Map(); // token id -> its number, in order of first occurrence
 let heatColors = null; // 256 colors for int8 values, of the current theme
 
-function assignHues(trace) {
+// Hues are numbered in the order of the first trace, so a token keeps its hue when it is swapped.
+function assignHues(...traces) {
   hues = new Map();
-  for (const text of trace.texts) {
+  for (const text of traces.flatMap((trace) => trace.texts)) {
     for (const { id, mask } of text.tokens) {
       if (id !== null && mask && !hues.has(id)) hues.set(id, hues.size);
     }
@@ -48,6 +49,12 @@ function heatColor(value, most) {
   const zero = channels(cssColor("--heat-zero"));
   const end = channels(cssColor(value < 0 ? "--cold" : "--hot"));
   return zero.map((part, index) => Math.round(part + (end[index] - part) * share));
+}
+
+// Black or white, whichever has more contrast with a color: at least 4.5.
+function inkOn(color) {
+  const [red, green, blue] = color.map((part) => (part <= 10 ? part / 3295 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
 }
 
 // Colors of int8 values as pixels, by value + 128. -128 stands for a non-finite value.

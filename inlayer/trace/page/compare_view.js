@@ -1,6 +1,5 @@
 // Compare: the same text with a second model or tokenizer, side by side.
 
-let compared = null; // {key, trace, data} of the second model
 let comparedHues = new Map(); // a word has one color in both models, however they write it
 
 function comparedColor(token) {
@@ -24,25 +23,24 @@ function compareView(trace) {
   fillSelect(select, others.map((one) => one.name), chosen);
   const box = make("div", { class: "compare", id: "compare" }, compareColumn(trace, scene.data, state.model),
     make("section", { class: "compare-column", "aria-label": chosen }, note("Loading\u2026")));
-  loadCompared(chosen, box);
+  loadCompared(trace, chosen, box);
   return [head, make("p", {}, make("label", { class: "field" }, "Second model ", select)), box];
 }
 
-async function loadCompared(model, box) {
+async function loadCompared(trace, model, box) {
   const query = { ...queryOf(state, UNCHANGED), model };
-  const key = JSON.stringify(query);
   try {
-    if (compared?.key !== key) {
-      const [trace, data] = await Promise.all([source.walk(query), source.scene(query)]);
-      compared = { key, trace, data };
-    }
-    if (box.isConnected) box.lastChild.replaceWith(compareColumn(compared.trace, compared.data, model));
+    const [other, data] = await Promise.all([source.walk(query), source.scene(query)]);
+    if (!box.isConnected) return;
+    const scale = Math.max(...[scene.data, data].map((one) => one?.strips.hidden.scale ?? 0));
+    box.replaceChildren(compareColumn(trace, scene.data, state.model, scale), compareColumn(other, data, model, scale));
   } catch (error) {
     if (box.isConnected) box.lastChild.replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
   }
 }
 
-function compareColumn(trace, data, name) {
+// `most` is the value with full color; it is the same in both columns, so that equal rows look equal.
+function compareColumn(trace, data, name, most = data?.strips.hidden.scale) {
   const text = trace.texts[0];
   const chips = text.tokens.map((token) => styled(
     make("li", { class: "chip", data: { tokenText: nameOf(token) } },
@@ -57,21 +55,24 @@ function compareColumn(trace, data, name) {
       ["Stored as", code(trace.table.dtype)], ["Positions", trace.positions.scheme],
     ]),
     make("ol", { class: "chip-row" }, chips),
-    data && comparedStrips(data, text), data && comparedSimilarity(data, text, name));
+    data && comparedStrips(data, text, most), data && comparedSimilarity(data, text, name));
 }
 
-function comparedStrips(data, text) {
+function comparedStrips(data, text, most) {
   const { width, values, scale } = data.strips.hidden;
   const tokens = text.tokens.slice(0, data.tokens);
-  const image = heatImage(bytesIn(values).subarray(0, tokens.length * width), width);
+  const image = heatImage(bytesIn(values).subarray(0, tokens.length * width), width, scale / most);
   image.className = "compare-strips";
   image.setAttribute("role", "img");
   image.setAttribute("aria-label", `Hidden states: ${counted(text.n_tokens, "token")} by ${grouped(width)} channels`);
   const hues = make("span", { class: "compare-hues", "aria-hidden": "true" },
     tokens.map((token) => styled(make("i"), { background: comparedColor(token) })));
+  const holes = tokens.flatMap((token, t) => (image.nonFinite[t] < width ? [] : [styled(
+    make("span", { class: "compare-hole mono", title: `All ${grouped(width)} values of ${nameOf(token)} are NaN or infinite` }, "NaN"),
+    { top: `${(100 * t) / image.height}%`, height: `${100 / image.height}%` })]));
   return make("div", {},
-    styled(make("div", { class: "compare-lines" }, hues, image), { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` }),
-    legend(scaleOf([scale]), HEAT_POWER));
+    styled(make("div", { class: "compare-lines" }, hues, image, holes), { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` }),
+    legend(scaleOf([most]), HEAT_POWER));
 }
 
 function twoDecimals(value) {
@@ -80,15 +81,22 @@ function twoDecimals(value) {
 
 function comparedSimilarity({ similarity }, text, name) {
   if (similarity.tokens.length < 2) return null;
+  const count = similarity.tokens.length, most = 12;
   const head = make("tr", {}, make("td", {}), similarity.tokens.map((t) =>
     make("th", { scope: "col" }, cut(nameOf(text.tokens[t]), 8))));
-  const cell = (cosine) => styled(make("td", { class: "number" }, cosine === null ? "\u2013" : twoDecimals(toNumber(cosine))),
-    { "background-color": cosine === null ? "transparent" : `rgb(${heatColor(toNumber(cosine) * 0.6, 1).join(" ")})` });
-  const shown = similarity.tokens.slice(0, 12);
+  const cell = (cosine) => {
+    if (cosine === null) return make("td", { class: "number", title: "no cosine similarity: a vector is zero, NaN or infinite" }, "NaN");
+    const color = heatColor(toNumber(cosine) * 0.6, 1);
+    return styled(make("td", { class: "number" }, twoDecimals(toNumber(cosine))),
+      { "background-color": `rgb(${color.join(" ")})`, color: inkOn(color) });
+  };
+  const shown = similarity.tokens.slice(0, most);
   const lines = shown.map((t, i) => make("tr", {},
-    make("th", { scope: "row" }, cut(nameOf(text.tokens[t]), 8)), similarity.hidden[i].slice(0, 12).map(cell)));
-  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Cosine similarity in ${name}` },
+    make("th", { scope: "row" }, cut(nameOf(text.tokens[t]), 8)), similarity.hidden[i].slice(0, most).map(cell)));
+  const table = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Cosine similarity in ${name}` },
     make("table", { class: "similarity", "aria-label": `Cosine similarity of the tokens in ${name}` },
-      make("thead", {}, head.children.length > 13 ? make("tr", {}, Array.from(head.children).slice(0, 13)) : head),
+      make("thead", {}, make("tr", {}, Array.from(head.children).slice(0, most + 1))),
       make("tbody", {}, lines)));
+  const part = count > most || count < text.n_tokens;
+  return [part && note(`Cosine similarity of the first ${Math.min(count, most)} of ${counted(text.n_tokens, "token")}`), table];
 }

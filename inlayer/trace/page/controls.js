@@ -1,6 +1,7 @@
 // The input (texts and model) and the controls for experiments.
 
 const TYPING_PAUSE = 250; // milliseconds without a key before a request is sent
+const ENTRY_PAUSE = 1000; // milliseconds without a key before more typing is another history entry
 const MAX_TEXTS = 8;
 const EXPORTED_THETAS = [100, 1000000];
 const EXAMPLES = [
@@ -10,6 +11,7 @@ const FIRST_STEP = { swap: 3, pad: 3, positions: 6 }; // controls appear in the 
 
 let picking = null; // {first: index or null} while two tokens are selected for a swap
 let typingTimer = 0;
+let typedAt = 0; // time of the last key
 let isTyped = false; // the last history entry is for typing, and more typing changes it
 let models = [];
 
@@ -29,6 +31,7 @@ function renderInput() {
   });
   if (isRebuilt && held >= 0) fields[Math.min(held, fields.length - 1)].focus();
   byId("add-text").disabled = source.exported || state.texts.length >= MAX_TEXTS;
+  byId("texts").hidden = byId("add-text").hidden = isWithoutTokenizer(); // the stage says why
   renderExamples();
   if (!source.exported) return;
   byId("model").disabled = true;
@@ -39,7 +42,7 @@ function renderInput() {
 
 function renderExamples() {
   const box = byId("examples");
-  box.hidden = source.exported;
+  box.hidden = source.exported || isWithoutTokenizer();
   if (box.firstChild || source.exported) return;
   const use = (text) => go({ texts: [text], from: 0, swap: null, token: null });
   box.append(span("note", "Try"), ...EXAMPLES.map((text) => button(text, () => use(text), { class: "example" })));
@@ -88,6 +91,8 @@ function fitHeight(field) {
 function typed(event) {
   fitHeight(event.target);
   clearTimeout(typingTimer);
+  if (performance.now() - typedAt > ENTRY_PAUSE) isTyped = false; // "back" leads to the text before the pause
+  typedAt = performance.now();
   typingTimer = setTimeout(() => {
     const more = isTyped;
     go({}, { replace: more });
@@ -121,8 +126,9 @@ function renderControls() {
     useful("pad", change.pad) && padControl(change),
     useful("positions", change.positions !== null || change.theta !== null) && positionControl(change),
   ].filter(Boolean);
-  bar.replaceChildren(...controls, ...(controls.length > 0 ? [resetControl(change)] : []));
-  byId("changes").hidden = controls.length === 0 || state.view !== "walk" || isWithoutTokenizer();
+  const last = controls.length > 0 ? [make("div", { class: "last-control" }, controls.pop(), resetControl(change))] : [];
+  bar.replaceChildren(...controls, ...last);
+  byId("changes").hidden = last.length === 0 || state.view !== "walk" || isWithoutTokenizer();
   if (focused) byId(focused)?.focus();
 }
 
@@ -241,8 +247,8 @@ function thetaChoice(change) {
 function setTheta(written) {
   const theta = Number(written.replace(/[,_\s]/g, ""));
   if (written === "") go({ theta: null });
-  else if (theta > 0 && Number.isFinite(theta)) go({ theta });
-  else showError("theta must be a number above 0, such as 10000.");
+  else if (isTheta(theta)) go({ theta });
+  else showError(`theta must be ${THETA_RANGE}, such as 10000.`);
 }
 
 function resetControl(change) {

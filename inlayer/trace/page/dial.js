@@ -1,7 +1,7 @@
 // The dial: q and k of a channel pair rotate with their positions; their dot product depends only on the distance.
 // q and k are hidden states of two tokens; attention would first multiply them by its own matrices.
 
-const DIAL_POSITIONS = 64;
+const LAST_POSITION = 63; // of the dial and the clocks
 const DIAL = { center: 200, radius: 136 };
 
 let dialChoice = { walk: "" }; // {walk, s, pair, q, k, m, n, together}; kept while the page is redrawn
@@ -66,13 +66,13 @@ function startChoice(walk, head, s) {
 // ---- the figure
 
 function dialFigure(head, onPair) {
-  const rotary = head.rotary[dialChoice.s];
+  const rotary = rescaledRotary(head.rotary[dialChoice.s]);
   const pairs = pairCount(head, rotary);
   const drawing = dialDrawing();
   const plots = [distancePlot("this pair"), distancePlot(`all ${pairs} pairs`)];
   const readout = dialReadout(pairs);
   const position = (name, key) => slider({
-    id: `dial-${key}`, label: `Position of ${name}`, max: DIAL_POSITIONS - 1, value: dialChoice[key],
+    id: `dial-${key}`, label: `Position of ${name}`, max: LAST_POSITION, value: dialChoice[key],
     input: (value) => moveTo(key, value),
   });
   const [sliderM, sliderN] = [position("q", "m"), position("k", "n")];
@@ -86,7 +86,7 @@ function dialFigure(head, onPair) {
 
   function moveTo(key, wanted) {
     const other = key === "m" ? "n" : "m";
-    const fits = (value) => Math.min(DIAL_POSITIONS - 1, Math.max(0, value));
+    const fits = (value) => Math.min(LAST_POSITION, Math.max(0, value));
     let by = fits(Math.round(wanted)) - dialChoice[key];
     if (dialChoice.together) {
       by = fits(dialChoice[other] + by) - dialChoice[other];
@@ -243,8 +243,8 @@ function dialDrawing() {
       const angle = angleAt(event);
       const by = Math.atan2(Math.sin(angle - held.angle), Math.cos(angle - held.angle));
       // A slow pair would need many rotations of the hand; half a rotation then covers all positions.
-      held.position += by * Math.min(1 / toNumber(frequency()), DIAL_POSITIONS / Math.PI);
-      held.position = Math.min(DIAL_POSITIONS - 1, Math.max(0, held.position));
+      held.position += by * Math.min(1 / toNumber(frequency()), (LAST_POSITION + 1) / Math.PI);
+      held.position = Math.min(LAST_POSITION, Math.max(0, held.position));
       held.angle = angle;
       move(held.key, held.position);
     });
@@ -325,7 +325,7 @@ function dialReadout(pairs) {
 
 // A small plot of the dot product against the distance, with a mark at the current one.
 function distancePlot(name) {
-  const most = DIAL_POSITIONS - 1, width = 320, height = 88;
+  const most = LAST_POSITION, width = 320, height = 88;
   const x = (distance) => ((distance + most) / (2 * most)) * width;
   const line = draw("path", { class: "plot-line" }), dot = draw("circle", { r: 4.5, class: "plot-dot" });
   const mark = draw("line", { y1: 0, y2: height, class: "plot-mark" });

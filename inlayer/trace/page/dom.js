@@ -77,20 +77,3 @@ function facts(pairs, name = "facts") {
 function announce(text) {
   byId("live").textContent = text;
 }
-
-// Browser storage may be missing in a page opened from disk; choices are then lost when it is closed.
-function store(name, value) {
-  try {
-    localStorage.setItem(name, value);
-  } catch {
-    // nothing to store it in
-  }
-}
-
-function stored(name) {
-  try {
-    return localStorage.getItem(name);
-  } catch {
-    return null;
-  }
-}

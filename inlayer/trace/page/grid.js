@@ -57,7 +57,21 @@ function matrix({ label, rows, count, scale, corner = "", more = 0 }) {
 function gridTable(label, head, bodies, kind = "") {
   const table = make("table", { class: "matrix " + kind, role: "grid", "aria-label": label }, head, bodies);
   foldPadding(table);
-  return make("div", { class: "scroll" }, rove(table));
+  const box = make("div", { class: "scroll" }, rove(table));
+  new ResizeObserver(() => endAtRow(box, table)).observe(table);
+  return box;
+}
+
+// A table that scrolls in its box is cut between two rows, or between two groups of rows.
+function endAtRow(box, table) {
+  box.style.maxHeight = "";
+  const { maxHeight, paddingTop, paddingBottom } = getComputedStyle(box);
+  const padding = parseFloat(paddingTop) + parseFloat(paddingBottom), room = parseFloat(maxHeight) - padding;
+  if (!(table.offsetHeight > room)) return;
+  const parts = table.tBodies.length > 1 ? table.tBodies : table.rows;
+  const ends = Array.from(parts, (part) => part.offsetTop + part.offsetHeight).filter((end) => end <= room);
+  const bar = box.offsetHeight - box.clientHeight; // of horizontal scrolling
+  if (ends.length > 0) box.style.maxHeight = `${Math.max(...ends) + padding + bar}px`;
 }
 
 // Padding is shown once per text; a button shows the other padding tokens.

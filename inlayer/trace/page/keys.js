@@ -89,6 +89,7 @@ function cancel(event) {
 }
 
 function togglePredict() {
+  if (byId("predict").hidden) return;
   hideSteps();
   go({ predict: !state.predict });
   if (state.predict) focusQuestion();

@@ -19,6 +19,7 @@ function learningFigure(trace) {
     make("h2", { id: "learning-title" }, "Apply one training step"));
   const loss = toNumber(trace.backward.loss);
   if (!Number.isFinite(loss)) {
+    panel.classList.add("without-figure");
     panel.append(note(`The loss is ${brief(loss)}, because some rows are not finite or too large. A step would move every row to NaN.`));
     return panel;
   }

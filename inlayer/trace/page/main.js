@@ -16,14 +16,22 @@ function queryOf(view, change) {
 }
 
 function update() {
+  if (isWithoutTokenizer()) state.view = "walk"; // the other views need a text
   renderInput();
   renderSteps();
   renderControls();
-  for (const view of VIEWS) byId(`view-${view}`).setAttribute("aria-pressed", String(state.view === view));
+  for (const view of VIEWS) {
+    byId(`view-${view}`).setAttribute("aria-pressed", String(state.view === view));
+    byId(`view-${view}`).disabled = isWithoutTokenizer() && view !== "walk";
+    byId(`view-${view}`).title = byId(`view-${view}`).disabled ? "needs a model with a tokenizer" : "";
+  }
   byId("predict").setAttribute("aria-pressed", String(state.predict));
+  byId("predict").hidden = state.view !== "walk" || isWithoutTokenizer();
+  byId("steps").hidden = isWithoutTokenizer();
   const { classList } = document.querySelector(".workspace");
-  classList.toggle("alone", state.view !== "walk");
+  classList.toggle("alone", state.view !== "walk" && !isWithoutTokenizer());
   classList.toggle("landing", state.step === 1);
+  classList.toggle("last", state.step === STEPS);
   renderLinks();
   refresh();
 }
@@ -178,9 +186,15 @@ function readLocation() {
     const hasStep = /[#&]step=/.test(location.hash); // otherwise it opens as it was exported
     if (!hasStep) state = { ...state, step: source.step, ...source.change };
     state = { ...state, texts: source.texts, dims: source.dims, from: 0, channel: 0, model: models[0].name, seed: 0 };
-  } else if (!models.some((one) => one.name === state.model)) {
-    state.model = models[0].name;
+  } else {
+    const isUnknown = (name) => name !== null && !models.some((one) => one.name === name);
+    if (isUnknown(state.model)) ignore("model", state.model, `unknown; showing ${models[0].name}`);
+    if (isUnknown(state.other)) ignore("other", state.other, "unknown model");
+    if (state.model === null || isUnknown(state.model)) state.model = models[0].name;
+    if (isUnknown(state.other)) state.other = null;
   }
+  byId("ignored").hidden = ignored.length === 0;
+  byId("ignored-words").textContent = `Ignored in this address: ${ignored.join(", ")}.`;
   if (state.positions === modelFacts().positions) state.positions = null; // the model's own: not a change
   const fragment = writeFragment(state);
   if (fragment !== location.hash) history.replaceState(null, "", fragment);
@@ -199,6 +213,7 @@ function listen() {
     go({ model: event.target.value, token: null, ...UNCHANGED });
   });
   byId("add-text").addEventListener("click", addText);
+  byId("ignored-close").addEventListener("click", () => { byId("ignored").hidden = true; });
   for (const view of VIEWS) byId(`view-${view}`).addEventListener("click", () => go({ view }));
   byId("back").addEventListener("click", () => goToStep(state.step - 1));
   byId("next").addEventListener("click", () => goToStep(state.view === "walk" ? state.step + 1 : state.step));

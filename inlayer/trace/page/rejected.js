@@ -14,7 +14,8 @@ function rowsOnlyView() {
   return [
     make("h1", { id: "stage-title" }, "This model has no tokenizer"),
     make("p", { class: "lead" }, `The files of ${state.model} have no tokenizer, so a text cannot be turned into ids. `,
-      "The map still shows every row, labeled by its id. Select one to see its nearest rows and its values. ",
+      modelFacts().shape[0] < 3 ? `Its table has ${counted(modelFacts().shape[0], "row")}, too few for a map. `
+        : "The map shows the rows, labeled by their ids. Select one to see its nearest rows and its values. ",
       "The Inspect view checks the whole table."),
   ];
 }

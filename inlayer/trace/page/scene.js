@@ -182,8 +182,8 @@ function sceneCaption(trace, step) {
     ? `, drawn from ${grouped(table.rows.length)} ${TIMES} ${grouped(table.channels.length)} of its values` : "";
   const whole = `The whole table: ${grouped(rows)} rows of ${grouped(width)} channels${sampled}.`;
   const { width: shownWidth } = scene.data;
-  const shown = `${shownWidth === 1 ? "The only channel" : `All ${grouped(shownWidth)} channels`} of every token; click one to see its digits below.`;
-  const similarity = "Squares: cosine similarity of every pair of tokens";
+  const shown = `${shownWidth === 1 ? "The only channel" : `All ${grouped(shownWidth)} channels`} of ${shownTokens(trace)}; click one to see its digits below.`;
+  const similarity = `Squares: cosine similarity of every pair of ${comparedTokens(trace)}`;
   const words = {
     4: `${whole} A token's id is the number of its row.`,
     5: `Each id picks one row of the table. ${shown}`,
@@ -195,6 +195,27 @@ function sceneCaption(trace, step) {
     8: `The loss sends a gradient back through the hidden states to the rows. ${shown}`,
   };
   return [span("caption-words", words[step]), ...heatLegend(step)];
+}
+
+// Which tokens have a strip: one window of a long text.
+function shownTokens(trace) {
+  const counts = trace.texts.map((text) => text.tokens.length);
+  const isPart = trace.texts.some((text, b) => counts[b] < text.n_tokens + text.n_padding);
+  if (!isPart) return "every token";
+  return `${partOf(trace, Math.max(...counts))}${counts.length > 1 ? " of each text" : ""}`;
+}
+
+// Which tokens the squares compare: the first ones of the window, in the first text.
+function comparedTokens(trace) {
+  const count = scene.data.similarity.tokens.length, { n_tokens: tokens } = trace.texts[0];
+  const text = trace.texts.length > 1 ? " of the first text" : "";
+  return count < tokens ? `${partOf(trace, count)}${text}` : `tokens${text}`;
+}
+
+function partOf(trace, count) {
+  const first = trace.first_token ?? 0, all = Math.max(...trace.texts.map((text) => text.n_tokens + text.n_padding));
+  const total = trace.texts.length > 1 ? "" : ` of ${grouped(all)}`;
+  return first === 0 ? `the first ${grouped(count)}${total} tokens` : `tokens ${grouped(first)} to ${grouped(first + count - 1)}${total}`;
 }
 
 // The scales of the colors on the canvas; with two of them, each has a name.

@@ -81,8 +81,8 @@ function paintSimilarity(context, parts, { name, x, y, size, alpha, isTitleBelow
     context.globalAlpha = alpha * (dim ? 0.3 : 1);
     context.fillRect(x + j * cell, y + i * cell, Math.max(1, cell - (cell > 6 ? 1 : 0)), Math.max(1, cell - (cell > 6 ? 1 : 0)));
     if (cell > 36 && !Number.isNaN(value)) {
-      const ink = Math.abs(value) > 0.55 && !isDark() ? "#ffffff" : cssColor("--ink");
-      paintText(context, signed(value.toFixed(2)), x + (j + 0.5) * cell, y + (i + 0.5) * cell, { size: 11, align: "center", color: ink });
+      const color = inkOn(heatColor(value, 1));
+      paintText(context, signed(value.toFixed(2)), x + (j + 0.5) * cell, y + (i + 0.5) * cell, { size: 11, align: "center", color });
     }
   }));
   context.globalAlpha = alpha;
@@ -204,10 +204,15 @@ function pointAt(hit) {
   tip.hidden = hit === null;
   scene.hovered = hit;
   if (hit === null) return;
-  tip.textContent = hitWords(hit);
-  const [x, y] = hitPoint(hit);
-  styled(tip, { left: `${Math.max(0, Math.min(x + 12, byId("scene").clientWidth - 200))}px`, top: `${y + 16}px` });
+  showTip(hit, hitWords(hit));
   if (hit.channel !== undefined) showExact(hit);
+}
+
+function showTip(hit, words) {
+  const tip = byId("scene-tip"), [x, y] = hitPoint(hit);
+  tip.textContent = words;
+  styled(tip, { left: "0", top: `${y + 16}px` }); // its width is measured where it has room
+  styled(tip, { left: `${Math.max(0, Math.min(x + 12, byId("scene").clientWidth - tip.offsetWidth))}px` });
 }
 
 function hitPoint(hit) {
@@ -225,7 +230,7 @@ function hitPoint(hit) {
 
 function hitWords(hit) {
   if (hit.pair) {
-    const [first, second] = hit.pair.map((t) => nameOf(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)] ?? { label: String(t) }));
+    const [first, second] = hit.pair.map((t) => cut(nameOf(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)] ?? { label: String(t) }), 16));
     return `${first} and ${second}: ${hit.cosine === null ? "no cosine (zero or not finite)" : brief(hit.cosine)}`;
   }
   if (hit.row !== undefined) return `row ${grouped(hit.row)}`;
@@ -243,7 +248,7 @@ function showExact(hit) {
     const token = trace?.texts[hit.b].tokens[hit.t - (trace.first_token ?? 0)];
     const d = hit.channel - (trace?.first_channel ?? 0);
     if (!token || scene.hovered !== hit || hit.lane === "position" || isNothing(token[field][d])) return false;
-    byId("scene-tip").textContent = `${hitWords(hit)}  ${brief(token[field][d])}`;
+    showTip(hit, `${hitWords(hit)}  ${brief(token[field][d])}`);
     return true;
   };
   if (show(current.trace) || source.exported || hit.lane === "position") return;

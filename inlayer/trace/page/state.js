@@ -1,7 +1,7 @@
 // The state of the page. It is stored in the URL fragment, so a link reproduces the whole view.
 
 const START = Object.freeze({
-  texts: ["The king left London with seven friends on Monday"], model: null, step: 1, dims: 8, from: 0, channel: 0,
+  texts: ["The king left London with seven friends on Monday"], model: null, step: 1, dims: innerWidth < 2200 ? 8 : 12, from: 0, channel: 0,
   positions: null, theta: null, swap: null, pad: 0, view: "walk", predict: false, token: null, seed: 0, other: null,
 });
 const STEPS = 8;
@@ -11,17 +11,28 @@ const DIMS = [4, 8, 16, 32, 64];
 const MAX_PAD = 8;
 const MAX_SEED = 0x7fffffff;
 
+const MAX_THETA = 1e12;
+const THETA_RANGE = `a number above 0, at most ${MAX_THETA.toExponential().replace("+", "")}`;
+
 let state = { ...START };
+let ignored = []; // what the address asks for and the page cannot show
 
 function readFragment(fragment) {
   const read = new URLSearchParams(fragment.replace(/^#/, ""));
-  const integer = (name, min, max, fallback) => {
-    const text = read.get(name) ?? "";
-    const number = Number(text);
-    return /^\d+$/.test(text) && number >= min && number <= max ? number : fallback;
+  ignored = [];
+  const valid = (name, isValid, expected) => {
+    const text = read.get(name);
+    if (text !== null && !isValid(text)) ignore(name, text, expected);
+    return text !== null && isValid(text) ? text : null;
   };
-  const swap = /^(\d+),(\d+)$/.exec(read.get("swap") ?? "");
-  const theta = Number(read.get("theta"));
+  const integer = (name, min, max, fallback) => {
+    const inRange = (text) => /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max;
+    const text = valid(name, inRange, max < Number.MAX_SAFE_INTEGER ? `${min} to ${max}` : "a whole number");
+    return text === null ? fallback : Number(text);
+  };
+  const oneOf = (name, values) => valid(name, (text) => values.includes(text), `one of ${values.join(", ")}`);
+  const swap = valid("swap", (text) => /^\d+,\d+$/.test(text) && new Set(text.split(",").map(Number)).size === 2, "two different tokens, such as 0,1");
+  const theta = valid("theta", isTheta, THETA_RANGE);
   return {
     texts: read.has("text") ? read.getAll("text") : [...START.texts],
     model: read.get("model"),
@@ -29,16 +40,24 @@ function readFragment(fragment) {
     dims: integer("dims", 1, 512, START.dims),
     from: integer("from", 0, Number.MAX_SAFE_INTEGER, 0),
     channel: integer("channel", 0, Number.MAX_SAFE_INTEGER, 0),
-    positions: SCHEMES.includes(read.get("positions")) ? read.get("positions") : null,
-    theta: theta > 0 && Number.isFinite(theta) ? theta : null,
-    swap: swap && Number(swap[1]) !== Number(swap[2]) ? [Number(swap[1]), Number(swap[2])] : null,
+    positions: oneOf("positions", SCHEMES),
+    theta: theta === null ? null : Number(theta),
+    swap: swap === null ? null : swap.split(",").map(Number),
     pad: integer("pad", 0, 64, 0),
-    view: VIEWS.includes(read.get("view")) ? read.get("view") : "walk",
+    view: oneOf("view", VIEWS) ?? "walk",
     other: read.get("other"),
     predict: read.get("predict") === "1",
     token: integer("token", 0, Number.MAX_SAFE_INTEGER, null),
     seed: integer("seed", 0, MAX_SEED, 0),
   };
+}
+
+function ignore(name, text, expected) {
+  ignored.push(`${name}=${cut(visible(text), 30)} (${expected})`);
+}
+
+function isTheta(text) {
+  return Number(text) > 0 && Number(text) <= MAX_THETA;
 }
 
 function writeFragment(view) {

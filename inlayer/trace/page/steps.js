@@ -34,7 +34,7 @@ function stepButton(name, step) {
 }
 
 function goToStep(step) {
-  if (step < 1 || step > STEPS || (step === state.step && state.view === "walk")) return;
+  if (step < 1 || step > STEPS || isWithoutTokenizer() || (step === state.step && state.view === "walk")) return;
   const focused = byId("steps").contains(document.activeElement) ? document.activeElement : null;
   go({ step, view: "walk" });
   if (focused?.matches(".step-button")) byId(`step-${step}`).focus();

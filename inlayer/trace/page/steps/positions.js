@@ -102,7 +102,9 @@ function sumLabel(trace, token, s, field) {
   return token.stages[s].added ? "= sum" : name;
 }
 
-// ---- rotary: one dial per token and channel pair
+// ---- rotary: one dial per token and channel pair, folded because the clocks above show the same speeds
+
+let areAnglesOpen = false; // kept while the page is redrawn
 
 function rotaryFigure(trace, rotary, s) {
   const scaled = isScaled(rotary);
@@ -116,10 +118,15 @@ function rotaryFigure(trace, rotary, s) {
       ["Scaling", rotary.scaling ? code(rotary.scaling) : "none"],
       ["Attention factor", rotary.attention_factor === 1 ? null : digits(brief(rotary.attention_factor))],
     ], "facts facts-wide"),
-    caption(`Angles of the first ${counted(rotary.frequencies.length, "channel pair")}, in radians, for each token`,
-      scaled && "; the thin hand shows the angle without scaling"),
-    gridTable("Angles, tokens by channel pairs", rotaryHead(rotary, s, scaled), [make("tbody", {}, lines)], "dials"),
-    trace.texts.length > 1 && note("Angles depend only on the position, so they are the same in every text."));
+    make("details", { class: "fold", open: areAnglesOpen || current.base !== null, on: { toggle: keepAngles } },
+      make("summary", {}, `Angles of the first ${counted(rotary.frequencies.length, "channel pair")}, in radians, for each token`),
+      scaled && caption("The thin hand shows the angle without scaling."),
+      gridTable("Angles, tokens by channel pairs", rotaryHead(rotary, s, scaled), [make("tbody", {}, lines)], "dials"),
+      trace.texts.length > 1 && note("Angles depend only on the position, so they are the same in every text.")));
+}
+
+function keepAngles({ target }) {
+  if (current.base === null) areAnglesOpen = target.open; // a change opens them to show its effect
 }
 
 function rotaryHead(rotary, s, scaled) {

@@ -1,4 +1,4 @@
-// Light or dark theme, or that of the system; the choice is stored in the browser.
+// Light or dark theme, or that of the system; the choice is stored in the browser, for every page.
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -18,4 +18,21 @@ function storedTheme() {
 function nextTheme() {
   const now = document.documentElement.dataset.theme ?? "auto";
   setTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+}
+
+// Browser storage may be missing in a page opened from disk; choices are then lost when it is closed.
+function store(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // nothing to store it in
+  }
+}
+
+function stored(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
 }
