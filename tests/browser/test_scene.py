@@ -224,6 +224,15 @@ def test_two_models_side_by_side(open_page, pipelines):
     assert first[0] == first[1] != ""  # "I" is one token in both
 
 
+def test_compared_similarities_are_not_cut(open_page):
+    text = "The unbelievable naturalists left London with seventeen friends on Monday morning"
+    page = open_page(f"text={text}&model=default&view=compare&other=stages", width=1366).page
+    page.wait_for_selector(".compare-column[aria-label=stages] .similarity")
+    assert page.locator(".compare-column[aria-label=stages] .similarity thead th").count() == 12
+    boxes = page.eval_on_selector_all(".compare .scroll", "(all) => all.map((one) => [one.scrollWidth, one.clientWidth])")
+    assert all(needed <= shown for needed, shown in boxes), boxes
+
+
 def test_compared_models_have_one_scale(open_page):
     page = open_page("text=I+love+dogs&model=default&view=compare&other=random").page
     page.wait_for_selector(".compare-column[aria-label=random] .chip")
