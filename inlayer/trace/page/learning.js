@@ -1,5 +1,6 @@
 // One training step at a learning rate that the reader chooses: rows move, loss and next token change.
 
+const LABEL = [80, 10]; // width and height of "loss 4.461" on the chart
 const RATES = [0, 0.03, 0.1, 0.3, 0.6, 1, 1.5, 2, 3];
 
 let chosenRate = 0; // index into the steps; kept while the page is redrawn
@@ -83,14 +84,12 @@ function lossChart({ uniform_loss: uniform, steps }) {
   const most = Math.max(...finite) * 1.12;
   const x = (index) => 12 + (steps.length > 1 ? index / (steps.length - 1) : 0) * (width - 24);
   const y = (loss) => bottom - (Math.min(loss, most) / most) * (bottom - 16);
-  const points = losses.flatMap((loss, index) => (Number.isFinite(loss) ? [`${x(index)},${y(loss)}`] : []));
+  const points = losses.flatMap((loss, index) => (Number.isFinite(loss) ? [[x(index), y(loss)]] : []));
   const dot = draw("circle", { r: 6, class: "plot-dot" }), value = draw("text", { class: "loss-value" });
   const stem = draw("line", { y2: bottom, class: "plot-mark" });
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot loss-plot", role: "img" },
     draw("line", { x1: 0, x2: width, y1: bottom, y2: bottom, class: "plot-zero" }),
     draw("line", { x1: 0, x2: width, y1: y(uniform), y2: y(uniform), class: "loss-uniform" }),
-    draw("text", { x: 4, y: y(uniform) + (y(uniform) > bottom - 16 ? -5 : 13), class: "loss-guess" },
-      `uniform guess, ln V = ${shortened(uniform)}`),
     stem, draw("path", { d: `M${points.join("L")}`, class: "plot-line" }),
     steps.map((step, index) => draw("text", { x: x(index), y: height - 6, "text-anchor": "middle", class: "loss-rate" },
       brief(step.rate))),
@@ -99,9 +98,7 @@ function lossChart({ uniform_loss: uniform, steps }) {
     const loss = losses[index], at = Number.isFinite(loss) ? y(loss) : 16;
     setAll(dot, { cx: x(index), cy: at });
     setAll(stem, { x1: x(index), x2: x(index), y1: at });
-    const isLeft = x(index) < width / 2;
-    const anchor = { x: x(index) + (isLeft ? 10 : -10), "text-anchor": isLeft ? "start" : "end" };
-    setAll(value, { ...anchor, y: Math.max(14, at - 8) });
+    setAll(value, freePlace(points, { x: x(index), y: at }, { width, bottom, line: y(uniform) }));
     value.textContent = `loss ${shortened(loss)}`;
     const words = `Loss ${shortened(loss)} at learning rate ${brief(steps[index].rate)}`;
     svg.setAttribute("aria-label", `${words}; a uniform guess gives ${shortened(uniform)}`);
@@ -110,8 +107,27 @@ function lossChart({ uniform_loss: uniform, steps }) {
   return {
     mark,
     element: make("figure", { class: "loss-chart" },
-      make("figcaption", { class: "caption" }, "Loss after the step, by learning rate"), svg),
+      make("figcaption", { class: "caption" },
+        `Loss after the step, by learning rate. Dashed: uniform guess, ln V = ${shortened(uniform)}`), svg),
   };
+}
+
+// A place for a label next to a dot that neither the curve nor the horizontal line crosses.
+function freePlace(points, dot, { width, bottom, line }) {
+  const [wide, high] = LABEL;
+  const heightAt = (x) => {
+    const next = points.findIndex((point) => point[0] >= x);
+    const [[x0, y0], [x1, y1]] = next > 0 ? [points[next - 1], points[next]] : [points.at(-1), points.at(-1)];
+    return x1 > x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
+  };
+  const isFree = ({ x, y }) => {
+    const isHit = (height) => height > y - high - 2 && height < y + 4;
+    const curve = Array.from({ length: wide / 2 + 1 }, (_, index) => heightAt(x + 2 * index));
+    return x >= 0 && x + wide <= width && y - high >= 0 && y + 4 <= bottom && ![line, ...curve].some(isHit);
+  };
+  const places = [-8, 18, -28, 36, -48, 56, -68, -88, -108].flatMap((up) =>
+    [10, -10 - wide, -wide / 2].map((right) => ({ x: dot.x + right, y: dot.y + up })));
+  return places.find(isFree) ?? { x: Math.max(0, Math.min(width - wide, dot.x - wide / 2)), y: Math.max(high, dot.y - 8) };
 }
 
 // The most probable tokens after the last token with a target, before the step and after it.
