@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.errors import DtypeError, ShapeError, type_name
+from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
@@ -70,6 +70,14 @@ def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
             f"attention_mask has shape {tuple(mask.shape)}; expected ({batch}, {tokens}), 1 for a real token"
         )
     return mask
+
+
+def to_bool_mask(mask: Tensor, name: str) -> Tensor:
+    """Convert a mask to bool, after checking that its values are 0 and 1."""
+    real = mask == 1
+    if not is_meta_or_traced(mask) and not bool((real | (mask == 0)).all()):
+        raise InputError(f"{name} has values other than 0 and 1; is it an additive attention mask, or a tensor of ids?")
+    return real
 
 
 def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
