@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import measure
+from benchmarks import measure, open_checkpoint
 from benchmarks.__main__ import NAMES
 from benchmarks.tying import TIED_DEFAULT, UNTIED_DEFAULT, VARIANTS, read_runs, short_jobs
 from benchmarks.tying_report import write
@@ -50,6 +51,17 @@ def test_result_is_one_json_line_and_a_plot(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("name", NAMES)
 def test_every_benchmark_exists(name: str) -> None:
     assert callable(importlib.import_module(f"benchmarks.{name}").run)
+
+
+def test_plain_reads_give_the_rows_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_checkpoint, "ROWS", 1024)
+    monkeypatch.setattr(open_checkpoint, "WIDTH", 112)
+    monkeypatch.setattr(open_checkpoint, "CONFIG", open_checkpoint.CONFIG | {"vocab_size": 1024, "hidden_size": 112})
+    open_checkpoint.write_checkpoint(tmp_path)
+    ids = torch.tensor([[1023, 0, 5]])
+    expected, _ = open_checkpoint.with_inlayer(str(tmp_path), ids)
+    rows, _ = open_checkpoint.with_plain_reads(str(tmp_path), ids)
+    assert torch.equal(rows, expected)
 
 
 @pytest.mark.slow
