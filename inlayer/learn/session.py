@@ -204,9 +204,9 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             if (used is not None and used >= self.limits.seconds) or time.monotonic() >= end:
                 raise self._too_slow()
 
-        message = encode(request)
+        encoded = encode(request)
         try:
-            send(self.channel, message, wait)
+            send(self.channel, encoded, wait)
             answer = decode(receive(self.channel, MAX_FRAME_BYTES, wait))
             self.wall_left = end - time.monotonic()
         except ProtocolError:
