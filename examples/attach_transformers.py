@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 import inlayer
 
 folder = Path(inlayer.__file__).parent / "samples" / "default"  # or the folder of your model
-model = AutoModelForCausalLM.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder).float()  # in bfloat16, the two losses below round differently
 ids = torch.tensor([inlayer.load(folder).tokenizer.encode("I love dogs, and dogs love me.")])
 with torch.no_grad():
     before = model(ids).logits
@@ -23,7 +23,7 @@ print("logits are bit-identical:", torch.equal(before, after))
 # The usual way computes all logits (tokens x 6,144 values). This way computes them in chunks.
 hidden = model.model(ids).last_hidden_state
 loss = model.lm_head.loss(hidden[:, :-1], ids[:, 1:])
-print(f"loss {loss.item():.3f}; transformers' own: {model(ids, labels=ids).loss.item():.3f}")
+print(f"loss {loss.item():.3f}; transformers' own: {model(ids, labels=ids).loss.item():.3f}")  # equal but for rounding
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 loss.backward()

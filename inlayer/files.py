@@ -144,6 +144,16 @@ def parse_json(
     return value
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object without duplicate keys; ValueError if there are any. A hook for `parse_json`."""
+    entries: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in entries:
+            raise ValueError(f"{quoted(name)} occurs twice")
+        entries[name] = value
+    return entries
+
+
 def base_name(path: Path) -> str:
     """Return the last component of a path, even for "." and ".."."""
     return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)

@@ -23,7 +23,7 @@ from torch import Tensor
 from inlayer.errors import InputError, ShapeError
 from inlayer.files import quoted
 from inlayer.ragged import Ragged
-from inlayer.tensors import check_dense, check_float
+from inlayer.tensors import check_dense, check_float, is_jit_tracing, to_bool_mask
 
 ROWS_PER_SUM = 256  # rows summed in sequence
 
@@ -140,11 +140,11 @@ def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
         hidden_ND, counts_B = hidden_BTD.flatten(0, 1), mask_BT.sum(1)
         ordered_BT = mask_BT.flip(1) if last else mask_BT
         skipped_B = (ordered_BT.cumsum(1) == 0).sum(1)  # padding before the first real token
-        start_B = mask_BT.shape[1] * torch.arange(len(mask_BT), device=mask_BT.device)
+        start_B = mask_BT.shape[1] * torch.arange(mask_BT.shape[0], device=mask_BT.device)
         index_B = start_B + (mask_BT.shape[1] - 1 - skipped_B if last else skipped_B)
-    if len(hidden_ND) == 0:
+    if not is_jit_tracing() and len(hidden_ND) == 0:
         return hidden_ND.sum(0).repeat(len(counts_B), 1)  # an empty sum: zeros that are still part of the graph
-    return hidden_ND[index_B.clamp(0, len(hidden_ND) - 1)].where(counts_B.unsqueeze(-1) > 0, 0)
+    return hidden_ND[index_B.where(counts_B > 0, 0)].where(counts_B.unsqueeze(-1) > 0, 0)
 
 
 def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int[Tensor, " B"]]:
@@ -164,16 +164,9 @@ def check_inputs(hidden: object, mask: object) -> tuple[Float[Tensor, "B T D"], 
     if mask is None:
         return hidden_BTD, torch.ones(hidden_BTD.shape[:2], dtype=torch.bool, device=hidden_BTD.device)
     mask = check_dense(mask, "mask")
-    if mask.shape != hidden_BTD.shape[:2]:
+    if not is_jit_tracing() and mask.shape != hidden_BTD.shape[:2]:
         raise ShapeError(
             f"mask has shape {tuple(mask.shape)}, hidden {tuple(hidden_BTD.shape)}; "
             "a mask has one value per token (B, T)"
         )
-    if mask.dtype != torch.bool:
-        real = mask == 1
-        if not bool((real | (mask == 0)).all()):
-            raise InputError(
-                "mask has values other than 0 and 1; is it an additive attention mask, or a tensor of ids?"
-            )
-        mask = real
-    return hidden_BTD, mask
+    return hidden_BTD, mask if mask.dtype == torch.bool else to_bool_mask(mask, "mask")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.errors import DtypeError, ShapeError, type_name
+from inlayer.errors import DtypeError, InputError, ShapeError, type_name
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
@@ -76,6 +76,14 @@ def mask_from_ids(ids: Tensor, padding_idx: int | None) -> Tensor:
     """Mark as many tokens of each text, from the first, as it has ids other than padding, as in XLM."""
     lengths = ids.ne(-1 if padding_idx is None else padding_idx).sum(dim=1, keepdim=True)
     return torch.arange(ids.shape[1], device=ids.device) < lengths
+
+
+def to_bool_mask(mask: Tensor, name: str) -> Tensor:
+    """Convert a mask to bool, after checking that its values are 0 and 1."""
+    real = mask == 1
+    if not is_meta_or_traced(mask) and not bool((real | (mask == 0)).all()):
+        raise InputError(f"{name} has values other than 0 and 1; is it an additive attention mask, or a tensor of ids?")
+    return real
 
 
 def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:

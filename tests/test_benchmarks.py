@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import embed_quality, measure
+from benchmarks import embed_quality, measure, open_checkpoint
 from benchmarks.__main__ import NAMES
 from benchmarks.tying import TIED_DEFAULT, UNTIED_DEFAULT, VARIANTS, read_runs, short_jobs
 from benchmarks.tying_report import write
@@ -72,6 +73,17 @@ def test_quality_of_pooled_rows(
     assert all(len(row) == 7 and abs(float(row[-1].rstrip(" |"))) <= 100 for row in printed)
     documented = (ROOT / "docs" / "embed.md").read_text(encoding="utf-8")
     assert all(f"| {name} | plain |" in documented for name in embed_quality.MODELS)
+
+
+def test_plain_reads_give_the_rows_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_checkpoint, "ROWS", 1024)
+    monkeypatch.setattr(open_checkpoint, "WIDTH", 112)
+    monkeypatch.setattr(open_checkpoint, "CONFIG", open_checkpoint.CONFIG | {"vocab_size": 1024, "hidden_size": 112})
+    open_checkpoint.write_checkpoint(tmp_path)
+    ids = torch.tensor([[1023, 0, 5]])
+    expected, _ = open_checkpoint.with_inlayer(str(tmp_path), ids)
+    rows, _ = open_checkpoint.with_plain_reads(str(tmp_path), ids)
+    assert torch.equal(rows, expected)
 
 
 @pytest.mark.slow

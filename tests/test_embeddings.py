@@ -768,6 +768,7 @@ def test_jit_trace_gives_no_warnings() -> None:
     program = """
 import torch, inlayer
 from inlayer import Embeddings, Head
+from inlayer.positions import Angles, RotaryPositions
 
 class Call(torch.nn.Module):
     def __init__(self, module, call):
@@ -776,12 +777,14 @@ class Call(torch.nn.Module):
     def forward(self, *inputs):
         return self.call(self.module, *inputs)
 
-def check(module, call, inputs, others):
+def check(module, call, inputs, *others):
     traced = torch.jit.trace(Call(module.eval(), call), inputs)
-    expected, other = call(module, *inputs), call(module, *others)
+    expected = call(module, *inputs)
     torch.testing.assert_close(traced(*inputs), expected)
-    torch.testing.assert_close(traced(*others), other)
-    assert not torch.equal(expected, other)  # the comparison can fail
+    for arguments in others:
+        other = call(module, *arguments)
+        torch.testing.assert_close(traced(*arguments), other)
+        assert not torch.equal(expected, other)  # the comparison can fail
 
 ids, mask = torch.tensor([[3, 1, 4], [1, 5, 9]]), torch.ones(2, 3, dtype=torch.int64)
 for options in ({}, {"block_size": 8}, {"positions": "rotary"}, {"positions": "sinusoidal"},
@@ -800,6 +803,23 @@ for head in (Head(8, 50), Head(8, 50, bias=True), Head(8, 50, soft_cap=3.0)):
     for options in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"z_loss": 1e-3}):
         call = lambda head, hidden, targets: head.loss(hidden, targets, **options)
         check(head, call, (hidden, targets), (hidden.repeat(200, 1, 1), targets.roll(1).repeat(200, 1)))
+nothing = torch.nn.Identity()
+mask, longer = torch.tensor([[0, 1, 1], [1, 1, 0]]), torch.tensor([[0, 0, 0, 0], [0, 1, 1, 1], [1, 0, 0, 0]])
+for pool in (inlayer.mean_pool, inlayer.first_token_pool, inlayer.last_token_pool):
+    check(nothing, lambda _, hidden, mask: pool(hidden, mask), (hidden, mask), (torch.randn(3, 4, 8), longer))
+    call = lambda _, hidden, mask: pool(hidden, mask.bool())
+    check(nothing, call, (hidden, mask), (torch.randn(3, 4, 8), longer))
+    check(nothing, lambda _, hidden: pool(hidden), (hidden,), (torch.randn(3, 4, 8),))
+check(nothing, lambda _, mask: inlayer.position_ids_from_mask(mask), (mask,), (longer,))
+q, more = torch.randn(2, 4, 3, 8), torch.randn(3, 4, 5, 8)
+positions = torch.arange(3).expand(2, 3)
+for angles in (Angles(), Angles(partial_rotary_factor=0.5)):
+    for pairing in ("half", "interleaved"):
+        call = lambda rotary, q, positions: rotary.rotate(q, q, *rotary(positions))[1]
+        rotary = RotaryPositions(8, angles, pairing=pairing)
+        check(rotary, call, (q, positions), (more, torch.arange(2, 7).expand(3, 5)))
+axes = torch.stack([positions, positions * 2, positions * 3])
+check(RotaryPositions(8, Angles(sections=(2, 1, 1))), lambda rotary, axes: rotary(axes)[0], (axes,), (axes + 1,))
 """
     subprocess.run([sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program], check=True)
 
@@ -811,8 +831,9 @@ LEFT_PADDED = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
 def test_left_padding_without_position_ids_warns(positions: str) -> None:
     layer = Embeddings(V, D, L, positions=positions)
     ids = torch.tensor([[0, 0, 3, 4], [5, 6, 7, 8]])
-    with pytest.warns(UserWarning, match=r"position_ids=inlayer\.position_ids_from_mask\(attention_mask\)"):
-        layer(ids, attention_mask=LEFT_PADDED)
+    for mask in (LEFT_PADDED, LEFT_PADDED.bool(), (LEFT_PADDED - 1) * 1e9):  # the last one is additive
+        with pytest.warns(UserWarning, match=r"position_ids=inlayer\.position_ids_from_mask\(attention_mask\)"):
+            layer(ids, attention_mask=mask)
     numbered = layer(ids, position_ids=position_ids_from_mask(LEFT_PADDED), attention_mask=LEFT_PADDED)
     assert torch.equal(numbered[0, 2:], layer(torch.tensor([3, 4])))
 
@@ -823,9 +844,16 @@ def test_positions_from_something_else_than_a_mask(mask: Any) -> None:
         position_ids_from_mask(mask)
 
 
+@pytest.mark.parametrize("bad", [-1e9, float("-inf"), float("nan"), 2.0])
+def test_positions_from_a_mask_with_other_values(bad: float) -> None:
+    with pytest.raises(InputError, match="attention_mask has values other than 0 and 1; is it an additive"):
+        position_ids_from_mask(torch.tensor([[bad, 0, 0], [0, 0, 0]]))
+
+
 @pytest.mark.filterwarnings("error")
 def test_other_masks_do_not_warn() -> None:
     ids = torch.tensor([[0, 0, 3, 4], [5, 6, 7, 8]])
+    Embeddings(V, D, L)(ids, attention_mask=(LEFT_PADDED.flip(1) - 1) * 1e9)
     Embeddings(V, D, L)(ids, attention_mask=LEFT_PADDED.flip(1))
     Embeddings(V, D, L, position_id_rule=PositionIdRule(by="mask"), position_offset=2)(ids, attention_mask=LEFT_PADDED)
     Embeddings(V, D, positions="rotary")(ids, attention_mask=LEFT_PADDED)

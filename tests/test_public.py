@@ -11,6 +11,7 @@ import pytest
 
 import inlayer
 from inlayer import errors
+from tests.console import ROOT
 
 PUBLIC = [
     "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Model", "Ragged", "Report", "Table", "Trace",
@@ -30,6 +31,11 @@ def test_public_names_are_frozen() -> None:
     assert sorted(inlayer.__all__) == PUBLIC == dir(inlayer)
     for name in PUBLIC:
         assert getattr(inlayer, name) is not None
+
+
+def test_citation_has_the_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {inlayer.__version__}\n" in citation
 
 
 def test_type_checkers_see_the_same_names() -> None:

@@ -16,8 +16,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
-from inlayer.files import check_is_file, check_path, expand_home, file_errors, not_a_file, path_kind, shown
+from inlayer.errors import CheckpointError, ConfigError, MissingExtraError, MissingFileError
+from inlayer.files import check_is_file, check_path, expand_home, file_errors, not_a_file, path_kind, quoted, shown
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -85,11 +85,14 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     Raises:
         MissingFileError: If there is no such source.
         CheckpointError: If its files are damaged or contain no embedding table.
+        ConfigError: If `trainable` is not a bool.
 
     Example:
         >>> load("default").table.rows([1, 2]).shape
         (2, 128)
     """
+    if not isinstance(trainable, bool):
+        raise ConfigError(f"trainable is {quoted(trainable)}; it must be True or False")
     source, target = DEFAULT if source is None else source, None
     if dtype is not None:
         from inlayer.formats.dtypes import as_float_dtype

@@ -126,6 +126,8 @@ class FolderStore(Store):
         absent = single or path_kind(path / self.index) == "missing"
         files = {path.name} if single else self._weight_files()
         self._index = self._list_tensors(files) if absent else self._read_index()
+        if self.config is None and (adapter := self._adapter()) is not None:
+            self.note = " of ".join(filter(None, adapter))
 
     def names(self) -> Collection[str]:
         return self._index
@@ -190,12 +192,19 @@ class FolderStore(Store):
         return sum(map(stored_values, distinct.values()))
 
     def explain_missing_table(self) -> str:
+        if (adapter := self._adapter()) is None:
+            return super().explain_missing_table()
+        what, base = adapter
+        return f"it is {what}, which has no table of its own; open its base model{base and ', ' + base}"
+
+    def _adapter(self) -> tuple[str, str] | None:
+        """What adapter_config.json says about the files, "an adapter (LORA)", and the base model, if it is named."""
         path = self._local_path("adapter_config.json")
         if path_kind(path) != "file":
-            return super().explain_missing_table()
-        adapter = read_config(path)
-        kind, base = (printable(str(adapter.get(key))[:80]) for key in ("peft_type", "base_model_name_or_path"))
-        return f"it is an adapter ({kind}), which has no table of its own; open its base model, {base}"
+            return None
+        settings = read_config(path)
+        kind, base = (printable(str(settings.get(key) or "")[:80]) for key in ("peft_type", "base_model_name_or_path"))
+        return f"an adapter{kind and f' ({kind})'}", base
 
     def _local_path(self, name: str) -> Path:
         return check_link(self.folder / name)

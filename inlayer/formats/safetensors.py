@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import CheckpointError
-from inlayer.files import check_is_file, file_errors, parse_json, quoted, shown
+from inlayer.files import check_is_file, file_errors, parse_json, quoted, shown, unique_keys
 from inlayer.formats.tensor_info import TensorInfo
 
 LENGTH_BYTES = 8
@@ -80,16 +80,7 @@ def _load(data: bytes, where: str) -> dict[str, Any]:
     values, tensors = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
     if values > 200_000 + 32 * tensors or tensors > MAX_TENSORS:
         raise _unreadable(where, f"its header has {tensors:,} tensors and too many other values")
-    return parse_json(data, f"{where} is not a readable safetensors file: its header", CheckpointError, _unique)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in entries:
-            raise ValueError(f"{quoted(name)} occurs twice")
-        entries[name] = value
-    return entries
+    return parse_json(data, f"{where} is not a readable safetensors file: its header", CheckpointError, unique_keys)
 
 
 def _entry(name: str, entry: object, start: int, where: str, file: str) -> TensorInfo:

@@ -78,15 +78,16 @@ def table_facts(model: Model) -> TokenTableFacts:
 
 def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
     """Contradictions between the table and the config."""
+    reported = ""
     if model.config is not None and model.spec is None:
         model_type = text_config(model.config).get("model_type")
         known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
-        message = shorten(str(model.spec_error), 600)
+        message = reported = shorten(str(model.spec_error), 600)
         yield Finding("error", "invalid-config", message) if known else Finding("note", "unknown-model-type", message)
     elif model.spec is not None and model.spec.is_generic:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
     tie = text_config(model.config).get("tie_word_embeddings")
-    if model.spec is None and tie is not None and not isinstance(tie, bool):
+    if model.spec is None and tie is not None and not isinstance(tie, bool) and "tie_word_embeddings" not in reported:
         message = f"tie_word_embeddings is {quoted(tie)}; it must be true or false"
         yield Finding("error", "invalid-config", message)
     if facts.config_vocab_size not in (None, facts.rows):

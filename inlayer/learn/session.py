@@ -29,14 +29,23 @@ from torch import Tensor
 from inlayer.learn.checks import CheckFailed, LearnerException, RecordedCall, describe_value
 from inlayer.learn.sandbox.fork_server import fork_server, kill_group
 from inlayer.learn.sandbox.limits import GradingLimits
-from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
+from inlayer.learn.sandbox.protocol import (
+    MAX_TENSORS,
+    MAX_TREE,
+    ProtocolError,
+    RemoteHandle,
+    decode,
+    encode,
+    receive,
+    send,
+)
 
 __all__ = [
     "CallResult", "CheckFailed", "GradingSession", "LearnerException", "RemoteObject", "check_raised",
     "describe_value", "value_of",
 ]  # fmt: skip
 
-MAX_FRAME_BYTES = 64 << 20  # bytes, most of them tensors; protocol.py bounds the rest
+MAX_FRAME_BYTES = MAX_TENSORS + 3 * MAX_TREE  # the runner sends nothing larger; its JSON and header have MAX_TREE each
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 
@@ -195,8 +204,9 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             if (used is not None and used >= self.limits.seconds) or time.monotonic() >= end:
                 raise self._too_slow()
 
+        encoded = encode(request)
         try:
-            send(self.channel, encode(request), wait)
+            send(self.channel, encoded, wait)
             answer = decode(receive(self.channel, MAX_FRAME_BYTES, wait))
             self.wall_left = end - time.monotonic()
         except ProtocolError:

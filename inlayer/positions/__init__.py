@@ -28,7 +28,7 @@ from inlayer.families.spec import (
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.relative import alibi_from_spec, relative_rows
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
-from inlayer.tensors import check_dense, is_meta_or_traced
+from inlayer.tensors import check_dense, is_meta_or_traced, to_bool_mask
 
 __all__ = [
     "SCHEMES", "Angles", "DynamicNTKScaling", "LearnedPositions", "LinearScaling", "Llama3Scaling", "LongRopeScaling",
@@ -51,7 +51,7 @@ def position_ids_from_mask(attention_mask: object) -> Tensor:
     A batch that is padded on the left needs them wherever positions are absolute or rotary.
 
     Args:
-        attention_mask: (B, T), 0 or false for padding; every other value is a real token, as in transformers.
+        attention_mask: (B, T), true or 1 for real tokens, false or 0 for padding.
 
     Returns:
         Position ids (B, T) int64; padding tokens get position 0.
@@ -59,6 +59,7 @@ def position_ids_from_mask(attention_mask: object) -> Tensor:
     Raises:
         DtypeError: If the mask is not a dense tensor.
         ShapeError: If the mask does not have two axes.
+        InputError: If the mask has values other than 0 and 1.
 
     Example:
         >>> position_ids_from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
@@ -68,7 +69,7 @@ def position_ids_from_mask(attention_mask: object) -> Tensor:
     mask = check_dense(attention_mask, "attention_mask")
     if mask.dim() != 2:
         raise ShapeError(f"attention_mask has shape {tuple(mask.shape)}; expected (batch, tokens)")
-    return (mask.ne(0).cumsum(dim=1) - 1).clamp(min=0)
+    return (to_bool_mask(mask, "attention_mask").cumsum(dim=1) - 1).clamp(min=0)
 
 
 def make_position_ids(
@@ -89,7 +90,10 @@ def make_position_ids(
 
 def _is_left_padded(mask: Tensor) -> bool:
     """Whether any text is left-padded. Not checked on a GPU, because that would force a sync."""
-    return mask.device.type == "cpu" and not is_meta_or_traced(mask) and bool(((mask[:, :1] == 0) & mask.ne(0)).any())
+    if mask.device.type != "cpu" or is_meta_or_traced(mask):
+        return False
+    real = mask == 0 if bool((mask < 0).any()) else mask != 0  # an additive mask has 0 for real tokens
+    return bool((~real[:, :1] & real).any())
 
 
 def build_positions(

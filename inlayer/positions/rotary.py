@@ -26,7 +26,7 @@ from inlayer.checks import is_integer
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.families.spec import Angles, Layout, Pairing
 from inlayer.positions.rotary_scaling import scaled_frequencies
-from inlayer.tensors import check_ids
+from inlayer.tensors import check_dense, check_ids, is_jit_tracing
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
 
@@ -125,7 +125,7 @@ class RotaryPositions(nn.Module):
     ) -> tuple[Float[Tensor, " pairs"], float]:
         """Radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
         angles = self._choose(layer_type)
-        length = torch.as_tensor(length, device="cpu")
+        length = length.cpu() if isinstance(length, Tensor) else torch.full((), length, device="cpu")
         frequencies, factor = scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
         if self.alpha is not None and not self.alpha.is_meta:
             frequencies = frequencies * self.alpha.cpu().float().exp()
@@ -145,12 +145,12 @@ class RotaryPositions(nn.Module):
         frequencies = frequencies.to(position_ids.device)
         sections = self._choose(layer_type).sections
         if sections is not None and position_ids.dim() == 3:
-            if len(position_ids) != len(sections):
+            if not is_jit_tracing() and len(position_ids) != len(sections):
                 raise ShapeError(
                     f"position_ids has shape {tuple(position_ids.shape)}; expected ({len(sections)}, batch, tokens): "
                     "one axis each for time, height and width"
                 )
-            axes = axis_of_pairs(sections, len(frequencies), self._choose(layer_type).sections_interleaved)
+            axes = axis_of_pairs(sections, frequencies.numel(), self._choose(layer_type).sections_interleaved)
             angles = position_ids.movedim(0, -1)[..., axes].float() * frequencies
         else:
             angles = position_ids[..., None].float() * frequencies
@@ -215,6 +215,7 @@ def apply_rotary(
         The rotated queries and keys, each in its own dtype.
 
     Raises:
+        DtypeError: If one of them is not a dense tensor.
         ShapeError: If the shapes do not fit together.
         ConfigError: If pairing or layout is unknown.
 
@@ -223,6 +224,8 @@ def apply_rotary(
         >>> apply_rotary(q, q, torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0]]))[0]  # by 90 degrees
         tensor([[[[0., 1.]]]])
     """
+    for name, x in (("q", q), ("k", k), ("cos", cos), ("sin", sin)):
+        check_dense(x, name)
     if q.dim() != 4 or k.dim() != 4 or head_axis not in (1, 2):
         raise ShapeError(
             f"q {tuple(q.shape)} and k {tuple(k.shape)} must have 4 axes, and head_axis {head_axis} must be 1 or 2"
@@ -247,10 +250,11 @@ def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
-    rotated_dim = 2 * cos.shape[-1]
-    if rotated_dim > x.shape[-1]:
+    rotated_dim, tracing = 2 * cos.shape[-1], is_jit_tracing()  # while tracing, sizes cannot be compared
+    if not tracing and rotated_dim > x.shape[-1]:
         raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin rotate {rotated_dim} channels")
-    if any(ours not in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False)):
+    fits = (ours in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False))
+    if not tracing and not all(fits):
         raise ShapeError(
             f"cos and sin, broadcast over heads, are {tuple(cos.shape)} and do not fit {name} {tuple(x.shape)}; "
             "head_axis is 1 for (B, H, T, K) and 2 for (B, T, H, K)"
@@ -263,4 +267,4 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Ten
         first, second = to_rotate[..., 0::2], to_rotate[..., 1::2]
         rotated = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
     rotated = rotated.to(x.dtype)
-    return torch.cat((rotated, unchanged), dim=-1) if unchanged.shape[-1] else rotated
+    return torch.cat((rotated, unchanged), dim=-1) if tracing or unchanged.shape[-1] else rotated

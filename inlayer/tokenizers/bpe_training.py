@@ -106,8 +106,8 @@ def check_vocab_size(vocab_size: int, n_special: int) -> None:
     check_size(vocab_size, "vocab_size")
     if not 256 + n_special <= vocab_size <= MAX_VOCAB:
         raise InputError(
-            f"vocab_size is {vocab_size}; with 256 bytes and {n_special} special tokens it must be in "
-            f"{256 + n_special}..{MAX_VOCAB}"
+            f"vocab_size is {vocab_size:,}; with 256 bytes and {n_special:,} special tokens it must be in "
+            f"{256 + n_special:,}..{MAX_VOCAB:,}"
         )
 
 

@@ -5,6 +5,7 @@
 - a file of a few kilobytes can require terabytes: 28 Replace steps that double a letter, or a template that repeats
   1,000 ids. The factor by which each part can lengthen a text is computed when the file is opened; too large a factor
   is an error. ALBERT's is 324: NFKD and sentencepiece's rules each turn one character into up to 18
+- too many steps are an error as well: they take time even if none lengthens a text
 - regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
@@ -42,6 +43,9 @@ PARTS = {
 FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
 MAX_GROWTH, MAX_ADDED = 512, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
+MAX_STEPS = (
+    100  # steps of the normalizer, pre-tokenizer, post-processor and decoder together; published files have at most 11
+)
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2}  # fmt: skip
@@ -111,6 +115,19 @@ def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
     return [leaf for child in inner for leaf in steps_of({part: child}, part)] if isinstance(inner, list) else []
 
 
+def count_steps(config: dict[str, Any]) -> int:
+    """Count the steps of all parts, nested ones and Sequences included; stops soon after MAX_STEPS."""
+    pending = [(part, config[part]) for part in STEPS if config.get(part)]
+    count = len(pending)
+    while pending and count <= MAX_STEPS:
+        part, step = pending.pop()
+        inner = step.get(PARTS[part][1]) if isinstance(step, dict) else None  # Sequences may lack a type
+        if isinstance(inner, list):
+            count += len(inner)
+            pending += [(part, child) for child in inner[:MAX_STEPS]]
+    return count
+
+
 def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
     """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
     import tokenizers
@@ -141,6 +158,8 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     """
     from tokenizers import Tokenizer
 
+    if count_steps(config) > MAX_STEPS:
+        raise TokenizerError(f"{where}: its {', '.join(STEPS[:-1])} and {STEPS[-1]} have more than {MAX_STEPS} steps")
     for template in steps_of(config, "post_processor"):  # thousands of pieces take the library seconds to read
         if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
             raise TokenizerError(f"{where}: its post_processor can add more than {MAX_ADDED:,} ids to a text")

@@ -20,7 +20,7 @@ from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.files import quoted
+from inlayer.files import parse_json, quoted, unique_keys
 
 PRESETS: dict[str, dict[str, int]] = {
     "toy": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_kv_head": 2, "block_size": 64},
@@ -308,8 +308,8 @@ def config_to_json(config: TrainConfig) -> bytes:
 
 def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
     """Read what `config_to_json` wrote; ValueError if it is damaged."""
-    values = json.loads(data)
-    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+    values = parse_json(data, "it", ConfigError, unique_keys)
+    if values.pop("format", None) != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     if different := {setting.name for setting in fields(TrainConfig)} - {*NOT_SAVED} ^ values.keys():
         raise ValueError(f"{quoted(min(different))} is missing or unknown")

@@ -300,6 +300,17 @@ def test_adapter_folder_names_its_base_model(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"it is an adapter \(LORA\), .* base model, meta-llama/Llama-3.1-8B$"):
         inlayer.load(tmp_path)
+    save_file(
+        lora | {"base_model.model.model.embed_tokens.weight": weights()[TABLE]}, tmp_path / "adapter_model.safetensors"
+    )
+    assert inlayer.load(tmp_path).note == "an adapter (LORA) of meta-llama/Llama-3.1-8B"  # trained with modules_to_save
+    (tmp_path / "adapter_model.safetensors").unlink()
+    torch.save(lora, tmp_path / "adapter_model.bin")
+    for without_base in (None, ""):
+        config["base_model_name_or_path"] = without_base
+        (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+        with pytest.raises(CheckpointError, match=r"it is an adapter \(LORA\), .* open its base model$"):
+            inlayer.load(tmp_path)
 
 
 def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import inlayer
-from inlayer.errors import InputError
+from inlayer.errors import ConfigError, InputError
 
 
 def save(folder: Path, **changes: Any) -> Path:
@@ -40,6 +40,12 @@ def test_trainable_layer_trains_and_resizes(tmp_path: Path, tied: bool) -> None:
     assert layer.resize(44) == 44
     assert (head.vocab_size == 44) == tied
     assert pickle.loads(pickle.dumps(model)).trainable
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_trainable_is_true_or_false(value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"trainable is {value!r}; it must be True or False"):
+        inlayer.load("default", trainable=value)
 
 
 def test_error_of_resize_names_the_alternative() -> None:

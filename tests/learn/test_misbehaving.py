@@ -20,13 +20,14 @@ from tests.learn.toy import SOLUTION, toy, values
 
 pytestmark = pytest.mark.slow
 
-QUICK = GradingLimits(seconds=2.0, wall_seconds=60.0, memory=512 << 20, output=100_000)
+QUICK = GradingLimits(seconds=2.0, wall_seconds=60.0, memory=512 << 20, output=100_000, threads=2)
 PATIENT = replace(QUICK, seconds=60.0, wall_seconds=600.0)  # where another rule must apply, on a busy machine, too
 BODY = "def add(table, ids):\n    "
 
 
 def run(source: str, limits: GradingLimits = PATIENT) -> Verdict:
-    return grade(toy(), source, seed=3, limits=limits)
+    task = toy(()) if "threading" in source else toy()  # threads are refused where anything is forbidden
+    return grade(task, source, seed=3, limits=limits)
 
 
 CASES = {  # source, rule, words of the message
@@ -58,7 +59,7 @@ CASES = {  # source, rule, words of the message
     "os.execv": ("import os\nos.execv('/bin/true', ['true'])\n", "refused", "another program"),
     "many threads": (
         "import threading, time\nfor _ in range(99): threading.Thread(target=time.sleep, args=(9,)).start()\n",
-        "", "thread",
+        "refused", "more than 2 threads",
     ),
     "killing the grader": ("import os\nos.kill(os.getppid(), 9)\n", "refused", "send a signal"),
     "the network": ("import socket\nsocket.create_connection(('127.0.0.1', 9))\n", "refused", "network"),
@@ -142,6 +143,9 @@ CASES = {  # source, rule, words of the message
     "an empty file": ("", "missing", "must define add(table, ids)"),
     "a name that is not a function": ("add = 3\n", "missing", "of type int"),
     "an answer too large to send": (BODY + "return 'x' * (300 << 20)\n", "", ""),
+    "a tensor too large to send": (BODY + "return table.new_zeros(70_000_000)\n", "too-large", "its tensors take 280,000,"),
+    "a view too large to send": (BODY + "return table.new_zeros(1).expand(10**10)\n", "too-large", "its tensors take"),
+    "too many tensors to send": (BODY + "return [table[0, 0]] * 90_000\n", "too-large", "90,002 tensors"),
     "a list too large to send": (BODY + "return [None] * 10**6\n", "too-large", "returned too much"),
     "a forged answer of empty objects": (
         "import os, struct\ntree = b'[' + b'{},' * 10**7 + b'{}]'\nmessage = struct.pack('<Q', len(tree)) + tree + bytes(10)\n"

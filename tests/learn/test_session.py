@@ -43,6 +43,7 @@ def unsendable():
 
 
 FORBIDDEN = "import torch\nimport torch.nn.functional as F\ndef add(table, ids):\n    return {}.sum(0)\n"
+THREAD = "import concurrent.futures\npool = concurrent.futures.ThreadPoolExecutor()\n"
 
 
 @pytest.fixture
@@ -156,6 +157,8 @@ def test_verdicts_count_passed_checks() -> None:
         (FORBIDDEN.format("getattr(F, 'embed' + 'ding')(ids, table)"), "forbidden-name"),
         (FORBIDDEN.format("torch.ops.aten.embedding(table, ids)"), "forbidden-name"),
         (FORBIDDEN.format("torch.nn.EmbeddingBag.from_pretrained(table)(ids[None])"), "forbidden-name"),
+        (THREAD + FORBIDDEN.format("pool.submit(F.embedding, ids, table).result()"), "forbidden-name"),
+        (THREAD + "pool.submit(print)\n", "forbidden-name"),
         ("def add(table, ids):\n    return table[ids]\n", "not-added"),
         ("def add(table, ids):\n    return [1]\n", "not-a-tensor"),
         ("def add(table, ids):\n    return table[ids].sum(0).detach()\n", "no-gradient"),

@@ -49,13 +49,13 @@ def walk_output(session: GradingSession) -> torch.Tensor:
     return got
 
 
-def toy() -> Task:
+def toy(forbidden: tuple[str, ...] = ("embedding",)) -> Task:
     """The task; its module exists only in memory."""
     module = ModuleType("inlayer.learn.content.toys.add.check")
     module.__dict__.update(
         NAME="add",
         PARAMETERS=("table", "ids"),
-        FORBIDDEN=("embedding",),
+        FORBIDDEN=forbidden,
         CHECKS=(shape, values, gradient),
         walk_output=walk_output,
     )

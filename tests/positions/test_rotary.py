@@ -198,6 +198,10 @@ def test_wrong_shapes() -> None:
         apply_rotary(q, q, cos, sin)
     with pytest.raises(ShapeError, match="4 axes"):
         apply_rotary(q[0], q[0], cos, sin)
+    for index in range(4):
+        arguments = [x.to_sparse() if i == index else x for i, x in enumerate((q, q, cos, sin))]
+        with pytest.raises(DtypeError, match="is a sparse tensor"):
+            apply_rotary(*arguments)
     with pytest.raises(ShapeError, match="head_axis 3"):
         apply_rotary(q, q, cos, sin, head_axis=3)
 

@@ -14,7 +14,9 @@ from inlayer.errors import TokenizerError
 from inlayer.tokenizers import open_tokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
+from inlayer.tokenizers.untrusted_files import count_steps
 from tests.tokenizers import malformed
+from tests.tokenizers.samples import real_json
 from tests.tokenizers.test_contract import small_sentencepiece
 
 A = {"Sequence": {"id": "A", "type_id": 0}}
@@ -88,6 +90,37 @@ def test_hostile_file_is_an_error_before_it_grows(name):
 def test_character_map_with_a_false_length_is_an_error(charsmap):
     with pytest.raises(TokenizerError, match="character map is malformed"):
         HuggingFaceTokenizer(make(normalizer={"type": "Precompiled", "precompiled_charsmap": charsmap}))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"normalizer": sequence([NFKD] * 100)},
+        {"normalizer": sequence([sequence([])] * 100_000)},
+        {"normalizer": {"normalizers": [NFKD] * 100_000}},  # without a type, as in old files
+        {
+            "pre_tokenizer": sequence(
+                [sequence([{"type": "BertPreTokenizer"}] * 9, "pretokenizers")] * 10, "pretokenizers"
+            )
+        },
+        {"post_processor": sequence([{"type": "ByteLevel"}] * 100, "processors")},
+        {"normalizer": sequence([NFKD] * 50), "decoder": sequence([{"type": "Fuse"}] * 49, "decoders")},
+    ],
+)
+def test_number_of_steps_is_bounded(parts):
+    with pytest.raises(TokenizerError, match="have more than 100 steps"):
+        HuggingFaceTokenizer(make(**parts))
+
+
+def test_a_hundred_steps_open():
+    assert HuggingFaceTokenizer(make(normalizer=sequence([NFKD] * 99))).encode("a") == [0]
+
+
+@pytest.mark.slow
+def test_the_published_file_with_most_steps_is_far_below_the_limit():
+    data = real_json("janusflow-1.3b")
+    assert count_steps(json.loads(data)) == 11
+    assert HuggingFaceTokenizer(data).encode("I love dogs")
 
 
 def test_growth_is_bounded_when_a_file_is_opened():

@@ -61,7 +61,7 @@ def test_contradictions_are_reported(values: dict[str, Any], message: str) -> No
 
 
 def test_vocabulary_too_small_for_bytes() -> None:
-    with pytest.raises(InputError, match="vocab_size"):
+    with pytest.raises(InputError, match=r"vocab_size is 10; .* it must be in 258\.\.\d{1,3},\d{3}"):
         TrainConfig(vocab_size=10)
 
 
@@ -154,8 +154,11 @@ def test_config_survives_json() -> None:
     data = config_to_json(config)
     assert not {"out", "parallel"} & set(json.loads(data))
     assert config_from_json(data, out="x", parallel="vocab") == config
-    for wrong in (b'{"format": 99}', b"[]", b"{"):
-        with pytest.raises(ValueError, match=r"format|Expecting"):
+    twice = data.replace(b'"steps"', b'"steps": 3, "steps"')
+    for wrong in (b'{"format": 99}', b"[]", b"{", twice, b'{"a":' * 100_000):
+        with pytest.raises(
+            ValueError, match=r"format|Expecting|contains a list|'steps' occurs twice|nested too deeply"
+        ):
             config_from_json(wrong)
 
 

@@ -118,6 +118,14 @@ def test_corpus_of_one_chunk(tmp_path: Path) -> None:
     assert bytes(ours.train.astype(np.uint8)) == text.encode()
 
 
+@pytest.mark.parametrize(
+    ("size", "amount"), [(0, "0 training tokens"), (1, "1 training token"), (1000, "1,000 training tokens")]
+)
+def test_text_shorter_than_a_window(size: int, amount: str) -> None:
+    with pytest.raises(InputError, match=f"the text has {amount}, fewer than the 1,001 of one window"):
+        module.check_windows(np.zeros(size, np.uint16), 1001)
+
+
 def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write_tokens("~/tokens", [Chunk("Hi", True)], BYTES, separator=None)

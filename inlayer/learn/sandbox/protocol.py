@@ -29,6 +29,7 @@ from inlayer.tensors import dtype_name
 
 MAX_DEPTH = 24
 MAX_TREE = 4 << 20  # bytes of JSON, and of what safetensors says about the tensors: bounds time and memory
+MAX_TENSORS = 64 << 20  # bytes of all tensors of a message
 DTYPES = {dtype_name(dtype): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
@@ -62,7 +63,13 @@ def encode(value: Any, keep: Callable[[Any], RemoteHandle | None] = lambda _: No
     tree = json.dumps(_pack(value, tensors, keep, 0)).encode()
     if len(tree) > MAX_TREE:
         raise ProtocolError(f"values without tensors take {len(tree):,} bytes; the limit is {MAX_TREE:,}")
-    return LENGTH.pack(len(tree)) + tree + save(tensors)
+    if (size := sum(tensor.nbytes for tensor in tensors.values())) > MAX_TENSORS:
+        raise ProtocolError(f"its tensors take {size:,} bytes; the limit is {MAX_TENSORS:,}")
+    copies = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    saved = save(copies)
+    if LENGTH.unpack_from(saved)[0] > MAX_TREE:
+        raise ProtocolError(f"{len(tensors):,} tensors are too many")
+    return LENGTH.pack(len(tree)) + tree + saved
 
 
 def decode(message: bytes, find: Callable[[RemoteHandle], Any] = lambda handle: handle) -> Any:
@@ -131,7 +138,7 @@ def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHa
         if value.dtype not in DTYPES.values() or value.layout != torch.strided or value.device.type != "cpu":
             return {"other": f"Tensor of {value.dtype}, {value.layout}, on {value.device.type}"}
         name = str(len(tensors))
-        tensors[name] = value.detach().clone(memory_format=torch.contiguous_format)
+        tensors[name] = value.detach()
         return {"tensor": name, "grad": bool(value.requires_grad)}
     handle = value if isinstance(value, RemoteHandle) else keep(value)
     return {"other": kind.__name__} if handle is None else {"handle": handle.number, "kind": handle.kind}

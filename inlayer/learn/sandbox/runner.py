@@ -11,6 +11,7 @@ Tested with misbehaving code in tests/learn/test_misbehaving.py.
 
 from __future__ import annotations
 
+import _thread
 import ast
 import builtins
 import inspect
@@ -20,6 +21,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -80,6 +82,14 @@ def run(channel: socket.socket, scratch: str, limits: GradingLimits) -> NoReturn
     # These open files without an audit event.
     refuse_from_file = lambda *_, **__: runner.refuse("open a file without Python's file API")  # noqa: E731
     torch.from_file = torch.UntypedStorage.from_file = refuse_from_file  # type: ignore
+    if sys.version_info < (3, 12):  # threads start without an audit event
+        start_new_thread = _thread.start_new_thread
+
+        def audited(*args: Any) -> int:
+            runner.audit("_thread.start_new_thread", args)
+            return start_new_thread(*args)
+
+        _thread.start_new_thread = _thread.start_new = threading._start_new_thread = audited  # type: ignore
     try:
         while True:
             runner.answer(receive(channel, sys.maxsize))
@@ -292,7 +302,9 @@ class Runner:
         elif event in CHANGE_EVENTS:
             for index in CHANGE_EVENTS[event]:
                 self.check_path(args[index], True)
-        elif event == "_thread.start_new_thread":
+        elif event in ("_thread.start_new_thread", "_thread.start_joinable_thread"):  # joinable since Python 3.13
+            if self.forbidden:  # operations are only detected in the thread that the grader calls
+                self.forbid("threads")
             self.threads += 1
             if self.threads > self.max_threads:
                 self.on_refusal(f"start more than {self.max_threads} threads")
