@@ -58,10 +58,8 @@ class Model:
 
     Example:
         >>> model = inlayer.load("default")
-        >>> model
-        Model('default', llama, 6,144 x 128 BF16)
-        >>> model.spec.family, model.is_tied, model.head_name, model.token_weights
-        ('llama', True, None, None)
+        >>> model, model.spec.family, model.is_tied, model.head_name, model.token_weights
+        (Model('default', llama, 6,144 x 128 BF16), 'llama', True, None, None)
         >>> model.tokenizer.encode("I love dogs")
         [40, 812, 2228, 82]
         >>> model.table.rows([40, 812]).shape, model.vocabulary.texts[812]
@@ -84,12 +82,12 @@ class Model:
             self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
         self.table_info = find_tables.find_table(store, self.spec, self.config)
         if self.spec is not None and self.spec.is_generic:
-            shape, size = self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
+            name, shape, size = self.spec.family, self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
             if shape == size:
-                self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
+                self.note = f"{self.note}; {ASSUMED}" if self.note else f"{name}: {ASSUMED}"
             else:
-                message = f"{self.spec.family}: its table is {shape}, but its config requires {size}"
-                self.spec, self.spec_error = None, ConfigError(message)
+                self.spec_error = ConfigError(f"{name}: its table is {shape}, but its config requires {size}")
+                self.spec = None
 
     @cached_property
     def spec(self) -> LayerSpec | None:
