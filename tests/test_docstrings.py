@@ -15,6 +15,7 @@ from pathlib import Path
 from pydoc_data import topics
 from typing import Any
 
+import numpy as np
 import pytest
 
 import inlayer
@@ -119,12 +120,12 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     shutil.copytree(SAMPLE, tmp_path / "model")
     (tmp_path / "book.txt").write_text("\n".join(topics.topics.values())[:100_000], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    names = {"inlayer": inlayer, "torch": importlib.import_module("torch")} | vars(module)
+    names = {one: getattr(inlayer, one) for one in PUBLIC}  # the imports that docs/reference/index.md gives
+    names |= {"inlayer": inlayer, "np": np, "torch": importlib.import_module("torch")}
     finder = doctest.DocTestFinder(recurse=False)
     found = finder.find(value, name, module, globs=names)
     assert any(test.examples for test in found)
     for member in members(name).values() if inspect.isclass(value) else ():
-        names = {"inlayer": inlayer, "torch": importlib.import_module("torch")} | vars(inspect.getmodule(member))
         found += finder.find(member, f"{name}.{member.__name__}", False, globs=names)
     assert "+SKIP" not in "".join(test.docstring for test in found)
     messages: list[str] = []

@@ -124,4 +124,5 @@ def _is_randomly_initialized(rows: ScannedRows) -> bool:
     by_chance = 1 / np.sqrt(2 * rows.width)
     spread = float(norms.std() / norms.mean())
     mean_vector_energy = float((scan.channel_means**2).sum()) / total * len(norms)  # near 1 for independent rows
-    return bool(0.8 * by_chance < spread < 1.25 * by_chance and mean_vector_energy < 2)
+    lowest = 0.8 * np.sqrt(0.4) * by_chance  # norms of uniform values spread sqrt(0.4) times as much as normal ones
+    return bool(lowest < spread < 1.25 * by_chance and mean_vector_energy < 2)

@@ -186,6 +186,12 @@ def randomly_initialized_table(folder: Path) -> None:
     set_rows(folder, slice(None), 0.02 * torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(3)))
 
 
+@fault("random-initialization", "note")
+def uniformly_initialized_table(folder: Path) -> None:
+    uniform = torch.rand(ROWS, WIDTH, generator=torch.Generator().manual_seed(3))
+    set_rows(folder, slice(None), 0.08 * (uniform - 0.5))
+
+
 @fault("padding-row-nonzero", "note")
 def nonzero_padding_row(folder: Path) -> None:
     set_rows(folder, PAD, 0.01)
