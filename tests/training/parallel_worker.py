@@ -193,7 +193,7 @@ def check_head(group: ProcessGroup) -> None:
     targets[0, :3], targets[1, 0] = PADDING, -100
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {}),
-        ({"soft_cap": 2.0, "input_scale": 0.5}, {"reduction": "sum"}),
+        ({"soft_cap": 2.0, "hidden_scale": 0.5}, {"reduction": "sum"}),
         ({"bias": True, "scale": 3.0, "divisor": 0.7}, {"reduction": "none", "z_loss": 0.1}),
         ({"bias": True}, {"z_loss": 0.1}),
     ]
