@@ -49,12 +49,13 @@ def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRang
     where = outside[0].tolist()
     bad = int(ids[tuple(where)])
     cause = (
-        "a negative id is often an ignored target (-100) or a missing token"
+        "; a negative id is often an ignored target (-100) or a missing token"
         if bad < 0
-        else "was the text encoded with another model's tokenizer, or were tokens added without resizing the table?"
+        else "; was the text encoded with another model's tokenizer, or were tokens added without resizing the table?"
     )
+    at = f" at {where}" if where else ""  # a single id has no place
     others = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
-    return IdRangeError(f"{name} {bad} at {where}{others} is outside 0..{rows - 1}; {cause}")
+    return IdRangeError(f"{name} {bad}{at}{others} is outside 0..{rows - 1}{cause if name == 'id' else ''}")
 
 
 def check_seed(seed: object) -> int:

@@ -38,7 +38,7 @@ from inlayer.positions import (
     build_positions,
     make_position_ids,
 )
-from inlayer.tables import Table, add_up
+from inlayer.tables import Table, add_up, check_id_range
 from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
@@ -69,7 +69,7 @@ class Embeddings(ExtraTables):
         multiplier: Factor on rows and inputs_embeds alike (Granite).
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
-        norm_eps: Adds a norm after the sum (BERT, BLOOM).
+        norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` says where it is applied.
         norm: Kind of norm: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
             without weight" (NanoChat), or either "in float32" (Muse Spark).
         norm_at: Where the norm is applied: after the "sum", at the "start" before positions are added
@@ -152,6 +152,8 @@ class Embeddings(ExtraTables):
         ):
             if not is_valid:
                 raise ConfigError(f"{name} is {actual!r}; it must be {rule}")
+        if norm_eps is None and (norm, norm_at) != ("layer", "sum"):
+            raise ConfigError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
         row_width = row_width or n_embd
         sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
@@ -333,6 +335,7 @@ class Embeddings(ExtraTables):
                 token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
             else:
                 token_type_ids = check_one_per_token(token_type_ids, batch, tokens, "token_type_ids")
+                check_id_range(token_type_ids, self.token_type_embedding.num_embeddings, "token type")
             added.append(("token type", self.token_type_embedding(token_type_ids)))
         elif token_type_ids is not None:
             raise InputError("token_type_ids were given, but this layer has no token types")

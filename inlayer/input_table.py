@@ -248,8 +248,6 @@ class InputTable(nn.Module):
         if not isinstance(head, Head):
             raise InputError(f"{type_name(head)} cannot be tied to this layer; use inlayer.Head")
         head.tie(self)
-        if all(head is not known for known in self._tied_heads):
-            self._tied_heads.append(head)
 
     def head_from_config(
         self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None

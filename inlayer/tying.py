@@ -156,6 +156,9 @@ class HeadRows(nn.Module):
         self._source = (source,)
         self.register_parameter("weight", None)
         self._modules.pop("stored", None)
+        heads: list[object] | None = getattr(source, "_tied_heads", None)  # Embeddings resizes their biases
+        if heads is not None and all(self is not known for known in heads):
+            heads.append(self)
         return self
 
     def _check_size(self, table: nn.Module) -> None:

@@ -215,7 +215,7 @@ def test_token_types_are_added_and_checked() -> None:
     rows, type_rows = layer.token_embedding.weight[IDS], layer.token_type_embedding.weight
     assert torch.equal(layer(IDS), rows + type_rows[0])
     assert torch.equal(layer(IDS, token_type_ids=types), rows + type_rows[types])
-    with pytest.raises(IdRangeError, match="id 2 at"):
+    with pytest.raises(IdRangeError, match=r"token type 2 at \[1\] \(and 1 more\) is outside 0\.\.1$"):
         layer(IDS, token_type_ids=types + 1)
     with pytest.raises(InputError, match="no token types"):
         make()(IDS, token_type_ids=types)
@@ -288,6 +288,8 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"row_width": 4}, "pass both or neither"),
         ({"project": "rows"}, "pass both or neither"),
         ({"dropout": 1.5}, "dropout is 1.5"),
+        ({"norm": "rms"}, "norm is 'rms' at 'sum', but norm_eps is None"),
+        ({"norm_at": "start"}, "norm is 'layer' at 'start', but norm_eps is None"),
         ({"positions": SinusoidalPositions(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
         ({"positions": "none", "block_size": 4}, "block_size 4 is for learned and sinusoidal positions"),

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inlayer import chunked_loss
 from inlayer import head as head_module
+from inlayer.embeddings import Embeddings
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.head import Head
 from inlayer.tables import Table
@@ -349,6 +350,13 @@ def test_bias_of_the_wrong_size_is_an_error() -> None:
     model.table.resize(V + 1)
     with pytest.raises(ShapeError, match=f"{V + 1} rows but a bias of {V} entries"):
         model(torch.tensor([[1]]))
+
+
+def test_the_bias_of_a_head_that_ties_itself_follows_the_layer() -> None:
+    layer, head = Embeddings(V, D), Head(D, V, bias=True)
+    head.tie(layer)
+    layer.resize(V + 1)
+    assert head(layer(torch.tensor([V]))).shape == (1, V + 1)
 
 
 # The padding row

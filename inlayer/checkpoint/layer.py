@@ -41,7 +41,7 @@ def build_embeddings(model: Model) -> Embeddings:
     if model.config is None:
         layer = Embeddings(rows, width, positions="none", device="meta")
     else:
-        layer = Embeddings.from_config(model.require_spec(), device="meta")
+        layer = Embeddings.from_config(model._require_spec(), device="meta")
         needed = layer.token_embedding.embedding_dim
         check_tensor(model.source, model.table_info, width == needed, f"its config requires rows of width {needed:,}")
     layer.set_input_embeddings(_rows(model, model.table))

@@ -98,7 +98,7 @@ class Model:
             self.spec_error = error
             return None
 
-    def require_spec(self) -> LayerSpec:
+    def _require_spec(self) -> LayerSpec:
         """Return `spec`, or raise the error with the reason why there is none."""
         if self.spec is None:
             raise ConfigError(f"{self.spec_error}. Its rows can still be looked up: load(...).table.rows(ids)")
@@ -147,7 +147,7 @@ class Model:
             >>> load("default").memories
             ()
         """
-        specs = () if self.config is None else self.require_spec().ngrams
+        specs = () if self.config is None else self._require_spec().ngrams
         return tuple(find_tables.open_memory(self, spec) for spec in specs)
 
     @cached_property

@@ -72,8 +72,8 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:
-        source: A folder, a .safetensors, .gguf or legacy .bin file, a hub id (`org/name`, `org/name@revision`), or the
-            name of a sample; by default the bundled sample model.
+        source: A folder, a .safetensors, .gguf or legacy .bin file, a hub id (`org/name`, `org/name@revision`), a URL
+            (https, hf, s3, gs), or the name of a sample; by default the bundled sample model.
         dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
             keep the dtype of the file.
         trainable: Read the rows into memory when `embeddings` and `head` are used, so they can be trained and
@@ -86,6 +86,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
         MissingFileError: If there is no such source.
         CheckpointError: If its files are damaged or contain no embedding table.
         ConfigError: If `trainable` is not a bool.
+        MissingExtraError: If a package that the source needs is not installed.
 
     Example:
         >>> load("default").table.rows([1, 2]).shape

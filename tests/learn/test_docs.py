@@ -39,6 +39,7 @@ def test_documented_limits_match_the_code() -> None:
         "size of a file": f"{resource_limits.GradingLimits().file_bytes >> 20} MiB",
         "open files": str(resource_limits.GradingLimits().open_files),
         "size of a result without its tensors": f"{protocol.MAX_TREE >> 20} MiB",
+        "tensors of a result": f"{protocol.MAX_TENSORS >> 20} MiB",
         "threads": str(resource_limits.GradingLimits().threads),
     }
     source = Path(resource_limits.__file__).read_text(encoding="utf-8")

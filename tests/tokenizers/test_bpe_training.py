@@ -95,7 +95,7 @@ def test_invalid_input_is_rejected(training_file, tmp_path):
 
 def test_size_is_limited_before_training(training_file):
     """The trainer allocates memory for the requested size, and aborts the process if that fails."""
-    with pytest.raises(InputError, match=r"\.\.16777216"):
+    with pytest.raises(InputError, match=r"\.\.16,777,216"):
         train_bpe(training_file, 1_000_000_000)
     with pytest.raises(InputError, match=r"yields only \d+ merges"):
         train_bpe(training_file, 2**24)
