@@ -150,7 +150,7 @@ class TopRows:
         queries, k = self._ids.shape
         current = np.repeat(np.arange(queries), k), self._ids.reshape(-1), self._scores.reshape(-1)
         rows, ids, scores = (np.concatenate(parts) for parts in zip(current, *self._pending, strict=True))
-        order = np.lexsort((ids, -scores, rows))
+        order = np.lexsort((-scores, rows))  # stable: equal scores stay ordered by id, because ids come in that order
         first = np.searchsorted(rows[order], np.arange(queries))[:, None] + np.arange(k)
         self._ids, self._scores, self._pending = ids[order][first], scores[order][first], []
         return self._ids, self._scores
