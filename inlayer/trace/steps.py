@@ -188,7 +188,7 @@ def _backward(trace: Trace) -> tuple[str, str]:
     above = back.uniform_loss is not None and back.loss > back.uniform_loss + CLEARLY
     why = ", which is why it is above the uniform guess" * above
     return (
-        f"{note}{why}. It is computed in float32.",
+        f"{note}{why}. It is computed in float32",
         f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]",
     )
 

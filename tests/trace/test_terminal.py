@@ -316,7 +316,7 @@ def test_notes_wrap_in_a_narrow_terminal() -> None:
     check_lines(printed, 40)
     words = " ".join(printed.split())
     assert "one_hot @ table is equal to these rows, compared over all 6,144 rows" in words
-    assert "without the decoder, which is why it is above the uniform guess. It is computed in float32." in words
+    assert "without the decoder, which is why it is above the uniform guess. It is computed in float32" in words
     assert "▄ zero ▇ positive" in words
     assert not re.search(r"[a-z]…\n", printed.partition("5  embedding lookup")[2])
 
