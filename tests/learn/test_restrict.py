@@ -84,6 +84,6 @@ def test_restrictions_allow_what_tasks_need() -> None:
         "inlayer.load('default').embeddings\nimport inlayer.training, inlayer.tokenizers, email, sqlite3, decimal\n"
         "open('/dev/null', 'w').write('x')\nassert os.listdir('/')\n"
     )
-    verdict = grade(toy(), source + SOLUTION)
+    verdict = grade(toy(forbidden=()), source + SOLUTION)
     assert verdict.passed, verdict.failure
     assert "threaded" in verdict.printed

@@ -90,6 +90,8 @@ class Terminal:
             assert time.monotonic() < deadline, "it did not end"
             if select.select([self.ours], [], [], 0.05)[0]:
                 self.shown += os.read(self.ours, 4096).decode()
+        while select.select([self.ours], [], [], 0.05)[0]:  # what it printed last
+            self.shown += os.read(self.ours, 4096).decode()
         return self.process.returncode
 
     def close(self) -> None:
