@@ -146,7 +146,7 @@ def test_pre_tokens_equal_the_library(real):
         return
     engine = ours._exact
     compared, other = 0, 0
-    for text in [*HARD, *hostile_texts(300, 42)]:
+    for text in [*HARD, *hostile_texts(400, 42)]:
         unchanged = engine.normalizer is None or engine.normalizer.normalize_str(text) == text
         if unchanged and not any(token.content in text for token in ours._added.values()):
             theirs = [span for span in pre_tokenized(engine, text) if span[0] < span[1]]
@@ -154,7 +154,7 @@ def test_pre_tokens_equal_the_library(real):
             compared += 1
             other += theirs != [match.span() for match in regex.finditer(rb"\s*\S+", text.encode())]
     assert compared > 50
-    assert other >= 10  # control: splitting at whitespace would not pass
+    assert other > 10  # control: splitting at whitespace would not pass
 
 
 STEPS = [
