@@ -130,18 +130,21 @@ class TopRows:
     def __init__(self, queries: int, k: int) -> None:
         self._ids = np.full((queries, k), -1, np.int64)
         self._scores = np.full((queries, k), NO_DIRECTION, np.float32)
+        self._worst_Q = self._scores[:, -1]  # no better than the k-th best of each query
         self._pending: list[tuple[Ids, Ids, Vectors]] = []  # queries, ids, scores
 
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
         queries, k = self._ids.shape
-        worst_Q = self._scores[:, -1]
-        if len(ids_N) > k and np.isneginf(worst_Q).any():  # the first block: only its own best count
-            worst_Q = np.maximum(worst_Q, np.nextafter(np.partition(scores_QN, -k, 1)[:, -k], np.float32(-np.inf)))
+        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # the first block: only its own best count
+            kth_Q = np.partition(scores_QN, -k, 1)[:, -k]
+            self._worst_Q = np.maximum(self._worst_Q, np.nextafter(kth_Q, np.float32(-np.inf)))
+        worst_Q = self._worst_Q
         improved = np.flatnonzero(scores_QN.max(1) > worst_Q)  # faster than to compare all scores
         scores_IN = scores_QN[improved]
-        rows, columns = np.nonzero(scores_IN > worst_Q[improved, None])
-        self._pending.append((improved[rows], ids_N[columns], scores_IN[rows, columns]))
+        flat = np.flatnonzero(scores_IN > worst_Q[improved, None])  # several times faster than nonzero with two axes
+        rows, columns = np.divmod(flat, len(ids_N))
+        self._pending.append((improved[rows], ids_N[columns], scores_IN.reshape(-1)[flat]))
         if sum(len(rows) for rows, _, _ in self._pending) > 4 * queries * k:
             self.merge()
 
@@ -153,6 +156,7 @@ class TopRows:
         order = np.lexsort((-scores, rows))  # stable: equal scores stay ordered by id, because ids come in that order
         first = np.searchsorted(rows[order], np.arange(queries))[:, None] + np.arange(k)
         self._ids, self._scores, self._pending = ids[order][first], scores[order][first], []
+        self._worst_Q = np.maximum(self._worst_Q, self._scores[:, -1])
         return self._ids, self._scores
 
 
