@@ -28,13 +28,13 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
-from inlayer.formats.dtypes import as_float_dtype
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tables.stored import StoredTable
-from inlayer.tensors import to_tensor
+from inlayer.tensors import dtype_name, to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
@@ -157,8 +157,11 @@ class Pipeline:
 
     # ---- rows
 
-    def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
-        """Read the bytes of rows as they are stored."""
+    def raw_rows(self, ids: Sequence[int], rows_ND: Tensor) -> list[bytes]:
+        """Return the bytes of looked-up rows as they are stored; rows that the lookup converted are read again."""
+        stored_dtype = SAFETENSORS_DTYPES.get(self.table.dtype)
+        if stored_dtype is not None and stored_dtype.name == dtype_name(rows_ND.dtype):
+            return [row.tobytes() for row in rows_ND.contiguous().view(torch.uint8).numpy()]
         return [row.tobytes() for row in self.stored_table.source.take(np.array(ids, np.int64))]
 
     def offset_of(self, token_id: int) -> int:

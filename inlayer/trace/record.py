@@ -101,8 +101,8 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     positions, masks = result.position_BT.tolist(), result.mask_BT.long().tolist()
     ids = None if result.unique is None else result.unique.ids_U[result.unique.inverse_BT].tolist()
     used = [] if result.unique is None else result.unique.ids_U.tolist()
-    raw = zip(used, pipeline.raw_rows(used), strict=True) if used else ()
-    hexes = {token_id: stored_hex(row, pipeline.table.itemsize, channels) for token_id, row in raw}
+    raw = [] if result.unique is None else pipeline.raw_rows(used, result.unique.rows_UD)
+    hexes = {i: stored_hex(row, pipeline.table.itemsize, channels) for i, row in zip(used, raw, strict=True)}
 
     def stage_value(index: int, b: int, t: int) -> StageValue:
         table, vectors = stages[index].table, added[index]
