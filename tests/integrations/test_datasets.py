@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from datasets import Dataset, Features, List, Value
@@ -12,6 +14,12 @@ from inlayer.errors import DtypeError, InputError
 from inlayer.integrations.datasets import EmbedColumn
 
 TEXTS = ["I love dogs", "", "naïve 🙂"] * 5
+
+
+@pytest.fixture(autouse=True)
+def same_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Dataset.map` with processes replaces os.environ by a copy, which rich, for one, would not read."""
+    monkeypatch.setattr(os, "environ", os.environ)
 
 
 @pytest.mark.parametrize("processes", [None, 2])
