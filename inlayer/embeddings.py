@@ -37,6 +37,7 @@ from inlayer.positions import (
     SinusoidalPositions,
     build_positions,
     make_position_ids,
+    positions_from_spec,
 )
 from inlayer.tables import Table, add_up, check_id_range
 from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
@@ -90,7 +91,7 @@ class Embeddings(ExtraTables):
         dtype: As in torch.nn.Embedding.
 
     Raises:
-        ConfigError: If settings are invalid or contradict each other.
+        InputError: If settings are invalid or contradict each other.
 
     Example:
         >>> layer = Embeddings(vocab_size=256, block_size=8, n_embd=4)
@@ -135,7 +136,7 @@ class Embeddings(ExtraTables):
         dtype: torch.dtype | None = None,
     ) -> None:
         if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
-            raise ConfigError(
+            raise InputError(
                 f"row_width is {row_width} and project is {project!r}; pass both or neither: project is one of "
                 f"{', '.join(PROJECTIONS)}"
             )
@@ -151,9 +152,9 @@ class Embeddings(ExtraTables):
             ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
-                raise ConfigError(f"{name} is {actual!r}; it must be {rule}")
+                raise InputError(f"{name} is {actual!r}; it must be {rule}")
         if norm_eps is None and (norm, norm_at) != ("layer", "sum"):
-            raise ConfigError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
+            raise InputError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
         row_width = row_width or n_embd
         sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
@@ -214,15 +215,14 @@ class Embeddings(ExtraTables):
             (100, 2)
         """
         spec = describe(config)
-        positions: str | Positions = spec.positions
-        if spec.rotary:
-            positions = RotaryPositions(**vars(spec.rotary)).to(device)
-        elif spec.positions == "sinusoidal":  # CTRL; computed, so it has values even on the meta device
-            positions = SinusoidalPositions(spec.n_embd, spec.block_size, layout="half in float32")
-            positions = positions if torch.device(device or "cpu").type == "meta" else positions.to(device)
+        derive_seeds(seed, 1)  # an invalid seed is the caller's mistake, not the config's
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
-        settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
-        layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        block_size = None if spec.positions == "none" else spec.block_size
+        try:
+            settings |= {"positions": positions_from_spec(spec, device), "seed": seed, "device": device, "dtype": dtype}
+            layer = cls(spec.vocab_size, spec.n_embd, block_size, **settings)
+        except InputError as error:
+            raise ConfigError(str(error)) from error
         layer.ngrams, layer.relative, layer.streams = spec.ngrams, spec.relative, spec.streams
         return layer
 
@@ -244,7 +244,8 @@ class Embeddings(ExtraTables):
         Args:
             input_ids: Token ids (B, T). Give exactly one of input_ids and inputs_embeds.
             inputs_embeds: Vectors (B, T, D) in place of the rows.
-            position_ids: (B, T) or (T,). By default, positions count from the left, padding included, unless
+            position_ids: (B, T) or (T,), for learned and sinusoidal positions. Rotary positions add nothing here: pass
+                their ids to `rotary`. By default, positions count from the left, padding included, unless
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens, or (B, S + T) if n-grams read a history. Used by n-grams,

@@ -107,7 +107,10 @@ class ExtraTables(InputTable):
         """
         spec, memory = self._choose(layer)
         if memory is None:
-            raise InputError(f"the n-gram memory {spec.tensor} has no rows; inlayer.load(...).embeddings reads them")
+            raise InputError(
+                f"the rows of the n-gram memory {spec.tensor} were not loaded; use inlayer.load(source).embeddings, "
+                "which reads them from a checkpoint"
+            )
         rows = self.ngram_ids(input_ids, history, layer=layer, attention_mask=attention_mask)
         return to_tensor(memory.table.rows(rows.cpu().numpy())).to(input_ids.device, self.dtype)
 
@@ -115,9 +118,14 @@ class ExtraTables(InputTable):
         """Return the memory of a layer; without one, the only memory."""
         specs = [spec for spec in self.ngrams if layer is None or spec.layer == layer]
         if len(specs) != 1:
-            layers = ", ".join("the input" if spec.layer is None else str(spec.layer) for spec in self.ngrams) or "none"
-            problem = "has no n-gram memory" if not specs else "has several n-gram memories; choose one with layer="
-            raise InputError(f"this model{'' if layer is None else f' in layer {layer}'} {problem}. Layers: {layers}")
+            if not self.ngrams:
+                raise InputError("this model has no n-gram memory")
+            problem = (
+                "this model has several n-gram memories" if layer is None else f"layer {layer} has no n-gram memory"
+            )
+            layers = [str(spec.layer) for spec in self.ngrams if spec.layer is not None]
+            advice = f"pass layer={' or layer='.join(layers)}" if layers else "the only one is at the input: omit layer"
+            raise InputError(f"{problem}; {advice}")
         return specs[0], next((memory for memory in self.memories if memory.spec is specs[0]), None)
 
     @property
@@ -152,7 +160,7 @@ class ExtraTables(InputTable):
             >>> ids = torch.tensor([[7, 8]])
             >>> layer.add_ngrams(layer(ids), ids)
             Traceback (most recent call last):
-            inlayer.errors.InputError: this model has no n-gram memory. Layers: none
+            inlayer.errors.InputError: this model has no n-gram memory
         """
         spec, _ = self._choose(None)
         ngram_rows = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
@@ -161,7 +169,10 @@ class ExtraTables(InputTable):
                 rows = rows + ngram_rows[..., head, :]
             return rows
         if self.ngram_projection is None:
-            raise InputError(f"the n-gram memory {spec.tensor} is read by layer {spec.layer}; it is not added to rows")
+            raise InputError(
+                f"decoder layer {spec.layer} reads the n-gram memory {spec.tensor}, so its rows are not added to the "
+                "token rows; call ngram() to look them up"
+            )
         projected = torch.bmm(ngram_rows.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection.to(rows.dtype))
         return torch.cat([rows[None], projected.view(-1, *rows.shape)]).mean(0)
 

@@ -218,7 +218,7 @@ class InputTable(nn.Module):
         """
         width = self.token_embedding.embedding_dim
         if not isinstance(table, StoredEmbedding):  # whose weight would read the whole table
-            check_float(getattr(table, "weight", None), "the new table's weight", width=width, rank=2)
+            check_float(getattr(table, "weight", None), "the new table's weight", width=width, axes=("rows", "width"))
         elif table.embedding_dim != width:
             raise ShapeError(f"the new rows have width {table.embedding_dim}; this layer's rows have width {width}")
         self.token_embedding = table

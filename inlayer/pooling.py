@@ -149,7 +149,7 @@ def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
 
 def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int[Tensor, " B"]]:
     """Check that there is one hidden state per id; returns them with the number of tokens of each text."""
-    hidden_ND = check_float(hidden, "hidden", rank=2)
+    hidden_ND = check_float(hidden, "hidden", axes=("tokens", "width"))
     if len(hidden_ND) != ids.flat.size:
         raise ShapeError(
             f"hidden has shape {tuple(hidden_ND.shape)}, but the Ragged has {ids.flat.size} ids; pass one hidden state "
@@ -160,7 +160,7 @@ def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int
 
 def check_inputs(hidden: object, mask: object) -> tuple[Float[Tensor, "B T D"], Bool[Tensor, "B T"]]:
     """Check hidden states and mask, and convert the mask to bool."""
-    hidden_BTD = check_float(hidden, "hidden", rank=3)
+    hidden_BTD = check_float(hidden, "hidden", axes=("batch", "tokens", "width"))
     if mask is None:
         return hidden_BTD, torch.ones(hidden_BTD.shape[:2], dtype=torch.bool, device=hidden_BTD.device)
     mask = check_dense(mask, "mask")

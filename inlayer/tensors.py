@@ -48,13 +48,13 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     return ids
 
 
-def check_float(x: object, name: str, width: int | None = None, rank: int | None = None) -> Tensor:
-    """Check that x is a floating-point tensor, optionally with a given last axis and number of axes."""
+def check_float(x: object, name: str, width: int | None = None, axes: tuple[str, ...] | None = None) -> Tensor:
+    """Check that x is a floating-point tensor, optionally the size of its last axis and the number of its axes."""
     x = check_dense(x, name)
     if not x.is_floating_point():
         raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
-    if rank is not None and x.dim() != rank:
-        raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
+    if axes is not None and x.dim() != len(axes):
+        raise ShapeError(f"{name} has shape {tuple(x.shape)}; expected {len(axes)} axes: ({', '.join(axes)})")
     if width is not None and not is_jit_tracing() and (x.dim() == 0 or x.shape[-1] != width):
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x

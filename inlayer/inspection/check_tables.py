@@ -162,7 +162,7 @@ def _value_findings(
 
 
 def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
-    """A routing table has the experts of every token."""
+    """Check a routing table, which lists the experts of every token."""
     if math.prod(info.shape) > MAX_ROUTING:
         message = f"{quoted(info.name)} has {math.prod(info.shape):,} values and was not read"
         yield Finding("warning", "tensor-too-large", message)
@@ -172,10 +172,10 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
     if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
         verb = "refers" if len(bad) == 1 else "refer"
         message = f"{count(len(bad), 'row')} of {quoted(info.name)} {verb} to experts that do not exist"
-        yield Finding("error", "table-not-finite", message, ids=tuple(bad))
+        yield Finding("error", "routing-out-of-range", message, ids=tuple(bad))
     elif not experts.any():
         message = f"{quoted(info.name)} sends every token to expert 0, as before training"
-        yield Finding("note", "table-zero-rows", message)
+        yield Finding("note", "routing-untrained", message)
 
 
 # ---- n-gram memories

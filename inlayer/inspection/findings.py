@@ -25,6 +25,7 @@ _MISMATCHED = "Weights and config.json belong to different models. Download both
 _SCALED = "Check whether a scale was applied twice, or a quantized tensor was read without its scales."
 _EXTENDED = "Download the file again, or train the rows that were added when the table was extended."
 _HEAD_AGAIN = "Download the head again. If you trained this model yourself, check that the head was saved and resized."
+_UNTRAINED = "Expected before training. If the model was trained, the wrong weights were saved."
 _ORIGINAL_CONFIG = "Compare it with the model's original config.json."
 
 ADVICE = {
@@ -44,7 +45,7 @@ ADVICE = {
     "dominant-channel": "Check whether one column was scaled by mistake. Compare with the original checkpoint.",
     "dead-channels": "Check whether a column shard was lost when the shards were merged.",
     "undertrained-tokens": "Common for rare tokens. Expect unpredictable output when they occur.",
-    "random-initialization": "Expected before training. If the model was trained, the wrong weights were saved.",
+    "random-initialization": _UNTRAINED,
     "padding-row-nonzero": "Common where an attention mask hides padding (BERT). Exclude padding from sums and means.",
     # config and table
     "vocab-size-mismatch": "Set vocab_size to the number of rows, or save the table again after resizing it.",
@@ -66,6 +67,8 @@ ADVICE = {
     "table-not-finite": _DIVERGED,
     "table-zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
     "table-copy-differs": "Copy these rows again: a copy for multi-token prediction has the rows of the original.",
+    "routing-out-of-range": _MISMATCHED,
+    "routing-untrained": _UNTRAINED,
     "ngram-mismatch": "Download the weights, config.json and tokenizer again, all of the same model.",
     "fp8-without-scales": "Expected for plain FP8. If the model was quantized, download the file with its scales.",
     "table-stored-twice": "Store it once to save space.",

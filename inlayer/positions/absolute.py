@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.checks import check_std, is_integer
-from inlayer.errors import ConfigError, PositionRangeError
+from inlayer.errors import InputError, PositionRangeError
 from inlayer.initialization import init_rows
 from inlayer.tensors import check_ids, is_meta_or_traced
 
@@ -42,13 +42,13 @@ class LearnedPositions(nn.Embedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         if not (is_integer(block_size) and is_integer(offset)) or block_size < 1 or n_embd < 1 or offset < 0:
-            raise ConfigError(
+            raise InputError(
                 f"learned positions have {block_size!r} rows of width {n_embd} and offset {offset!r}; rows and width "
                 "must be at least 1, the offset at least 0"
             )
         block_size, offset = int(block_size), int(offset)
         if padding_idx is not None and not 0 <= padding_idx < block_size + offset:
-            raise ConfigError(
+            raise InputError(
                 f"padding_idx {padding_idx} is outside the {block_size + offset} rows of learned positions; "
                 "is block_size too small for this padding id?"
             )
@@ -109,13 +109,13 @@ class SinusoidalPositions(nn.Module):
     ) -> None:
         super().__init__()
         if n_embd < 1 or (block_size or 0) < 0:
-            raise ConfigError(
+            raise InputError(
                 f"sinusoidal positions have width {n_embd} and block_size {block_size}; sizes must be positive"
             )
         if not 0 < theta < math.inf:
-            raise ConfigError(f"the base theta of sinusoidal positions is {theta}; it must be positive and finite")
+            raise InputError(f"the base theta of sinusoidal positions is {theta}; it must be positive and finite")
         if layout not in get_args(SinusoidalLayout):
-            raise ConfigError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(SinusoidalLayout))}")
+            raise InputError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(SinusoidalLayout))}")
         self.n_embd, self.block_size, self.theta = n_embd, block_size or 0, theta
         self.layout: SinusoidalLayout = layout
         self.register_buffer("table", self._encode(torch.arange(self.block_size, device=device)), persistent=False)

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inlayer.errors import ConfigError
+from inlayer.errors import InputError
 from inlayer.families.spec import AlibiSpec, BucketSpec
 from inlayer.tensors import check_ids
 
@@ -33,7 +33,7 @@ def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, 
         tensor([0.2500, 0.0625, 0.0156, 0.0039])
     """
     if not isinstance(heads, int) or not 1 <= heads <= MAX_HEADS:
-        raise ConfigError(f"heads is {heads!r}; it must be an integer in 1..{MAX_HEADS:,}")
+        raise InputError(f"heads is {heads!r}; it must be an integer in 1..{MAX_HEADS:,}")
     if bias_max is not None:
         power = 2 ** math.ceil(math.log2(heads))
         slopes = 1.0 / torch.pow(2, torch.arange(1, power + 1).float() * (bias_max / power))
@@ -120,6 +120,6 @@ def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> In
 
 def _check_buckets(buckets: int, longest: int) -> None:
     if buckets < 4 or longest <= buckets // 2 + 1:
-        raise ConfigError(
+        raise InputError(
             f"{buckets} buckets up to distance {longest}; pass at least 4 buckets, and a distance above half of them"
         )

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.checks import is_integer
-from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.errors import InputError, ShapeError
 from inlayer.families.spec import Angles, Layout, Pairing
 from inlayer.positions.rotary_scaling import scaled_frequencies
 from inlayer.tensors import check_dense, check_ids, is_jit_tracing
@@ -56,7 +56,7 @@ class RotaryPositions(nn.Module):
     ) -> None:
         super().__init__()
         if not is_integer(head_dim) or not 2 <= head_dim <= MAX_HEAD_DIM:
-            raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
+            raise InputError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
         self.head_dim, self.float32, self.layer_types = int(head_dim), float32, layer_types
         self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
@@ -66,11 +66,11 @@ class RotaryPositions(nn.Module):
         self.pairing: Pairing = pairing
         self.layout: Layout = layout or pairing
         if self.angles == {}:
-            raise ConfigError("rotary positions that differ by layer need the angles of at least one layer type")
+            raise InputError("rotary positions that differ by layer need the angles of at least one layer type")
         for layer_type, layer_angles in self.angles.items() if isinstance(self.angles, dict) else [(None, self.angles)]:
             rotated = self.rotated_dim(layer_angles)
             if rotated < 2 or rotated % 2:
-                raise ConfigError(
+                raise InputError(
                     f"a head of {head_dim} channels with a rotated fraction of "
                     f"{layer_angles.partial_rotary_factor:g} has {rotated} rotated channels; channels are rotated in "
                     "pairs, so it must be an even number of at least 2"
@@ -80,14 +80,14 @@ class RotaryPositions(nn.Module):
                 and not layer_angles.sections_interleaved
                 and sum(layer_angles.sections) != rotated // 2
             ):
-                raise ConfigError(
+                raise InputError(
                     f"mrope_section {list(layer_angles.sections)} has {sum(layer_angles.sections)} channel pairs, "
                     f"but {rotated // 2} are rotated"
                 )
             # Computed once here, so settings that do not fit together fail now and not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
-                raise ConfigError(f"{layer_angles} gives non-finite rotary frequencies or a non-finite cos/sin factor")
+                raise InputError(f"{layer_angles} gives non-finite rotary frequencies or a non-finite cos/sin factor")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositions:
         before = self.alpha
@@ -217,7 +217,7 @@ def apply_rotary(
     Raises:
         DtypeError: If one of them is not a dense tensor.
         ShapeError: If the shapes do not fit together.
-        ConfigError: If pairing or layout is unknown.
+        InputError: If pairing or layout is unknown.
 
     Example:
         >>> q = torch.tensor([[[[1.0, 0.0]]]])
@@ -239,7 +239,7 @@ def apply_rotary(
 def _check_names(pairing: str, layout: str) -> None:
     for name, value, known in (("pairing", pairing, get_args(Pairing)), ("layout", layout, get_args(Layout))):
         if value not in known:
-            raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+            raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
 
 
 def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:

@@ -44,7 +44,7 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     if weight.dim() != 2:
         raise ShapeError(f"the table has {weight.dim()} axes {tuple(weight.shape)}; it must be (V, D), rows by width")
     if index.device != weight.device:
-        raise DtypeError(f"input_ids are on {index.device} but the table is on {weight.device}; move one to the other")
+        raise InputError(f"input_ids are on {index.device}, but the table is on {weight.device}; move one of them")
     if index.dtype not in (torch.int64, torch.int32):  # the only dtypes the kernels support
         index = index.to(torch.int64)
     check_id_range(index, weight.shape[0])

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.optim import Optimizer
 
-from inlayer.errors import CheckpointError, ConfigError, InlayerError
+from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
 from inlayer.sharding import MESH, is_sharded, rows_per_process
 from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder
@@ -113,7 +113,7 @@ def _rank_and_size() -> tuple[int, int]:
     rank, size = (int(value) if value and value.isdecimal() else -1 for value in environment.values())
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 and name not in os.environ]
     if not 0 <= rank < size or missing:
-        raise ConfigError(
+        raise InputError(
             f"RANK is {environment['RANK']!r} and WORLD_SIZE is {environment['WORLD_SIZE']!r}"
             + (f"; {' and '.join(missing)} not set" if missing else "")
             + "; torchrun sets all of them: torchrun --nproc-per-node N -m inlayer train ..."
@@ -127,7 +127,7 @@ def _device() -> torch.device:
         return CPU
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= gpus:
-        raise ConfigError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")
+        raise InputError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
 
@@ -141,7 +141,7 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
     Create the optimizer afterwards, and call the decoder in all processes. A group of one changes nothing.
     """
     if mode not in PARALLEL_MODES:
-        raise ConfigError(f"parallel is {mode!r}; choose one of {', '.join(PARALLEL_MODES)}")
+        raise InputError(f"parallel is {mode!r}; choose one of {', '.join(PARALLEL_MODES)}")
     if group.size == 1:
         return decoder
     from torch.distributed.device_mesh import init_device_mesh
@@ -187,7 +187,7 @@ def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
     if mode == "vocab" or group.size == 1:
         return batch
     if len(batch) < group.size:
-        raise ConfigError(f"a batch of {len(batch)} is too small for {group.size} processes; each needs a sequence")
+        raise InputError(f"a batch of {len(batch)} is too small for {group.size} processes; each needs a sequence")
     return batch[group.rank :: group.size]
 
 
