@@ -74,7 +74,10 @@ def chunked_losses(
     local: sharding.LocalRows | None,
     z_loss: float,
 ) -> Tensor:
-    """One loss per target, by chunks that are recomputed in the backward pass; at least float32 after `project`."""
+    """Compute one loss per target, in chunks that are recomputed in the backward pass.
+
+    The losses are at least float32 after `project`.
+    """
 
     def one_chunk(hidden_CD: Tensor, targets_C: Tensor) -> Tensor:
         logits_CV = project(hidden_CD)

@@ -1,4 +1,4 @@
-"""The input layer: rows + positions -> hidden states. What a model computes between its tokenizer and its first block.
+"""The input layer: rows + positions -> hidden states. All that a model computes between tokenizer and first block.
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
 - operations run in the order of the original models, so that results are bit-identical:
@@ -6,8 +6,8 @@ text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
   (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
-- see also: lookup, reverse lookup and tying of the token table (input_table.py), n-gram, per-layer and value embeddings
-  (extra_tables.py), other projects' names for these settings (families/), reading weights (checkpoint/)
+- see also: lookup, reverse lookup and tying of the token table (input_table.py); n-gram, per-layer and value embeddings
+  (extra_tables.py); other projects' names for these settings (families/); reading weights (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
@@ -58,7 +58,7 @@ class Embeddings(ExtraTables):
     Args:
         vocab_size: Rows of the token table.
         n_embd: Width of the hidden states.
-        block_size: Number of learned positions, or of precomputed sinusoidal ones; not for the other schemes.
+        block_size: Number of learned or precomputed sinusoidal positions; not for other schemes.
         positions: "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions; by default "learned"
             if block_size is given, otherwise "none".
         padding_idx: A row that is initialized to zero, stays zero, and gets no gradient.
@@ -78,13 +78,13 @@ class Embeddings(ExtraTables):
         positions_first: Add positions before token types (DeBERTa, Longformer).
         mask_padding: Multiply the result by the attention mask (DeBERTa). With "ids", a missing mask is made from
             padding_idx (XLM).
-        token_types: Rows of a token type table (BERT), 0 for none.
+        token_types: Number of token types (BERT); 0 for none.
         row_width: Width of the token rows if they are narrower than n_embd.
         project: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm (ALBERT).
-        position_id_rule: Position ids if the caller does not pass them (RoBERTa and OPT skip padding).
+        position_id_rule: How to number positions if no position ids are passed (RoBERTa and OPT skip padding).
         position_offset: Unused rows at the start of learned positions.
-        per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4), see `per_layer()`.
-        value: Sizes of value embeddings (NeoMME), see `value_embeddings()`.
+        per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4); see `per_layer()`.
+        value: Sizes of value embeddings (NeoMME); see `value_embeddings()`.
         head_dim: For positions="rotary": width of an attention head, n_embd by default.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
@@ -309,7 +309,7 @@ class Embeddings(ExtraTables):
             named: The keyword arguments of `forward`.
 
         Returns:
-            One LayerStage per operation, from the rows on: its `name`, what it `added`, and the result `after` it.
+            One LayerStage per operation, first the rows: its `name`, what it `added`, and the vectors `after` it.
 
         Raises:
             InlayerError: Same as `forward`.

@@ -1,4 +1,4 @@
-"""The other tables of an input layer whose rows are chosen by token ids: n-gram, per-layer and value embeddings.
+"""The tables of an input layer besides the token table: n-gram, per-layer and value embeddings.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - most models read n-gram memories inside a decoder layer; in LongCat-Flash and BLT their rows are part of the hidden
@@ -50,7 +50,8 @@ class ExtraTables(InputTable):
 
         Args:
             input_ids: Token ids (B, T).
-            history: The ids (B, S) before them. With it, a text passed in pieces reads the same rows as the whole text.
+            history: The ids (B, S) before them. With a history, a text passed in pieces reads the same
+                rows as the whole text.
             layer: The decoder layer, if several have a memory.
             attention_mask: (B, S + T), 0 for padding, which n-grams do not cross.
 
@@ -94,7 +95,7 @@ class ExtraTables(InputTable):
             The rows of all hash heads (B, T, heads, D), in the table's dtype. The model projects their `.flatten(-2)`.
 
         Raises:
-            InputError: If the layer has no rows: only `inlayer.load` reads them.
+            InputError: If the layer has no such memory, or its rows were not loaded (`inlayer.load` loads them).
 
         Example:
             >>> qwen = {"model_type": "qwen4_exp_text", "vocab_size": 100, "ple_layer_ids": [1], "eos_token_id": 0}
@@ -115,7 +116,7 @@ class ExtraTables(InputTable):
         return to_tensor(memory.table.rows(rows.cpu().numpy())).to(input_ids.device, self.dtype)
 
     def _choose(self, layer: int | None) -> tuple[NgramSpec, NgramMemory | None]:
-        """Return the memory of a layer; without one, the only memory."""
+        """Return the memory of a layer or, if `layer` is None, the only memory."""
         specs = [spec for spec in self.ngrams if layer is None or spec.layer == layer]
         if len(specs) != 1:
             if not self.ngrams:
@@ -183,8 +184,8 @@ class ExtraTables(InputTable):
 
         Args:
             input_ids: Token ids (B, T) or (T,). For image tokens, pass the padding id, as transformers does.
-            inputs_embeds: Vectors (B, T, D) to project, if they differ from the rows of input_ids. Alone: Gemma-4
-                finds their ids (`ids_of`), Gemma-3n returns the projection only.
+            inputs_embeds: Vectors (B, T, D) to project, if they differ from the rows of input_ids. Without input_ids,
+                Gemma-4 finds their ids (`ids_of`), and Gemma-3n returns only the projection.
 
         Returns:
             (B, T, L, P) for L blocks; (T, L, P) for one text.
@@ -231,7 +232,8 @@ class ExtraTables(InputTable):
             layer: A block index.
 
         Returns:
-            (B, T, W), where W is the number of key-value heads times their width. None for other blocks.
+            (B, T, W), where W is the number of key-value heads times their width. None if the block
+                `layer` does not add them.
 
         Raises:
             InputError: If the model has no value embeddings.

@@ -2,8 +2,8 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
 - the mask alone decides which positions are real, so left and right padding give the same result
-- a text of padding only gives zeros, never NaN; values at padded positions, even NaN, do not matter
-- half types are summed in float32 and cast back
+- a text that is all padding gives zeros, never NaN; values at padded positions, even NaN, do not matter
+- float16 and bfloat16 are summed in float32, and the result is cast back
 - texts of very different lengths need no padding: pass the hidden states (N, D) and the Ragged of their ids
 - not included: normalizing the vectors
 Tested against a plain loop over texts in tests/test_pooling.py.
@@ -44,7 +44,7 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tens
 
     Raises:
         ShapeError: If hidden states and mask do not fit together.
-        InputError: If a mask has values other than 0 and 1, or `exclude` is not ids or given without a Ragged.
+        InputError: If a mask has values other than 0 and 1, or `exclude` is invalid or given without a Ragged.
 
     Example:
         >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
@@ -131,7 +131,7 @@ def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Te
 
 
 def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
-    """Return the hidden state of each text's last or first real token; zeros for a text without any."""
+    """Return the hidden state of each text's last or first real token; a text without any gives zeros."""
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
         index_B = counts_B.cumsum(0) - (1 if last else counts_B)

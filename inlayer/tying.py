@@ -79,7 +79,7 @@ def table_size(table: nn.Module) -> tuple[int, int]:
 
 
 class HeadRows(nn.Module):
-    """A module with rows (V, D): a parameter, a stored table, or the table of another module. `Head` is one."""
+    """A module with rows (V, D): a parameter, a stored table, or another module's table. The base class of `Head`."""
 
     bias: nn.Parameter | None
     n_embd: int
@@ -207,7 +207,7 @@ class HeadRows(nn.Module):
                 error_msgs.append(f"{key} differs from every table; this head is tied: call head.untie() to load it")
 
     def resize_bias(self, rows: int) -> None:
-        """Resize the bias of a tied head to its table's new number of rows; new entries are zero.
+        """Resize the bias of a tied head to the number of rows of its resized table; new entries are zero.
 
         `Embeddings.resize` does it for the heads tied to it.
 

@@ -3,7 +3,7 @@
 Store -> Model -> [embeddings, head]
 - token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
 - a stored head that differs from the table is not tied, whatever the config says, as in transformers
-- everything is frozen and in evaluation mode, unless the model is loaded as trainable: then rows are in memory
+- everything is frozen and in evaluation mode, unless the model is loaded as trainable, which reads rows into memory
 Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
 """
 
@@ -128,7 +128,7 @@ def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 
 
 def saved_with_head(model: Model) -> bool:
-    """Whether a tied model has a head at all: its class decides; a masked-language head also has a stored bias."""
+    """Whether a tied model has a head at all: its class decides, and a masked-language head also has a stored bias."""
     biased = model.spec is not None and model.spec.head.bias
     return names_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
 

@@ -105,7 +105,7 @@ def _print_report(facts: list[tuple[str, str]], comparison: ModelComparison, top
 
 
 def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tuple[str, str]]:
-    """The facts of the terminal and of the page."""
+    """Return labels and texts for both the terminal and the page."""
     rotated = "measured after rotating B onto A (Procrustes), because the two spaces are not aligned"
     median = (
         "none comparable"

@@ -79,7 +79,7 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text
 
 
 def _json_line(row: dict[str, Any]) -> str:
-    """A row as a line of JSON, which has no NaN and no infinity: null instead."""
+    """Return a row as a line of JSON. JSON has no NaN and no infinity, so both become null."""
     line = json.dumps(row, default=str)
     if "NaN" in line or "Infinity" in line:  # perhaps only in a text
         line = json.dumps(json.loads(line, parse_constant=lambda _: None))
@@ -109,7 +109,7 @@ def _dicts(rows: TextRows) -> list[dict[str, Any]]:
 
 
 def _arrow(rows: TextRows, text_column: str) -> Any:
-    """Text and other columns as an Arrow table."""
+    """Return the texts and the other columns as an Arrow table."""
     import pyarrow as pa
 
     texts = pa.table({text_column: pa.array(rows.texts, pa.large_string())})
@@ -245,7 +245,7 @@ class ParquetRows(RowSource):
             raise unreadable_parquet(shown(self.path), error) from None
 
     def origin(self, text_column: str, row: int) -> dict[str, str]:
-        """Text and file of a row, if they are stored."""
+        """Return the text and the file of a row, if they are stored."""
         columns = {"text": text_column, "file": FILE if text_column != FILE else ""}
         columns = {name: column for name, column in columns.items() if column in self._file.schema_arrow.names}
         group = int(np.searchsorted(self._starts, row, side="right")) - 1

@@ -38,7 +38,7 @@ JOB_FILE_PATTERN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(jo
 def embed_rows(
     encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None]
 ) -> tuple[TextRows, npt.NDArray[Any]]:
-    """Rows and their vectors, without the rows that the model cannot encode, which are reported."""
+    """Return rows and their vectors. Rows that the model cannot encode are left out and reported."""
     try:
         return rows, np.asarray(encoder.batch(rows.texts, settings))
     except TEXT_ERRORS:
@@ -118,7 +118,7 @@ class EmbedJob:
             )
 
     def _finished(self) -> tuple[int, int]:
-        """How many rows of the input the finished parts cover, and the checksum of their texts and other columns."""
+        """Return how many input rows the finished parts cover, and the checksum of these rows."""
         end = crc = 0
         for part in self.parts():
             first, last, checksum, _ = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]

@@ -1,7 +1,7 @@
 """The maps of one table for a server: PCA at once, t-SNE from a separate process when it is ready.
 
 table -> [PCA, then t-SNE] -> facts
-- each map is described once, in a thread; a request waits some seconds for it, or else has to be repeated
+- each map is described once, in a thread. A request waits some seconds for it; after that, the client has to ask again
 - t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
   machine. Every process finds its result in the cache; an interrupted run leaves nothing there
 Tested with a server that is stopped in tests/web/test_maps.py.

@@ -1,9 +1,10 @@
 """The maps of two tables side by side, as one HTML page that loads nothing.
 
 two projections, shared tokens -> [page]
-- both maps use one method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over shared
-  tokens), so that a token has a similar position in both
-- shared tokens that moved most and tokens of one model only are colored; hovering and choosing affect both maps
+- both maps use the same method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over
+  shared tokens), so that a token has a similar position in both
+- the shared tokens that moved most, and the tokens that only one model has, are colored; hovering and choosing a token
+  affect both maps
 - the side panel has the facts of the terminal report, and the lists of tokens behind them
 Tested in tests/geometry/test_compare.py, in Chromium in tests/browser/test_map.py.
 """

@@ -87,7 +87,7 @@ class Vocabulary:
         return mask
 
     def script(self, name: str) -> Mask:
-        """Rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
+        """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:
@@ -103,7 +103,7 @@ class Vocabulary:
         return self._as_in_text(text)[1]
 
     def as_in_text(self, text: str) -> str:
-        """A word or text as it occurs in running text: it follows a space unless that takes more tokens."""
+        """Return a word or text as it occurs in running text: after a space, unless that takes more tokens."""
         return self._as_in_text(text)[0]
 
     def _as_in_text(self, text: str) -> tuple[str, list[int]]:

@@ -4,7 +4,8 @@ source -> Model -> facts -> [findings] -> Report
 - the token table and the head are read elsewhere; rows of the others are read in blocks, or a sample of them in a
   quick inspection, from a remote file, and from a table with more rows than a vocabulary
 - a table with one row per token must have as many rows as the token table, or as the config requires
-- rows of a copy are compared with the token table or the head; a few that differ are a defect, all of them are not
+- rows of a copy are compared with the token table or the head. A few different rows are a defect; if all differ, the
+  table is not a copy
 - see also: which tensors are tables (checkpoint/find_tables.py), learned positions (check_layer.py)
 Tested with damaged checkpoints in tests/inspection/test_tables.py and test_ngrams.py.
 """
@@ -182,7 +183,7 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
 
 
 def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], list[Finding]]:
-    """Facts of every n-gram memory of the config, and a finding for each that the files do not match.
+    """Return facts of every n-gram memory of the config, and a finding for each that the files do not match.
 
     Their rows are read with the other tables; this checks that the hashes of the config lead to them.
     """

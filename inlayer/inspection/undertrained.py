@@ -1,11 +1,11 @@
-"""Undertrained rows: found by what they have in common with rows that training never reached.
+"""Undertrained rows, found by what they have in common with rows that training never reached.
 
 source -> Model -> [facts] -> findings -> Report
 - undertrained rows resemble those of reference tokens, which text never produces: rows without a token, reserved
   tokens and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
-- two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
-  reveals BERT's `[unused]` rows where norms do not. Each is used only if it clearly separates references from ordinary
-  rows
+- there are two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
+  reveals BERT's `[unused]` rows where norms do not. A criterion is used only if it clearly separates references from
+  ordinary rows
 - see also: reading rows (scan.py), classifying ids (token_kinds.py), both together (rows.py)
 Tested on planted rows in tests/inspection/test_scan.py and on MiniLM in tests/inspection/test_report.py.
 """
@@ -38,7 +38,7 @@ class Undertrained(NamedTuple):
 
 
 def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
-    """Rows that were never trained: no text reaches them, or they are special and still equal another row."""
+    """Flag rows that were never trained: no text reaches them, or they are special and still equal another row."""
     return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
 
 

@@ -1,12 +1,12 @@
-"""attach: replace the table and head of a `transformers` model with inlayer's.
+"""attach: replace the table and the head of a `transformers` model with inlayer's.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own blocks -> [head] -> logits
 - only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
 - the parameters stay the same objects with the same values: logits are bit-identical, an existing optimizer keeps
   working, and save_pretrained writes the same files
 - tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
-- a padding row that is zero stays zero, even when tied. One that is not zero was trained (often it ends texts): the
-  head keeps training it, and lookups do not, as in the model itself
+- a padding row that is zero stays zero, even when tied. A padding row that is not zero was trained (it is often the
+  end-of-text token): the head keeps training it, and lookups do not, as in the model itself
 - resizing an untied model works only before attaching: transformers resizes nn.Linear heads only
 Tested step by step against the same models without it in tests/integrations/test_transformers.py.
 """
@@ -95,7 +95,7 @@ class ScaledTable(Table):
     embed_scale: Tensor | float
 
     def forward(self, ids: Any) -> Tensor:
-        """Rows times the scale, which is rounded to their dtype if it is a tensor."""
+        """Return rows times the scale, which is rounded to their dtype if it is a tensor."""
         rows, scale = super().forward(ids), self.embed_scale
         scaled: Tensor = rows * (scale.to(self.weight.dtype) if isinstance(scale, Tensor) else scale)
         return scaled
@@ -110,7 +110,7 @@ class AttachedHead(Head):
 
     @classmethod
     def around(cls, linear: nn.Module, table: Table, *, keeps_zero: bool, config: object) -> AttachedHead:
-        """A head with the parameters of `linear`, tied to the table if they are the table's."""
+        """Build a head with the parameters of `linear`, tied to the table if they are the table's."""
         weight, bias = linear.weight, linear.bias
         assert isinstance(weight, nn.Parameter)
         assert isinstance(bias, nn.Parameter | None)
@@ -121,7 +121,7 @@ class AttachedHead(Head):
         try:
             layer = describe(config)
             spec = layer.head
-            if spec.bias and layer.norm_eps is not None:  # BERT's descendants
+            if spec.bias and layer.norm_eps is not None:  # BERT and its descendants
                 raise ConfigError(TRANSFORMS)
             head.hidden_scale, head.scale, head.divisor = spec.hidden_scale, spec.scale, spec.divisor
             head.soft_cap = spec.soft_cap
@@ -145,11 +145,14 @@ class AttachedHead(Head):
             super().__setattr__(name, value)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits like those of nn.Linear; the model applies the rest."""
+        """Return logits like those of nn.Linear; the model applies the rest."""
         return functional.linear(self._check_hidden(hidden), self._weight_without_padding_gradient(), self.bias)
 
     def loss(self, hidden: Any, targets: object, **options: Any) -> Tensor:
-        """`Head.loss` of the last hidden states; ConfigError if the model's soft cap and scales are unknown."""
+        """Compute `Head.loss` of the last hidden states.
+
+        Raises ConfigError if the model's soft cap and scales are unknown.
+        """
         if self._loss_error is not None:
             raise ConfigError(
                 f"the scales around this model's head are unknown; use the model's own loss: {self._loss_error}"
@@ -214,7 +217,7 @@ def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
 
 
 def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
-    """A table around the old one's weight, checked to return bit-identical rows."""
+    """Build a table around the old one's weight, checked to return bit-identical rows."""
     scale = getattr(old, "embed_scale", None)
     if scale is None:
         table = Table.from_weight(old.weight, padding_idx)

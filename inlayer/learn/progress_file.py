@@ -303,7 +303,7 @@ def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
 
 
 def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
-    """The record with more tries, except that it has the earlier times and the larger number of hints of both."""
+    """Return the record with more tries, with the earlier times and the larger number of hints of the two."""
     merged = replace(mine if mine.tries >= other.tries else other, hints=max(mine.hints, other.hints))
     for name in ("done", "skipped", "solution_seen"):
         times = filter(None, (getattr(mine, name), getattr(other, name)))

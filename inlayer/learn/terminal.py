@@ -1,4 +1,4 @@
-"""Terminal output of the course: lessons, checks, questions and results, as a terminal or notebook shows them.
+"""Text output of the course for terminals and notebooks: lessons, checks, questions and results.
 
 service -> [terminal] -> cli/learn, notebook
 - Markdown through render.markdown; code and commands are never wrapped, so they can be copied

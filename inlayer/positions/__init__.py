@@ -1,8 +1,8 @@
-"""Positions: how the order of the tokens enters the layer. Learned, sinusoidal, rotary or relative.
+"""Positions: how the layer represents the order of the tokens. Learned, sinusoidal, rotary or relative.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- position ids from the caller are used unchanged: left padding and packed sequences need nothing else. Otherwise they
-  follow the family's rule (families/spec.py, PositionIdRule)
+- position ids from the caller are used unchanged, which is all that left padding and packed sequences need. By default,
+  they follow the family's rule (families/spec.py, PositionIdRule)
 Tested in tests/positions/test_position_ids.py and tests/test_embeddings.py, against transformers in tests/families/.
 """
 
@@ -47,9 +47,9 @@ LEFT_PADDED = (
 
 
 def position_ids_from_mask(attention_mask: object) -> Tensor:
-    """Position ids that skip padding: the first real token of each text is at position 0.
+    """Compute position ids that skip padding: the first real token of each text is at position 0.
 
-    A batch that is padded on the left needs them wherever positions are absolute or rotary.
+    Pass them whenever a batch is padded on the left and positions are absolute or rotary.
 
     Args:
         attention_mask: (B, T), true or 1 for real tokens, false or 0 for padding.
@@ -76,7 +76,7 @@ def position_ids_from_mask(attention_mask: object) -> Tensor:
 def make_position_ids(
     rule: PositionIdRule, shape: tuple[int, int], device: torch.device, ids: Tensor | None, mask: Tensor | None
 ) -> Tensor:
-    """Position ids (B, T), or (1, T) if they are the same for all texts."""
+    """Make position ids (B, T), or (1, T) if they are the same for all texts."""
     real: Tensor | None = None
     if rule.by == "ids" and ids is not None and rule.padding_idx is not None:
         real = ids.ne(rule.padding_idx)
@@ -106,7 +106,7 @@ def build_positions(
     head_dim: int | None,
     learned: dict[str, Any],
 ) -> Positions | None:
-    """Return the position module for rows of `width`; `learned`: further arguments of LearnedPositions."""
+    """Return the position module for rows of `width`; `learned` has the other arguments of LearnedPositions."""
     if positions is None:
         positions = "none" if block_size is None else "learned"
     if isinstance(positions, str) and positions not in SCHEMES:

@@ -1,9 +1,10 @@
 """Absolute positions: a vector per position, added to the token rows. Learned, or sinusoidal (Vaswani et al., 2017).
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- learned: a second table. A position outside it is an error; `offset`: unused rows at its start (OPT has 2)
+- learned: a second table, which may start with unused rows (`offset`; OPT has 2). A position outside it is an error
 - sinusoidal: pair i is sin and cos of position / theta^(2i / D); "interleaved" puts them side by side (the paper),
-  "half" puts all sines first. If D is odd, the last sine has no cosine. The buffer stays float32 in every model
+  "half" puts all sines first. If D is odd, the last sine has no cosine. The buffer stays float32 even if the
+  model is cast
 Tested in tests/positions/test_learned.py and test_sinusoidal.py, and against transformers in tests/families/.
 """
 
@@ -44,7 +45,7 @@ class LearnedPositions(nn.Embedding):
         if not (is_integer(block_size) and is_integer(offset)) or block_size < 1 or n_embd < 1 or offset < 0:
             raise InputError(
                 f"learned positions have {block_size!r} rows of width {n_embd} and offset {offset!r}; rows and width "
-                "must be at least 1, the offset at least 0"
+                "must be at least 1, and the offset at least 0"
             )
         block_size, offset = int(block_size), int(offset)
         if padding_idx is not None and not 0 <= padding_idx < block_size + offset:
@@ -60,7 +61,7 @@ class LearnedPositions(nn.Embedding):
         init_rows(self.weight, "normal", self.init_std, self.seed, self.padding_idx)
 
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
-        """One row per position id: position_ids.shape + (D,)."""
+        """Return one row per position id: position_ids.shape + (D,)."""
         rows = check_ids(position_ids, "position_ids").long() + self.offset
         if not is_meta_or_traced(rows) and rows.numel():
             low, high = (int(end) for end in torch.aminmax(rows))
@@ -82,7 +83,7 @@ def sinusoidal_encoding(
         rates = 1 / torch.pow(theta, 2 * (channels // 2) / n_embd)
         angles = position_ids[..., None].float() * rates
         return torch.cat((angles[..., 0::2].sin(), angles[..., 1::2].cos()), dim=-1)
-    # Float64 inside: at position 100,000 a float32 angle is already wrong in the third decimal.
+    # Computed in float64: at position 100,000, a float32 angle is already wrong in the third decimal.
     exponent = torch.arange(0, n_embd, 2, dtype=torch.float64, device=position_ids.device) / n_embd
     angles = position_ids[..., None].double() / theta**exponent
     sines, cosines = angles.sin(), angles.cos()[..., : n_embd // 2]

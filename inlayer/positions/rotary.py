@@ -3,11 +3,12 @@
 text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
 - pairing, which channels form a pair: "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
-- layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row), "single" (each
-  once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). Usually the same as the pairing, but
-  GLM pairs interleaved channels and lays out its tables in halves
+- layout of cos and sin: "half" (all angles, then all of them again), "interleaved" (each angle twice in a row),
+  "single" (each angle once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). It is usually the
+  same as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
-- angles are always float32 and are cast to the model's dtype at the end; no table is cached, so none can be stale
+- angles are always float32; cos and sin are cast to the model's dtype at the end. No table is cached, so none gets
+  stale
 - see also: scaling rules for longer texts, such as YaRN (positions/rotary_scaling.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
@@ -32,13 +33,13 @@ MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies w
 
 
 class RotaryPositions(nn.Module):
-    """cos and sin for given positions. Computed in float32 at every call, so `.to(bfloat16)` cannot round the angles.
+    """Computes cos and sin for given positions, in float32 at every call: `.to(bfloat16)` cannot round the angles.
 
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
     tables stay float32 regardless of the model's dtype (OLMo). `layer_types` has the type of every layer, or None for a
     layer without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
-    (Mistral-Large-4); it stays float32 as in the original. The others are for `rotate`: `reverse` is the opposite
-    direction (nanochat), and with `rotates_in_float32` it rounds once, at the end (Cohere, ModernBERT).
+    (Mistral-Large-4); it stays float32, as in the original. The other arguments are for `rotate`: `reverse` rotates in
+    the opposite direction (nanochat), and `rotates_in_float32` rounds only once, at the end (Cohere, ModernBERT).
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class RotaryPositions(nn.Module):
                     f"mrope_section {list(layer_angles.sections)} has {sum(layer_angles.sections)} channel pairs, "
                     f"but {rotated // 2} are rotated"
                 )
-            # Computed once here, so settings that do not fit together fail now and not at the first text.
+            # Computed once here, so that settings that do not fit together fail now, not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
                 raise InputError(f"{layer_angles} gives non-finite rotary frequencies or a non-finite cos/sin factor")
@@ -123,7 +124,7 @@ class RotaryPositions(nn.Module):
     def inverse_frequencies(
         self, length: int | Tensor = 1, layer_type: str | None = None
     ) -> tuple[Float[Tensor, " pairs"], float]:
-        """Radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
+        """Return radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
         angles = self._choose(layer_type)
         length = length.cpu() if isinstance(length, Tensor) else torch.full((), length, device="cpu")
         frequencies, factor = scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
@@ -135,7 +136,7 @@ class RotaryPositions(nn.Module):
     def forward(
         self, position_ids: Tensor, dtype: torch.dtype = torch.float32, layer_type: str | None = None
     ) -> tuple[Float[Tensor, "... R"], Float[Tensor, "... R"]]:
-        """cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
+        """Return cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
         position_ids = check_ids(position_ids, "position_ids")
         if self._choose(layer_type).scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
             length: int | Tensor = 1
@@ -165,7 +166,7 @@ class RotaryPositions(nn.Module):
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
     def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
-        """`apply_rotary` with the pairing, layout, direction and precision of these positions."""
+        """Apply `apply_rotary` with the pairing, layout, direction and precision of these positions."""
         if self.rotates_in_float32:
             cos, sin = cos.float(), sin.float()
         sin = -sin if self.reverse else sin
@@ -250,7 +251,7 @@ def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
-    rotated_dim, tracing = 2 * cos.shape[-1], is_jit_tracing()  # while tracing, sizes cannot be compared
+    rotated_dim, tracing = 2 * cos.shape[-1], is_jit_tracing()  # sizes cannot be compared while tracing
     if not tracing and rotated_dim > x.shape[-1]:
         raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin rotate {rotated_dim} channels")
     fits = (ours in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False))

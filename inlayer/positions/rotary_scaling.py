@@ -1,8 +1,8 @@
 """Rotary scaling rules for texts longer than those in training: linear, dynamic NTK, YaRN, Llama-3, LongRoPE, ...
 
 position ids -> [frequencies] -> cos and sin
-- the order of operations is that of transformers: a step that looks clumsy is usually there for its rounding
-- for "dynamic", transformers keeps the longest length seen; here, only the length of the current text counts
+- operations are in the same order as in transformers; a step that looks clumsy usually reproduces its rounding
+- for "dynamic", transformers remembers the longest text so far; here, only the current text counts
 - see also: the settings of each rule (families/spec.py), which config has which rule (families/rope.py)
 Tested against transformers in tests/positions/test_scaling.py.
 """
@@ -26,7 +26,7 @@ def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
 
 
 def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
-    """Inverse frequencies of `dim // 2` channel pairs and the factor on cos and sin, for `length` tokens."""
+    """Return inverse frequencies of `dim // 2` channel pairs, and the factor on cos and sin, for `length` tokens."""
     if scaling is None:
         return plain_frequencies(dim, theta), 1.0
     if isinstance(scaling, spec.LinearScaling):

@@ -226,7 +226,7 @@ def print_fence(console: Console, node: MarkdownNode) -> None:
 
 
 def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
-    """Code as one text, in color if it is Python."""
+    """Return code as one text, in color if it is Python."""
     if node.info != "python":
         return Text(node.text.rstrip("\n"), style={"formula": "bold"}.get(node.info, "dim"))
     if not colored:

@@ -95,7 +95,7 @@ class Layout:
                 yield from self.code(statement)
 
     def note(self, text: str, *, style: str = "dim", indent: int = INDENT, max_lines: int = 4) -> Iterator[Text]:
-        """Text wrapped to the width, at most `max_lines` lines."""
+        """Yield text wrapped to the width, at most `max_lines` lines."""
         lines = wrap(self.words(text), max(10, self.columns - indent), break_on_hyphens=False)
         for index, line in enumerate(lines[:max_lines], start=1):
             more = self.glyphs.more if index == max_lines and len(lines) > max_lines else ""
@@ -121,7 +121,7 @@ class Layout:
         return self.glyphs.safe(text).replace("->", self.glyphs.arrow)
 
     def more(self, amount: int, noun: str) -> Iterator[Text]:
-        """A line that counts what was omitted, if anything."""
+        """Yield a line that counts what was omitted, if anything."""
         if amount > 0:
             yield Text(f"{' ' * INDENT}{self.glyphs.more} and {count(amount, f'more {noun}')}", style="dim")
 
@@ -194,7 +194,7 @@ class Layout:
     # ---- vectors
 
     def grid(self, vectors: Sequence[Vector], channels: int, *, head: int = 0) -> Grid:
-        """Columns for vectors that share a scale."""
+        """Return columns for vectors that share a scale."""
         recorded = max(map(len, vectors), default=0)
         before = head or self.head_width
         available = self.columns - before - 2 - len(f" {self.glyphs.more}")
@@ -239,7 +239,7 @@ class Layout:
         yield line
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
-        """Columns for several named vectors per token."""
+        """Return columns for several named vectors per token."""
         first = max((self.label_width + 2 + len(vectors[0][0]) for vectors in tokens), default=0)
         names = max((len(name) for vectors in tokens for name, _ in vectors[1:]), default=0)
         head = self.label_start + max(first, names)

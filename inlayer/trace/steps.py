@@ -1,7 +1,7 @@
 """The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
-Each line uses names of the lines before it; `setup_code` gives the first ones: imports, text, model, tokenizer, layer
-and head. They run as printed, in this order: tests/trace/test_steps.py. A long text is cut, with a comment.
+Each line uses names from the lines before it; `setup_code` writes the first lines: imports, text, model, tokenizer,
+layer and head. They run as printed, in this order (tests/trace/test_steps.py). A long text is cut, with a comment.
 """
 
 from __future__ import annotations

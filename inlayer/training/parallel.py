@@ -5,11 +5,11 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   while they are used, gradients are averaged)
 - "vocab": each process takes the whole batch and stores all blocks, but only some rows of table and head (DTensor); no
   process ever holds all logits (inlayer/sharding.py)
-- gradients, and the norm they are clipped by, equal those of one process with the whole batch. In "data" mode each
+- gradients, and the norm used to clip them, equal those of one process with the whole batch. In "data" mode, each
   process therefore multiplies the sum of its losses by size / number of targets
 - tying is by module (head.py), so there is one weight to shard in both modes
 - states are gathered whole, under the decoder's own names: any number of processes writes and reads the same files
-- a group of one process makes the same calls, but starts no process group and changes no bit
+- a single process makes the same calls, but starts no process group, and its results are bit-identical
 - see also: the training loop (run_folder.py), files (state.py). The modes cannot be combined, and blocks are never
   split
 Tested with three processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
@@ -228,7 +228,9 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: ProcessGroup) -> dict[str, Tensor]:
-    """Weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU; empty in other processes.
+    """Return weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU.
+
+    Empty in all processes except the main one.
 
     Tensors that are not sharded are not copied: write them before the next step.
     """

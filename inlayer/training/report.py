@@ -4,8 +4,8 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -
 - terminal: readable without color; ASCII if it supports nothing else
 - page: one HTML file that loads and runs nothing. page/report.html is a Jinja template (torch installs Jinja) that
   escapes every value; the content security policy allows one style sheet, by its hash, and embedded images
-- tokens, prompts and names are untrusted: they can neither control the terminal nor run in the page. Both show blanks
-  and control characters with the same glyphs
+- tokens, prompts and names are untrusted: they can neither control the terminal nor run in the page. Terminal and page
+  show blanks and control characters with the same glyphs
 - non-finite values (a diverged run) are null in the JSON and a dash elsewhere
 - see also: the comparison of tables (analysis.py), the plot (plot.py)
 Tested at three widths in tests/training/test_report.py, in Chromium in tests/browser/test_training.py.
@@ -144,7 +144,7 @@ def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
 
 
 def change_cells(change: RowChange, arrow: str, times: str) -> tuple[str, ...]:
-    """One row of the table of changes, in the order of COLUMNS."""
+    """Return one row of the table of changes, in the order of COLUMNS."""
     return (
         change.name,
         f"{change.rows:,}",
@@ -156,7 +156,7 @@ def change_cells(change: RowChange, arrow: str, times: str) -> tuple[str, ...]:
 
 
 def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
-    """What to know about the table of changes: a label and its text."""
+    """Yield remarks on the table of changes: a label and its text."""
     ratios = (report.table.mean_vector_ratio_before, report.table.mean_vector_ratio_after)
     before, after = ("not finite" if ratio is None else f"{ratio:.1%}" for ratio in ratios)
     yield "mean vector", f"{before} -> {after} of the mean row norm (how much all rows point the same way)"

@@ -78,7 +78,7 @@ class RemoteFile:
         return self._version.size
 
     def read(self, start: int, stop: int) -> bytes:
-        """Bytes start..stop - 1; fewer only if the file ends before."""
+        """Read bytes start..stop - 1; fewer are returned only if the file ends earlier."""
         if start >= stop:
             return b""
         parts = self.read_cached([(start, stop)])

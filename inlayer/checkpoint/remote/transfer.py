@@ -228,7 +228,7 @@ def open_cache() -> DiskCache:
 
 
 def digest(*parts: object) -> str:
-    """A hash of any values, which may be secret, as a cache key."""
+    """Hash any values, which may be secret, into a cache key."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:40]
 
 
@@ -269,7 +269,7 @@ class DiskCache:
         self.put(key, {(0, 0): json.dumps(value).encode()})
 
     def last_known(self, key: str, request: Callable[[], Result], failed: str) -> Result:
-        """What `request` returns; if the server cannot be reached, what it returned the last time."""
+        """Return the result of `request` or, if the server cannot be reached, its last known result."""
         known: Result | None = self.load(key)
         try:
             result = retry(request, failed, attempts=0 if known is None else 1)

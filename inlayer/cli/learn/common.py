@@ -81,7 +81,7 @@ def open_service(*, must_save: bool = False, folder: str | None = None) -> Cours
 
 
 def open_printer() -> CoursePrinter:
-    """A printer for standard output."""
+    """Return a printer for standard output."""
     return CoursePrinter(console(MAX_WIDTH, file=EncodedOutput(sys.stdout)))
 
 
