@@ -191,7 +191,7 @@ def concatenate_batches(parts: Sequence[Ragged]) -> Ragged:
     return ragged_from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
 
 
-def in_order(batch: Ragged, order: IdArray) -> Ragged:
+def select_texts(batch: Ragged, order: IdArray) -> Ragged:
     """Return the texts of a batch with these indices, in this order."""
     counts = batch.counts[order]
     shifts = np.repeat(batch.offsets[order] - (np.cumsum(counts) - counts), counts)
@@ -216,7 +216,7 @@ def add_around(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> R
     return Ragged(flat, offsets)
 
 
-def part_of(batch: Ragged, start: int, stop: int) -> Ragged:
+def slice_texts(batch: Ragged, start: int, stop: int) -> Ragged:
     """Return the texts from `start` up to but not including `stop`; `flat` is a view of the batch's."""
     offsets = batch.offsets[start : stop + 1]
     return Ragged(batch.flat[offsets[0] : offsets[-1]], offsets - offsets[0])

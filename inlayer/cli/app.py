@@ -114,7 +114,7 @@ def short_text(text: str, columns: int, blank: str | None = " ") -> str:
     """Return a text for one line of the console, escaped and cut to `columns`."""
     from inlayer.render.glyphs import glyphs_for
 
-    return glyphs_for(getattr(sys.stdout, "encoding", None) or "utf-8", color=False).fold(text, columns, blank)
+    return glyphs_for(getattr(sys.stdout, "encoding", None) or "utf-8", color=False).truncate(text, columns, blank)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:

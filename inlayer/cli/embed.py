@@ -184,7 +184,7 @@ def _embedded(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> Ite
     is_empty = True
     for rows in reader:
         for start in range(0, len(rows.texts), ROWS_AT_ONCE):
-            some, vectors = embed_rows(encoder, settings, rows.cut(start, start + ROWS_AT_ONCE), reader.on_bad_row)
+            some, vectors = embed_rows(encoder, settings, rows.slice(start, start + ROWS_AT_ONCE), reader.on_bad_row)
             is_empty = is_empty and not some.texts
             yield some.texts, vectors
     if is_empty:

@@ -1,4 +1,4 @@
-"""Error messages of the command line: Typer's in plain words, and the library's with options instead of arguments.
+"""Error messages of the command line: Typer's in plain words, and the library's with names of options, not arguments.
 
 Tested in tests/test_cli.py.
 """

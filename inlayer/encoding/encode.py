@@ -27,7 +27,7 @@ from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, Toke
 from inlayer.files import quoted
 from inlayer.formats.dtypes import as_float_dtype
 from inlayer.formats.row_reader import FileRows
-from inlayer.ragged import IdArray, Ragged, concatenate_batches, part_of
+from inlayer.ragged import IdArray, Ragged, concatenate_batches, slice_texts
 from inlayer.render.progress_bar import Progress
 from inlayer.tokenizers.base import check_text, check_texts, is_list_like
 
@@ -166,7 +166,7 @@ class Encoder:
         """
         done, per_token = 0, settings.pool == "none"
         for batch in batches(texts, batch_size):
-            with self.naming_text(batch, done):
+            with self.errors_about_text(batch, done):
                 ids = self.ids(batch)
                 check_id_array(ids.flat, self.pooler.table.num_embeddings)
             done += len(batch)
@@ -176,7 +176,7 @@ class Encoder:
             while start < len(ids):
                 fitting = int(np.searchsorted(ends, ends[start] + values // self.pooler.width, "right")) - 1
                 stop = max(start + 1, fitting)
-                part = part_of(ids, start, stop)
+                part = slice_texts(ids, start, stop)
                 yield self.per_token(part, settings) if per_token else self.pooled(part, settings)
                 start = stop
 
@@ -224,7 +224,7 @@ class Encoder:
         return str(crc)
 
     @contextmanager
-    def naming_text(self, texts: list[str], first: int) -> Iterator[None]:
+    def errors_about_text(self, texts: list[str], first: int) -> Iterator[None]:
         """Make an error inside the block name the text that caused it; `first` is the index of the first text."""
         try:
             yield
@@ -253,7 +253,7 @@ class Encoder:
         done, parts = 0, []
         vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for batch in batches(texts, batch_size):
-            with self.naming_text(batch, done):
+            with self.errors_about_text(batch, done):
                 ids = self.ids(batch)
                 if per_token:
                     parts.append(ids)

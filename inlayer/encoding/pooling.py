@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_id_array
 from inlayer.geometry.nearest import to_float32
-from inlayer.ragged import IdArray, Ragged, part_of
+from inlayer.ragged import IdArray, Ragged, slice_texts
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads
 
@@ -81,7 +81,9 @@ class RowPooler:
         out = np.empty((len(ids), self.width), np.float32) if out is None else out
         if mode == "mean":
             for start in range(0, len(ids), BLOCK_TEXTS):
-                self._mean(part_of(ids, start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS])
+                self._mean(
+                    slice_texts(ids, start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS]
+                )
             return out
         out[:] = 0
         filled = np.flatnonzero(ids.counts)
@@ -98,7 +100,7 @@ class RowPooler:
             write_means(partial(self._sums, ids.flat), ids.offsets, out)
         elif texts > 1:
             for half in (slice(0, texts // 2), slice(texts // 2, texts)):
-                self._mean(part_of(ids, half.start, half.stop), out[half])
+                self._mean(slice_texts(ids, half.start, half.stop), out[half])
         else:
             total = np.zeros(self.width)
             for start in range(0, ids.flat.size, step):

@@ -177,7 +177,7 @@ class EmbedJob:
                 end = min(start + max_rows, len(rows.texts))
                 if position < boundary:
                     end = min(end, start + boundary - position)
-                yield rows.cut(start, end)
+                yield rows.slice(start, end)
                 position, start = position + end - start, end
 
     def _write_part(

@@ -21,7 +21,7 @@ class TextRows(NamedTuple):
     location_prefix: str  # such as "a.txt, line"
     numbers: Sequence[int] | None  # line or row numbers; None for a single text, which `location_prefix` names
 
-    def cut(self, start: int, end: int) -> TextRows:
+    def slice(self, start: int, end: int) -> TextRows:
         """Return rows `start` to `end`."""
         part = slice(start, end)
         return TextRows(

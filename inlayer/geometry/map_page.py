@@ -128,7 +128,9 @@ def map_page(
 
 def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     """Return the page of one map, optionally with the neighbors of all rows."""
-    undrawn = row_names(facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.fold(facts.texts[row], MAX_NAME))
+    undrawn = row_names(
+        facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
+    )
     advice = (
         "Click a token to see its true neighbors."
         if neighbors
@@ -201,7 +203,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         placed: list[Any] = []
         renderer = canvas.get_renderer()
         for token_id, color in _candidates(vocabulary, drawn):
-            text = LABEL_GLYPHS.fold(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
+            text = LABEL_GLYPHS.truncate(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
             _label(axes, renderer, points[token_id], text, color, placed)
         output = io.BytesIO()
         figure.savefig(output, format="png")

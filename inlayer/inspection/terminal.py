@@ -183,7 +183,7 @@ def _tokens(report: Report) -> str:
 
 def _token(text: str | None, console: Console) -> str:
     """Return a token with visible spaces and escapes."""
-    return "(no token)" if text is None else glyphs_for(console.encoding, color=False).fold(text, MAX_TOKEN) or '""'
+    return "(no token)" if text is None else glyphs_for(console.encoding, color=False).truncate(text, MAX_TOKEN) or '""'
 
 
 def _special(tokens: tuple[SpecialToken, ...], console: Console) -> str:

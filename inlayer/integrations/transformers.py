@@ -59,7 +59,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
         'AttachedHead'
     """
     table, head = parts_of(model)
-    if isinstance(table, Table) and isinstance(head, AttachedHead) and head.partner is table:
+    if isinstance(table, Table) and isinstance(head, AttachedHead) and head.model_table is table:
         if padding_idx not in ("same", table.padding_idx):
             raise InputError(
                 f"the model is already attached with padding_idx {table.padding_idx}; it cannot be changed to "
@@ -82,7 +82,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
             f"padding_idx is {new_table.padding_idx}, but that row is not zero: it is trained or randomly initialized; "
             "zero it first if it is padding, since attach does not change values"
         )
-    new_head = AttachedHead.around(head, new_table, keeps_zero=is_zero, config=getattr(model, "config", None))
+    new_head = AttachedHead.from_linear(head, new_table, keeps_zero=is_zero, config=getattr(model, "config", None))
     if "MaskedLM" in type(model).__name__:
         new_head._loss_error = TRANSFORMS
     install(model, new_table, new_head)
@@ -104,19 +104,19 @@ class ScaledTable(Table):
 class AttachedHead(Head):
     """Head inside a transformers model. The model applies soft cap and scales itself; here only `loss` does."""
 
-    _partner: tuple[nn.Module] | None = None  # a tuple, so the table is not a child module of the head
+    _model_table: tuple[nn.Module] | None = None  # a tuple, so the table is not a child module of the head
     _keeps_zero = True
     _loss_error: str | None = None
 
     @classmethod
-    def around(cls, linear: nn.Module, table: Table, *, keeps_zero: bool, config: object) -> AttachedHead:
+    def from_linear(cls, linear: nn.Module, table: Table, *, keeps_zero: bool, config: object) -> AttachedHead:
         """Build a head with the parameters of `linear`, tied to the table if they are the table's."""
         weight, bias = linear.weight, linear.bias
         assert isinstance(weight, nn.Parameter)
         assert isinstance(bias, nn.Parameter | None)
         rows, width = weight.shape
         head = cls(width, rows, bias=bias is not None, device="meta", dtype=weight.dtype)
-        head._partner, head._keeps_zero = (table,), keeps_zero
+        head._model_table, head._keeps_zero = (table,), keeps_zero
         head.padding_idx = table.padding_idx if keeps_zero else None
         try:
             layer = describe(config)
@@ -132,13 +132,13 @@ class AttachedHead(Head):
         return head.train(linear.training)
 
     @property
-    def partner(self) -> nn.Module | None:
+    def model_table(self) -> nn.Module | None:
         """The table of the same model, tied or untied."""
-        return None if self._partner is None else self._partner[0]
+        return None if self._model_table is None else self._model_table[0]
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Turn an assignment of the table's weight, which is how transformers ties, into a tie."""
-        table = self.partner if name == "weight" else None
+        table = self.model_table if name == "weight" else None
         if table is not None and value is table.weight:
             self.tie(table)
         else:

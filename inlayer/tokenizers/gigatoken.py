@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.ragged import Ragged, concatenate_batches, in_order
+from inlayer.ragged import Ragged, concatenate_batches, select_texts
 from inlayer.threads import core_count, map_in_threads
 from inlayer.tokenizers.base import surrogate_error
 from inlayer.tokenizers.untrusted_files import library_errors, steps_of
@@ -84,7 +84,7 @@ def encode_with_both(texts: list[str], fast: EncodeBatch, exact: EncodeBatch, ex
     slow = np.array(excluded, np.int64)
     quick = np.setdiff1d(np.arange(len(texts)), slow)
     batch = concatenate_batches([fast([texts[index] for index in quick]), exact([texts[index] for index in slow])])
-    return in_order(batch, np.argsort(np.concatenate([quick, slow])))
+    return select_texts(batch, np.argsort(np.concatenate([quick, slow])))
 
 
 def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens: list[str]) -> EncodeBatch | None:

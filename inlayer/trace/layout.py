@@ -79,7 +79,7 @@ class Layout:
 
     def heading(self, step: StepFacts) -> Iterator[Text]:
         """A step's title with its line of PyTorch on the right if it fits, and its note."""
-        rule, title, code = self.glyphs.rule, self.words(step.title), self.glyphs.safe(step.code)
+        rule, title, code = self.glyphs.rule, self.words(step.title), self.glyphs.escape(step.code)
         line = Text.assemble((f"{rule}{rule} ", "bright_black"), (str(step.number), "bold cyan"), f"  {title} ")
         line.stylize("bold", 3)
         spare = self.columns - cell_len(line.plain)
@@ -99,17 +99,17 @@ class Layout:
         lines = wrap(self.words(text), max(10, self.columns - indent), break_on_hyphens=False)
         for index, line in enumerate(lines[:max_lines], start=1):
             more = self.glyphs.more if index == max_lines and len(lines) > max_lines else ""
-            shown = self.glyphs.fold(f"{line} " if more else line, self.columns - indent - len(more), blank=" ")
+            shown = self.glyphs.truncate(f"{line} " if more else line, self.columns - indent - len(more), blank=" ")
             yield Text(" " * indent + shown + more, style=style)
 
     def code(self, line: str, indent: int = INDENT) -> Iterator[Text]:
         """A line of Python; if it does not fit, it is continued after a backslash, or is a comment of several lines."""
         width = max(20, self.columns - indent)
         if line.startswith("#"):
-            lines = [f"# {part}" for part in wrap(self.glyphs.safe(line[2:]), width - 2)]
+            lines = [f"# {part}" for part in wrap(self.glyphs.escape(line[2:]), width - 2)]
         else:
             lines = [""]
-            for part in _breakable(self.glyphs.safe(line), width):
+            for part in _breakable(self.glyphs.escape(line), width):
                 if cell_len(lines[-1] + part) >= width:
                     lines[-1] += "\\"
                     lines.append("")
@@ -118,7 +118,7 @@ class Layout:
 
     def words(self, text: str) -> str:
         """Escape text, and use the terminal's arrow."""
-        return self.glyphs.safe(text).replace("->", self.glyphs.arrow)
+        return self.glyphs.escape(text).replace("->", self.glyphs.arrow)
 
     def more(self, amount: int, noun: str) -> Iterator[Text]:
         """Yield a line that counts what was omitted, if anything."""
@@ -141,7 +141,7 @@ class Layout:
         for index, text in enumerate(self.texts):
             if self.is_batch:
                 line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
-                shown = self.glyphs.fold(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
+                shown = self.glyphs.truncate(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
                 yield line if text.text is None else line.append(f"  {shown}", style="not bold dim")
             yield from lines(index, text)
         yield from self.more(self.trace.shape[0] - len(self.texts), "text")
@@ -177,11 +177,11 @@ class Layout:
     def label(self, token: TokenTrace) -> Text:
         """A token's label: its text, its bytes if they are not whole characters, or its name if it is special."""
         if not token.special and not is_text(token.bytes):
-            return Text(self.glyphs.fold_bytes(token.bytes, self.widest_label), style="yellow")
+            return Text(self.glyphs.truncate_bytes(token.bytes, self.widest_label), style="yellow")
         text = with_spaces(token.label)
         if not text.startswith(" ") and with_spaces(token.token or "").startswith(" "):
             text = f" {text}"  # the tokenizer put a space before the text: the token of " king", not of "king"
-        shown = self.glyphs.fold(text, self.widest_label, blank=" " if token.id is None else None)
+        shown = self.glyphs.truncate(text, self.widest_label, blank=" " if token.id is None else None)
         return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 
     def head(self, index: int | None, token: TokenTrace | None = None) -> Text:

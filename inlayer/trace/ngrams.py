@@ -127,7 +127,7 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
             line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
             line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
             available = layout.columns - len(line.plain) - 2
-            yield line.append(f"  {layout.glyphs.fold(read.text, max(1, available))}", style="dim")
+            yield line.append(f"  {layout.glyphs.truncate(read.text, max(1, available))}", style="dim")
 
     yield from layout.each_token(lines)
     for group in memory.shared[:MAX_SHARED]:
@@ -138,7 +138,7 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
 def _sharing(layout: Layout, group: SharedNgrams) -> str:
     first, several = layout.trace.first_token, layout.is_batch
     places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.occurrences)
-    names = " and ".join(repr(layout.glyphs.fold(text, layout.widest_label)) for text in group.texts[:3])
+    names = " and ".join(repr(layout.glyphs.truncate(text, layout.widest_label)) for text in group.texts[:3])
     shares_all = group.shared_heads == group.order_heads
     heads = "all" if shares_all else f"{group.shared_heads} of {group.order_heads}"
     heads += " hash heads" if shares_all else " hash heads, by collision"

@@ -186,14 +186,14 @@ def show(report: TrainingReport, console: Console) -> None:
         """Print labels, and next to each its untrusted text, wrapped to the remaining columns."""
         grid = Table.grid(Column(width=LABEL_WIDTH), Column(overflow="fold"), padding=(0, 1, 0, 0))
         for label, text in pairs:
-            safe = "\n".join(map(glyphs.safe, text[:MAX_TEXT].replace("->", arrow).split("\n")))
+            safe = "\n".join(map(glyphs.escape, text[:MAX_TEXT].replace("->", arrow).split("\n")))
             grid.add_row(Text(label, style=STYLES.get(label, "bold")), Text(safe))
         console.print(grid)
 
     def token(text: str) -> str:
-        return glyphs.fold(text, MAX_TOKEN_WIDTH) or '""'
+        return glyphs.truncate(text, MAX_TOKEN_WIDTH) or '""'
 
-    console.print(Text(glyphs.fold(report.name, console.width, blank=" "), style="bold"))
+    console.print(Text(glyphs.truncate(report.name, console.width, blank=" "), style="bold"))
     print_pairs([*summary(report), *(("warning", warning) for warning in report.warnings)], glyphs.arrow)
     if report.table.tokens:
         print_heading("nearest neighbors, before and after training")
@@ -221,7 +221,7 @@ def to_html(report: TrainingReport, png: bytes | None) -> str:
     style = f"\n{style_sheet()}\n{read_files('inlayer.training', 'page/report.css')}"
     return _template().render(
         report=report,
-        name=PAGE_GLYPHS.fold(report.name, MAX_PAGE_NAME_WIDTH, blank=" "),
+        name=PAGE_GLYPHS.truncate(report.name, MAX_PAGE_NAME_WIDTH, blank=" "),
         style=style,
         policy=f"default-src 'none'; style-src '{hash_of(style)}'; img-src data:; base-uri 'none'; form-action 'none'",
         summary=list(summary(report)),
@@ -237,9 +237,9 @@ def to_html(report: TrainingReport, png: bytes | None) -> str:
 def _template() -> Template:
     environment = Environment(autoescape=True, keep_trailing_newline=True)
     environment.filters |= {
-        "line": lambda text: PAGE_GLYPHS.safe(str(text)[:MAX_TEXT]).replace("->", PAGE_GLYPHS.arrow),
-        "lines": lambda text: "\n".join(map(PAGE_GLYPHS.safe, text[:MAX_TEXT].split("\n"))),
-        "token": lambda text: PAGE_GLYPHS.fold(text, MAX_PAGE_TOKEN_WIDTH) or '""',
+        "line": lambda text: PAGE_GLYPHS.escape(str(text)[:MAX_TEXT]).replace("->", PAGE_GLYPHS.arrow),
+        "lines": lambda text: "\n".join(map(PAGE_GLYPHS.escape, text[:MAX_TEXT].split("\n"))),
+        "token": lambda text: PAGE_GLYPHS.truncate(text, MAX_PAGE_TOKEN_WIDTH) or '""',
         "value": _value,
     }
     return environment.from_string(read_files("inlayer.training", "page/report.html"))
