@@ -67,7 +67,7 @@ class Embeddings(ExtraTables):
         seed: Makes the initialization reproducible.
         scale: Factor on the rows (Gemma: sqrt(n_embd)).
         round_scale: Round the scale to the table's dtype (Gemma does, BART does not).
-        multiplier: Factor on rows and inputs_embeds alike (Granite).
+        multiplier: Factor on both rows and inputs_embeds (Granite).
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` says where it is applied.

@@ -1,4 +1,4 @@
-"""The tables of an input layer besides the token table: n-gram, per-layer and value embeddings.
+"""The other tables of an input layer: n-gram memories, per-layer embeddings and value embeddings.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - most models read n-gram memories inside a decoder layer; in LongCat-Flash and BLT their rows are part of the hidden

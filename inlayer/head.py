@@ -36,7 +36,7 @@ FULL_PRECISION = frozenset({"cpu"})
 
 
 class Head(HeadRows):
-    """Projects hidden states (..., D) onto a vocabulary of V rows: its own, or those of a table it is tied to.
+    """Projects hidden states (..., D) onto a vocabulary of V rows: its own rows, or the rows of a tied table.
 
     Args:
         n_embd: Width of the hidden states.
@@ -113,7 +113,7 @@ class Head(HeadRows):
             Logits (..., V).
 
         Raises:
-            DtypeError: If the dtype differs from that of the rows, outside autocast.
+            DtypeError: If the dtype differs from the rows' dtype, outside autocast.
             ShapeError: If the width is not D.
 
         Example:

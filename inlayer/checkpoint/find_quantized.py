@@ -42,7 +42,7 @@ UNSUPPORTED = ("_zero_point", "_g_idx")  # asymmetric int4, and groups in a diff
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizedTable:
-    """A table whose values and scales are in tensors of their own; `info` describes it as one tensor."""
+    """A table whose values and scales are in separate tensors; `info` describes it as one tensor."""
 
     info: TensorInfo
     values: TensorInfo

@@ -58,7 +58,7 @@ class TableInfo(TensorInfo):
 
 
 def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
-    """Name and role of every table: the token table, the head, then the others in the order of the files."""
+    """Yield the name and role of every table: the token table, the head, then the others in the order of the files."""
     first = [model.table_info.name] + ([] if model.head_name in (None, model.table_info.name) else [model.head_name])
     yield from zip(first, ("token", "head"), strict=False)
     for name in map(logical_name, model.store.names()):
@@ -99,7 +99,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
     size = _table_size(spec, config)
     usual = store.first_of(TABLES)
     if usual is not None and spec is not None and spec.positions == "learned" and not spec.head.tied:
-        # Untied encoder-decoders with learned positions (BART) have a table of their own in the encoder.
+        # In untied encoder-decoders with learned positions (BART), the encoder has its own table.
         own = usual.replace("shared.weight", "encoder.embed_tokens.weight")
         usual = own if own in store.names() else usual
     tensor = None if usual is None else store.find(usual)
@@ -143,7 +143,7 @@ def part_name(model: Model, part: str) -> str | None:
 
 
 def head_shape(model: Model) -> tuple[int, int]:
-    """Return the shape of a stored head: that of the table, unless the config has sizes of its own for it."""
+    """Return the shape of a stored head: the table's, unless the config gives the head different sizes."""
     rows, width = model.table_info.shape
     head = None if model.spec is None else model.spec.head
     return (rows, width) if head is None else (head.vocab_size or rows, head.n_embd or width)
@@ -158,7 +158,7 @@ def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:
 
 
 def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[int, int] | tuple[None, None]:
-    """Rows and width according to the config, even if its family is unknown."""
+    """Return rows and width according to the config, even if its family is unknown."""
     if spec is not None:
         return spec.vocab_size, spec.row_width or spec.n_embd
     fields = text_config(config)

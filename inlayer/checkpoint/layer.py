@@ -58,13 +58,13 @@ def build_embeddings(model: Model) -> Embeddings:
 
 
 def _rows(model: Model, table: StoredTable) -> Table | StoredEmbedding:
-    """A stored table, in memory if it is to be trained."""
+    """Return a stored table, in memory if it is to be trained."""
     stored = StoredEmbedding(table)
     return stored.in_memory() if model.trainable else stored
 
 
 def _other_rows(model: Model, part: str, like: Table | StoredEmbedding) -> Table | StoredEmbedding:
-    """A second table, in the dtype of the first."""
+    """Return another table of the layer, in the token table's dtype."""
     tensor = _require_part(model, part, like.weight)
     return _rows(model, model.store.table(tensor.name, like.padding_idx).astype(model.table.dtype))
 
@@ -134,13 +134,13 @@ def saved_with_head(model: Model) -> bool:
 
 
 def find_part(model: Model, part: str) -> TensorInfo | None:
-    """The tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
+    """Find the tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
     name = part_name(model, part)
     return None if name is None else model.store.find(name)
 
 
 def _require_part(model: Model, part: str, like: Tensor) -> TensorInfo:
-    """A part of the layer, checked to have the shape that the config requires."""
+    """Return a part of the layer, checked to have the shape that the config requires."""
     tensor, shape = find_part(model, part), tuple(like.shape)
     if tensor is None:
         raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")
@@ -149,7 +149,7 @@ def _require_part(model: Model, part: str, like: Tensor) -> TensorInfo:
 
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
-    """A small part of the layer in the table's dtype."""
+    """Read a small part of the layer in the table's dtype."""
     dtype = torch.float32 if part in FLOAT32_PARTS else torch_dtype(model.table.dtype)
     computed = part == "position_embedding.weight" and model.spec is not None and model.spec.sinusoidal_if_missing
     if computed and like.numel() * 4 <= MAX_PART and find_part(model, part) is None:

@@ -185,7 +185,7 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _module_settings(folder: Path) -> dict[str, Any]:
-    """The settings that a TableModule has stored in its folder."""
+    """Return the settings that a TableModule stored in its folder."""
     import json
 
     try:

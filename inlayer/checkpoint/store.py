@@ -36,7 +36,7 @@ from inlayer.tokenizers.open import find_in_folder
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors has about 14 MB
 MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
-MAX_FILES = 4096  # DeepSeek-V3 has 163
+MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
 INTEGERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
@@ -154,7 +154,7 @@ class FolderStore(Store):
         return tensor
 
     def find_stored(self, name: str) -> TensorInfo | None:
-        """A tensor as it is stored, or None if there is no such name."""
+        """Return a tensor as it is stored, or None if there is no such name."""
         file = self._index.get(name)
         if file is None:
             return None

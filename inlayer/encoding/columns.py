@@ -96,7 +96,7 @@ class ColumnTypes:
         return True
 
     def _convert(self, others: Any) -> Any:
-        """An Arrow table of these columns, whose types become those of the run."""
+        """Return an Arrow table of these columns, and make its types the types of the run."""
         import pyarrow as pa
 
         is_list = isinstance(others, list)

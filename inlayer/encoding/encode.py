@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-BATCH = 65_536  # texts; gigatoken remembers the words of a batch
+BATCH = 65_536  # texts; gigatoken caches the words of a batch
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
 TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
 TEXT_VALUES = 2**24  # values of text vectors streamed at once: 64 MB
-BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
-TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # a text causes them
-SAMPLE = 1024  # rows and tokens of a checksum
-BLOCK_BYTES = 2**24  # of rows that are read at once for their version
+BATCH_CHARACTERS = 2**24  # limit of a batch, which has fewer texts if they are longer
+TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # errors that a text can cause
+SAMPLE = 1024  # number of rows and tokens in a checksum
+BLOCK_BYTES = 2**24  # of rows read at once to compute the version
 
 
 class TokenVectors(NamedTuple):

@@ -2,7 +2,7 @@
 
 bytes -> [lines -> values] -> rows of texts
 - in constant memory: a line of any length is either returned or skipped, never kept whole
-- values are those that JSON itself, float64 and Parquet can represent
+- only values that JSON, float64 and Parquet can represent are accepted
 Tested in tests/encoding/test_bad_rows.py and test_commands.py.
 """
 

@@ -1,7 +1,7 @@
 """The outputs of `inlayer embed`: .npy, .safetensors, .parquet and .jsonl, written in parts and joined at the end.
 
 rows of texts, vectors -> parts -> [file]
-- a part is complete or absent; the output is one file that appears when all parts are there
+- a part is complete or absent; the output is one file, which appears when all parts are complete
 - the parts of a Parquet file are Arrow files: they are written and read at the speed of a memory copy
 - .safetensors and .parquet also store how the vectors were made, which `inlayer search` uses
 - `open_vectors` opens an output for an exact search, without reading it into memory
@@ -35,9 +35,9 @@ from inlayer.tables import StoredTable
 Array = npt.NDArray[Any]
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"
-CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # numpy and Python about truncated files
+CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # how numpy and Python report truncated files
 METADATA = "inlayer"  # key of the settings in a file's metadata
-JOINED_BYTES = 2**24  # copied at once
+JOINED_BYTES = 2**24  # bytes copied at once
 
 
 def check_output(path: Path, dtype: np.dtype[Any]) -> None:

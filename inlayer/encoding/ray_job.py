@@ -55,7 +55,7 @@ class WorkerConfig(NamedTuple):
 
 
 class RayJob(EmbedJob):
-    """Embeds the rows of Parquet files on a Ray cluster: that of RAY_ADDRESS, or this machine.
+    """Embeds the rows of Parquet files on a Ray cluster: the one named by RAY_ADDRESS, or this machine.
 
     Args:
         arguments: Those of `EmbedJob`.

@@ -31,7 +31,7 @@ from inlayer.errors import InlayerError, InputError
 from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic
 
 PART_BYTES = 2**26  # size of the vectors in one part
-PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number: of rows in the part
+PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number is the number of rows in the part
 JOB_FILE_PATTERN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
 
 
@@ -158,7 +158,7 @@ class EmbedJob:
         return sum(int(part.name.rpartition("-")[2]) for part in self.parts())  # rows in the finished parts
 
     def _column_types(self) -> ColumnTypes | None:
-        """The types of the other columns, for an output in which they have types."""
+        """Return the types of the other columns, if the output has typed columns."""
         if self.out.suffix != ".parquet":
             return None
         import pyarrow as pa

@@ -111,7 +111,7 @@ class Reader:
             self.meter.done = before
 
     def _kind(self, source: Path | str) -> str:
-        """How a source is read; empty for a text."""
+        """Say how a source is read; empty for a text."""
         if isinstance(source, Path):
             return kind_of(source)
         return "" if source != "-" else ".txt" if self.field is None else ".jsonl"
@@ -161,7 +161,7 @@ class Reader:
         yield self._checked([data.removeprefix(BOM_UTF8)], name, None)
 
     def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
-        """Texts of values, each checked; bad ones are reported by their number."""
+        """Check the texts of these values; report bad ones by their number."""
         texts, numbers = list[str](), list[int]()
         for index, value in enumerate(values):
             location = where if number is None else f"{where} {number + index}"

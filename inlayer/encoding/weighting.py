@@ -82,7 +82,7 @@ class Weighting:
             sif: The constant a of smooth inverse frequency; 0 turns it off.
             components: Number of common components to project out.
             whiten: Subtract the mean, and give all directions the same variance.
-            dim: Keep only this many directions, those of largest variance; needs `whiten`.
+            dim: Keep only the `dim` directions of largest variance; needs `whiten`.
 
         Returns:
             The weighting.

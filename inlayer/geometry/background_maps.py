@@ -110,7 +110,7 @@ class BackgroundMaps:
 
 
 def compute_tsne(table: StoredTable, cache: Path) -> None:
-    """Compute t-SNE in a process of its own, which ends with the one that started it."""
+    """Compute t-SNE in a separate process, which ends with the process that started it."""
     # Turn SIGTERM into SystemExit, so that a partly written file is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -54,7 +54,7 @@ class ModelComparison(NamedTuple):
     """What two tables have in common.
 
     shared: Number of tokens in both.
-    only_a, only_b: Texts of tokens in one of them, in the order of their ids.
+    only_a, only_b: Texts of tokens that only one model has, in the order of their ids.
     aligned: Whether the second table was rotated onto the first.
     median_cosine: Median cosine of the two rows of a shared token, after the rotation if there was one; NaN if no token
         has two rows that are nonzero and finite.
@@ -86,7 +86,7 @@ class MatchedRows(NamedTuple):
     norms_a, norms_b: Norms of the rows.
     equal: Whether the two rows are exactly equal.
     aligned: Whether rows of the second table were rotated onto the first.
-    only_a, only_b: Ids of tokens in one of them.
+    only_a, only_b: Ids of tokens that only one table has.
     """
 
     ids_a: Ids
@@ -119,7 +119,7 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
         top: Number of rows to list, those that moved most.
 
     Returns:
-        A comparison; rows of `b` are rotated onto those of `a` first if the two spaces differ.
+        The comparison. If the two spaces differ, rows of `b` are first rotated onto the rows of `a`.
 
     Raises:
         InputError: If a model has no tokenizer, or the two share no token.
@@ -168,7 +168,7 @@ def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     ids_by_token_a, ids_by_token_b = tokens_by_bytes(vocabulary_a), tokens_by_bytes(vocabulary_b)
     common = [token for token in ids_by_token_a if token in ids_by_token_b]
     if not common:
-        raise InputError("the two models share no token; is one of the tokenizers damaged?")
+        raise InputError("the two models have no token in common; is one of the tokenizers damaged?")
     ids_a = np.array([ids_by_token_a[token] for token in common], np.int64)
     ids_b = np.array([ids_by_token_b[token] for token in common], np.int64)
     rotation, facts = None, None
@@ -243,7 +243,7 @@ def _median(cosines: npt.NDArray[np.float64]) -> float:
 
 
 def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
-    """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to those of a."""
+    """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to the unit rows of a."""
     product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
     for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
         one, other = (_units(rows)[0] for rows in pair)

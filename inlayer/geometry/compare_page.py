@@ -78,7 +78,7 @@ def compare_page(
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
-    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to those of the first."""
+    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places on the first."""
     finite = np.isfinite(points_a[shared.ids_a]).all(axis=1) & np.isfinite(points_b[shared.ids_b]).all(axis=1)
     target, moved = (
         points.astype(np.float64) for points in (points_a[shared.ids_a[finite]], points_b[shared.ids_b[finite]])

@@ -71,7 +71,7 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     random = np.random.default_rng(0).standard_normal((len(used), table.embedding_dim)).astype(np.float32)
     cosines = []
     for rows in (to_float32(table.rows(used)).astype(np.float64), random.astype(np.float64)):
-        # Cosines of sums are those of means; a word without tokens gets zeros.
+        # Sums have the same cosines as means; a word without tokens gets zeros.
         with np.errstate(all="ignore"):  # rows with infinity
             vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
         cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))

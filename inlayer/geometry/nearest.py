@@ -38,7 +38,7 @@ BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so 
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
 CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
-MIN_BATCHED_QUERIES = 8  # BLAS multiplies this many queries or more with each block
+MIN_BATCHED_QUERIES = 8  # from this many queries on, BLAS multiplies them with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
@@ -136,7 +136,7 @@ class TopRows:
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
         queries, k = self._ids.shape
-        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # the first block: only its own best count
+        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # in the first block, only its own best rows count
             kth_Q = np.partition(scores_QN, -k, 1)[:, -k]
             self._worst_Q = np.maximum(self._worst_Q, np.nextafter(kth_Q, np.float32(-np.inf)))
         worst_Q = self._worst_Q

@@ -23,7 +23,7 @@ from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes, tok
 Mask = npt.NDArray[np.bool_]
 WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 CONTEXT = "the"  # the word before a candidate
-BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # that are not whole characters
+BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # escapes for bytes that are not whole characters
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
 ENDINGS = frozenset(["s", "es", "d", "ed", "ing", "er", "ers", "ly"])
 

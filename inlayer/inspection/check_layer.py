@@ -36,7 +36,7 @@ from inlayer.render.numbers import count
 from inlayer.tables import StoredTable
 
 LEARNED_POSITIONS, RELATIVE_TABLE = "position_embedding.weight", "relative positions"
-MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
+MAX_CANDIDATES = 16  # if there are more, all tensors were listed because none has a table's name
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
 MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
@@ -229,7 +229,7 @@ def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int
     return max(spec.block_size, round(extended))
 
 
-# ---- context length and the tensors besides the table
+# ---- context length, and tensors other than the table
 
 
 def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None, *, quick: bool) -> Iterator[Finding]:
@@ -270,7 +270,7 @@ def _find_part(model: Model, part: str) -> str | None:
 
 
 def is_part(model: Model, name: str) -> bool:
-    """Whether a tensor is one of those that `layer_findings` reads."""
+    """Whether `layer_findings` reads this tensor."""
     return model.spec is not None and any(_find_part(model, part) == name for part in _shapes(model.spec))
 
 
@@ -311,7 +311,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
-    if isinstance(spec.relative, BucketSpec):  # its width is the number of heads, or that of hidden states
+    if isinstance(spec.relative, BucketSpec):  # its width is the number of heads, or the width of hidden states
         shapes[RELATIVE_TABLE] = (spec.relative.rows,)
     return {part: shape for part in (*PARTS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
 

@@ -7,7 +7,7 @@ source -> Model -> facts -> [findings] -> Report
 - without a tokenizer, it is unknown which ids text can produce, so only what padding cannot explain is a warning
 - healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2,
   four tokens share the row of a special one; in a small English model, all bytes it never saw share a row. A few
-  duplicates are a note. Ordinary tokens that share a row of their own are a warning, except for the last tokens
+  duplicates are a note. Ordinary tokens that share a trained row are a warning, except for the last tokens
   of a vocabulary, which are its rarest (merges are learned by frequency)
 - many undertrained tokens are a note, and their cause counts as not checked: the training text may have been short, or
   the tokenizer may be another model's. If training recorded fewer unseen tokens, they are a warning
@@ -32,7 +32,7 @@ from inlayer.inspection.token_kinds import TokenKind
 MAX_ZERO_ROWS = 0.01  # share of all rows; more are an error
 MAX_NORM_RATIO = 30.0  # ratio to the median norm; published models stay below 10
 MAX_DEVIATIONS = 10.0  # robust standard deviations of the log norm; both limits must be exceeded
-EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds the first, the second is the limit
+EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds EXPLODED_RATIO, EXPLODED_LIMIT applies
 MIN_RMS, MAX_RMS = 1e-5, 1e4  # RMS of the median row: 0.003 in Mistral's table, about 10 in T5's
 MAX_CHANNEL_ENERGY = 0.9  # share of all energy: a few strong channels are common, one that dominates is not
 MAX_DEAD_CHANNELS = 0.1
@@ -40,7 +40,7 @@ MIN_NEAR_ZERO = 0.005  # share of the values; 8% if normally distributed, almost
 MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
 MAX_UNSEEN_RATIO = 1.1  # ratio of undertrained tokens to those that never occurred in the training text
 MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
-MAX_SHARING = 0.005  # share of the ordinary tokens if they are rare
+MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
 RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
 MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
 MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added the same way

@@ -1,7 +1,7 @@
 """Every other table: per-layer, n-gram, value and routing tables, copies for multi-token prediction, and positions.
 
 source -> Model -> facts -> [findings] -> Report
-- the token table and the head are read elsewhere; rows of the others are read in blocks, or a sample of them in a
+- the token table and the head are read elsewhere; all other rows are read in blocks, or sampled in a
   quick inspection, from a remote file, and from a table with more rows than a vocabulary
 - a table with one row per token must have as many rows as the token table, or as the config requires
 - rows of a copy are compared with the token table or the head. A few different rows are a defect; if all differ, the
@@ -31,16 +31,16 @@ from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
-MAX_LISTED = 4096  # tables; a model may have one per block, or hundreds of parts of one
+MAX_LISTED = 4096  # tables; a model may have one per block, or a table in hundreds of parts
 MAX_SCANNED = 2**23  # rows that are all read; n-gram tables have hundreds of millions
 MAX_ROUTING = 2**24  # values
-MAX_DEAD = 0.01  # share of the rows: beyond this, they are not a few rare tokens
+MAX_DEAD = 0.01  # share of the rows; more zero rows than this are not just rare tokens
 
 
 def check_tables(
     model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress | None = None
 ) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
-    """Read and check every table besides the token table and the head, and say what could not be checked.
+    """Read and check every table except the token table and the head, and say what could not be checked.
 
     `total` is the number of parameters of the model.
     """

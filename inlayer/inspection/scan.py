@@ -34,7 +34,7 @@ Numbers = npt.NDArray[np.float64]
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 RUNS, RUN_LENGTH = 32, 32  # of a sample: consecutive rows need one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
-MIN_SAMPLE = 2**12  # values that make a distribution
+MIN_SAMPLE = 2**12  # fewest values that show a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 
 
@@ -50,7 +50,7 @@ class RowStatistics:
     is_constant: Flags  # the same nonzero value in every channel
     first_equal: Ids  # the first id with the same bytes, which is the row's own id unless it repeats another
     cosines: Numbers | None  # similarity to the given direction; 0 for zero rows
-    differing: tuple[int, ...]  # the ids whose rows differ from those of the other table, if one was given
+    differing: tuple[int, ...]  # the ids whose rows differ from the rows of `other`, if it was given
     channel_means: Numbers  # over finite rows
     channel_energy: Numbers  # mean square over finite rows
 

@@ -20,7 +20,7 @@ from inlayer.inspection.scan import Flags, Numbers, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
 MIN_REFERENCES = 8
-REFERENCE_QUANTILE = 0.75  # some references are not what they seem, such as a reserved token that came into use
+REFERENCE_QUANTILE = 0.75  # a few references may be trained after all, such as a reserved token that came into use
 TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
 MAX_NORM_RATIO = 0.5  # norm ratio of references to ordinary rows
 MIN_COSINE = 0.5  # cosine of references to their mean direction
@@ -43,7 +43,7 @@ def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
 
 
 def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
-    """Find ordinary rows that look like those of the reference tokens."""
+    """Find ordinary rows that look like the rows of reference tokens."""
     usable = statistics.usable
     references, ordinary = is_reference & usable, is_ordinary & usable
     count, none = int(references.sum()), np.zeros(len(usable), np.bool_)

@@ -29,9 +29,9 @@ from inlayer.render.numbers import count
 MAX_SOURCE = 1 << 20  # characters
 COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun
 Check: TypeAlias = "Callable[[GradingSession], None]"
-MIN_WRONG = 5  # wrong solutions of a task
+MIN_WRONG = 5  # required wrong solutions per task
 SOLUTION_RUNS = 3  # runs with different random values
-NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # the last call explains nothing there
+NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # rules of failures that the last call does not explain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ def grade(
 
 
 class GradingRun:
-    """One file and the checks it goes through: those of every task, then the task's own."""
+    """One file and its checks: the common checks of every task, then the task's own."""
 
     def __init__(self, task: Task, source: str, seed: int, limits: GradingLimits | None) -> None:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits

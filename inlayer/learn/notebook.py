@@ -102,7 +102,7 @@ def _question_cells(question: Exercise | Question, seed: int) -> Iterator[Cell]:
 
 
 def _text_cells(text: str, lesson: Lesson, *, split: bool = True) -> Iterator[Cell]:
-    """Cells of a text; with `split`, Python fences become code cells."""
+    """Yield the cells of a text; with `split`, Python fences become code cells."""
     for part in to_notebook(text, partial(_rewrite_link, lesson), _link_command, split=split):
         yield _code(part.text, part.output) if part.kind == "python" else _markdown(part.text)
 

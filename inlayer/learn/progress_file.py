@@ -296,7 +296,7 @@ def _read_record(key: str, raw: object) -> ProgressRecord:
 
 
 def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
-    """Combine two states: what is done in either is done. The folder and the current task are those of the first."""
+    """Combine two states: what is done in either is done. Folder and current task come from the first."""
     keys, empty = {**mine.records, **other.records}, ProgressRecord()
     pairs = {key: (mine.records.get(key, empty), other.records.get(key, empty)) for key in keys}
     return replace(mine, records={key: _merge_records(*pair) for key, pair in pairs.items()})

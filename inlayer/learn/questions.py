@@ -39,7 +39,7 @@ SHAPE = re.compile(r"""(?a:  # digits are 0 to 9
     | \d+(\s*,\s*\d+)+                          # 2, 3
     | [(\[]?\s*\d+(\s*x\s*\d+)+\s*[)\]]?        # 2 x 3
 )""", re.VERBOSE)  # fmt: skip
-FACTORS = {  # a wrong answer that is off by such a factor, and a hint
+FACTORS = {  # factors by which wrong answers are often off, each with a hint
     2: "is something counted twice, or not at all?", 4: "how many bytes does one value take?", 8: "bits or bytes?",
     10: "check the zeros.", 100: "check the zeros.",
 } | dict.fromkeys((10**3, 2**10, 10**6, 2**20, 10**9, 2**30), "check the unit.")  # fmt: skip

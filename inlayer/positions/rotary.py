@@ -98,7 +98,7 @@ class RotaryPositions(nn.Module):
         return self
 
     def rotated_dim(self, angles: Angles) -> int:
-        """Return the number of channels of a head that are rotated; the others are unchanged."""
+        """Return the number of rotated channels of a head; the remaining channels are unchanged."""
         return int((angles.head_dim or self.head_dim) * angles.partial_rotary_factor)
 
     def type_of_layer(self, layer: int) -> tuple[bool, str | None]:

@@ -189,7 +189,7 @@ def _stands_alone(character: str) -> bool:
 
 
 def _code(character: str) -> str:
-    r"""An escape code: \xe2 is always a byte, \u00e2 a character."""
+    r"""Return an escape code: \xe2 is always a byte, \u00e2 a character."""
     point = ord(character)
     if 0xDC80 <= point <= 0xDCFF:  # how surrogateescape represents a byte
         return f"\\x{point - 0xDC00:02x}"

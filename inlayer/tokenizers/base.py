@@ -215,7 +215,7 @@ class Tokenizer(ABC):
 
         Returns:
             Spans in UTF-8 byte offsets, in order, not empty, without overlap; no token crosses their boundaries. Each
-            special or added token in the text has a span of its own. Text that no token covers (whitespace in BERT) is
+            special or added token in the text has its own span. Text that no token covers (whitespace in BERT) is
             outside all spans, unless a normalizer removed it from the middle of a word. None if the tokenizer does not
             pre-tokenize, or if its boundaries cannot be determined with certainty.
 

@@ -41,7 +41,7 @@ def open_tokenizer(
         special_tokens: The special tokens of a tiktoken file, text -> id.
 
     Returns:
-        The tokenizer. Its ids equal those of the library that defines the format.
+        The tokenizer. Its ids equal the ids of the library that defines the format.
 
     Raises:
         MissingFileError: If there is no such file, or no tokenizer in the folder.

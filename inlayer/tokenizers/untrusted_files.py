@@ -9,8 +9,8 @@
 - regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
-  error when the file is opened. A pattern that passes can still take polynomial time, as those of GPT-2 and its
-  successors do: on a long text, not on a sentence. tiktoken's engine has a limit of its own
+  error when the file is opened. A pattern that passes can still take polynomial time, as the patterns of GPT-2
+  and its successors do: on a long text, not on a sentence. tiktoken's engine has its own limit
 Tested in test_malformed_files.py, test_growth.py, test_patterns.py and test_open.py of tests/tokenizers/.
 """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
 MAX_HEAD_VALUES = 2**27  # largest head run in this step: 512 MB in float32
-MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are predicted
+MAX_LOGITS = 2**23  # logits held at once; in a longer text, only the first tokens are predicted
 
 
 class LossInputs(NamedTuple):
@@ -150,8 +150,10 @@ def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Te
 
 
 def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int]:
-    """The loss, the gradients of the unique rows (U, D) through the lookup and through a tied head, that of the padding
-    row without padding_idx, and the number of other rows that receive a gradient from a tied head.
+    """Compute the loss and the gradients.
+
+    Returns the loss, the gradients of the unique rows (U, D) through the lookup and through a tied head, the gradient
+    of the padding row without padding_idx, and how many other rows receive a gradient from a tied head.
     """
     unique, padding, mask_BT = inputs.unique, inputs.layer.padding_idx, inputs.result.mask_BT
     head_UD, n_other_rows = None, 0

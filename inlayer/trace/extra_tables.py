@@ -62,7 +62,7 @@ def value_facts(result: Forward) -> ValueFacts | None:
 
 
 def routing_facts(result: Forward) -> list[RoutingFacts]:
-    """The experts of the shown tokens in every block that has a table of them; empty for a walk without ids."""
+    """Return the experts of the shown tokens in every block with a routing table; empty for a walk without ids."""
     model = result.pipeline.model
     return (
         []

@@ -153,7 +153,7 @@ def _gradient(inputs: LossInputs) -> Tensor:
 
 
 def _evaluate(inputs: LossInputs, rate: float, gradient_VD: Tensor, last: int) -> tuple[float, Tensor, Tensor]:
-    """The loss after a step, and the probabilities after token `last` of text 0 and after the last one trained."""
+    """Return the loss after a step, and the probabilities after token `last` of text 0 and after the last target."""
     unique, weight_VD = inputs.unique, inputs.pipeline.head_rows()
     hidden_BTD = inputs.hidden(unique.rows_UD.float() - rate * gradient_VD[unique.ids_U])
     if inputs.head.tied:

@@ -27,7 +27,7 @@ INDENT = 3
 MAX_TEXTS = 4
 MAX_TOKENS = 12  # limit per text; the rest is counted, not printed
 MAX_BATCH_TOKENS = 8  # limit per text of a batch
-MAX_PADDING = 2  # per text; of more padding tokens only the first is shown, since their rows are the same
+MAX_PADDING = 2  # per text; if there are more, only the first is shown, since their rows are equal
 MAX_BANDS = 3  # bands of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
@@ -78,7 +78,7 @@ class Layout:
     # ---- lines of text
 
     def heading(self, step: StepFacts) -> Iterator[Text]:
-        """A step's title with its line of PyTorch on the right if it fits, and its note."""
+        """Yield a step's title, with its line of PyTorch on the right if it fits, and its note."""
         rule, title, code = self.glyphs.rule, self.words(step.title), self.glyphs.escape(step.code)
         line = Text.assemble((f"{rule}{rule} ", "bright_black"), (str(step.number), "bold cyan"), f"  {title} ")
         line.stylize("bold", 3)
@@ -103,7 +103,7 @@ class Layout:
             yield Text(" " * indent + shown + more, style=style)
 
     def code(self, line: str, indent: int = INDENT) -> Iterator[Text]:
-        """A line of Python; if it does not fit, it is continued after a backslash, or is a comment of several lines."""
+        """Yield a line of Python; a long one continues after a backslash or becomes several comment lines."""
         width = max(20, self.columns - indent)
         if line.startswith("#"):
             lines = [f"# {part}" for part in wrap(self.glyphs.escape(line[2:]), width - 2)]
@@ -133,7 +133,7 @@ class Layout:
         return text.tokens[: min(self.max_tokens, self.real_tokens(text) + padding)]
 
     def real_tokens(self, text: TextTrace) -> int:
-        """Tokens from the start of the window to the end of the text, without padding."""
+        """Count the tokens from the start of the window to the end of the text, without padding."""
         return max(0, text.n_tokens - self.trace.first_token)
 
     def each_text(self, lines: Callable[[int, TextTrace], Iterable[Text]]) -> Iterator[Text]:
@@ -175,7 +175,7 @@ class Layout:
             yield from self.note(f"followed by {count(hidden_padding, 'padding token')}")
 
     def label(self, token: TokenTrace) -> Text:
-        """A token's label: its text, its bytes if they are not whole characters, or its name if it is special."""
+        """Return a token's label: its text, its bytes if it is not whole characters, or its name if it is special."""
         if not token.special and not is_text(token.bytes):
             return Text(self.glyphs.truncate_bytes(token.bytes, self.widest_label), style="yellow")
         text = with_spaces(token.label)
@@ -205,7 +205,7 @@ class Layout:
         return Grid(head=before, numbers=numbers, more=more, strip=strip, scale=largest(vectors))
 
     def grid_heading(self, grid: Grid, name: str = "token", *, unit: str = "", indent: int | None = None) -> Text:
-        """Column headings: channel numbers, and the scale of the heat strips."""
+        """Return column headings: channel numbers, and the scale of the heat strips."""
         before = self.label_start if indent is None else indent
         line = padded(Text(" " * before + name[: max(0, grid.head - before)], style="dim"), grid.head)
         first = 0 if unit else self.trace.first_channel
@@ -216,7 +216,7 @@ class Layout:
         return line.append(scale if fits and grid.strip and not math.isnan(grid.scale) else "")
 
     def vector(self, head: Text, values: Vector, grid: Grid, *, style: str = "") -> Text:
-        """A line with a vector: its first values as numbers, and more of them as a heat strip."""
+        """Return a line with a vector: its first values as numbers, and more of them as a heat strip."""
         line = padded(head, grid.head)
         for value in values[: grid.numbers]:
             line.append(f" {grid.number(value):>{NUMBER}}", style=style or number_style(value))
@@ -246,7 +246,7 @@ class Layout:
         return self.grid([vector for vectors in tokens for _, vector in vectors], channels, head=head)
 
     def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> Iterator[Text]:
-        """One line per named vector of a token; the first also has the token's label."""
+        """Yield one line per named vector of a token; the first also has the token's label."""
         for part_number, (name, values) in enumerate(vectors):
             line = self.head(None if part_number else index)
             if part_number == 0:

@@ -78,7 +78,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
 
 
 def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
-    """Groups of tokens whose n-grams share all rows of an order, then those that share the row of one hash head."""
+    """Return tokens whose n-grams share all rows of an order, then tokens that share the row of one hash head."""
     whole: dict[tuple[int, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
     single: dict[tuple[int, int, int], list[TokenIndex]] = defaultdict(list)
     for b, text in enumerate(reads):
@@ -105,7 +105,7 @@ def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
 
 
 def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
-    """One n-gram memory: where it is, one line per token and order, and what shares rows."""
+    """Yield the lines of an n-gram memory: where it is, one line per token and order, and what shares rows."""
     glyphs = layout.glyphs
     where = "added to the rows" if memory.layer is None else f"read by layer {memory.layer}"
     parts = "" if memory.n_tensors == 1 else f" and {count(memory.n_tensors - 1, 'more tensor')}"

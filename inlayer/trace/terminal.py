@@ -293,7 +293,7 @@ def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
 
 
 def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channels: int) -> Iterator[Text]:
-    """One vector per token, for each text shown."""
+    """Yield one vector per token, for each text shown."""
     grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
     yield layout.grid_heading(grid)
 

@@ -62,7 +62,7 @@ def python_chunks() -> Iterator[Chunk]:
 
 
 def cut(text: str, start: int, size: int) -> int:
-    """End of a segment of at most `size` characters from `start`: after the last line break in it, if there is one."""
+    """Return the end of a segment of at most `size` characters from `start`: after its last line break, if any."""
     end = start + size
     return len(text) if len(text) <= end else (text.rfind("\n", start, end) + 1 or end)
 

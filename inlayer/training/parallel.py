@@ -195,8 +195,8 @@ def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: ProcessGroup) -> Tensor:
     """Clip the global gradient norm to `max_norm` (None only measures it) and return the norm before clipping.
 
-    Sharded gradients contribute this process's part. Replicated ones are averaged first: a GPU may add in another
-    order, and the copies have to stay equal.
+    Sharded gradients contribute this process's part. Replicated gradients are averaged first: a GPU may
+    add in a different order, and the copies have to stay equal.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
