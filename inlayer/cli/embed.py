@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.encode import Encoder, EncodeSettings
+    from inlayer.encoding.reader import Reader
     from inlayer.encoding.resumable_job import EmbedJob
-    from inlayer.encoding.sources import Reader
 
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 ROWS_AT_ONCE = 32  # more than are shown
@@ -105,8 +105,8 @@ def embed(
     """Turn texts into vectors: files of any size, in constant memory."""
     from inlayer.checkpoint import load
     from inlayer.encoding.encode import EncodeSettings
+    from inlayer.encoding.reader import Reader
     from inlayer.encoding.source_files import find_sources
-    from inlayer.encoding.sources import Reader
 
     if engine == "ray" and out is None:
         raise InputError("--engine ray writes a file; name it with --out")

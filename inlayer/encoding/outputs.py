@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.encoding.columns import as_schema, storable_columns
-from inlayer.encoding.sources import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
+from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown

@@ -5,7 +5,7 @@ row groups -> [one actor per CPU, each with its own rows] -> parts -> one file
   share, and renames it when it is complete. Ray runs the tasks of a killed worker again, and a slice that is embedded
   twice is still one file, so no row is lost or repeated
 - the name of a part contains its slice, its row group, the state of its input file, and how many rows it has
-- see also: locking, settings, joining (resumable_job.py); reading row groups (sources.py)
+- see also: locking, settings, joining (resumable_job.py); reading row groups (reader.py)
 Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
 """
 
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from inlayer.encoding.encode import EncodeSettings
 from inlayer.encoding.outputs import write_part
+from inlayer.encoding.reader import Reader, import_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob, embed_rows
-from inlayer.encoding.sources import Reader, import_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import atomic_path, shown

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from inlayer.encoding.columns import ColumnTypes
 from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
-from inlayer.encoding.sources import VECTORS, Reader
+from inlayer.encoding.reader import VECTORS, Reader
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic

@@ -2,7 +2,7 @@
 
 [arguments] -> files -> rows of texts -> vectors
 - hidden files of a folder are skipped; a file that a pattern matches several times, through links, is read once
-- see also: reading them (encoding/sources.py)
+- see also: reading them (encoding/reader.py)
 Tested in tests/encoding/test_commands.py.
 """
 

@@ -1,7 +1,7 @@
 """TextRows: some rows of the input of `inlayer embed`, with their other columns and their origin.
 
 files -> [rows of texts] -> vectors
-- see also: reading them (sources.py), writing them (outputs.py)
+- see also: reading them (reader.py), writing them (outputs.py)
 Tested in tests/encoding/test_commands.py.
 """
 

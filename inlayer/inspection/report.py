@@ -216,7 +216,7 @@ class Report:
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
         findings: Errors, warnings and notes, the most severe first.
-        not_checked: What could not be checked, and why. It may be faulty even if there are no findings.
+        not_checked: What could not be checked, and why. Without findings, it may still be faulty.
         strict: Whether a randomly initialized table, or anything not checked, counts as a failure.
 
     Example:

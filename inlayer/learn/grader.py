@@ -31,7 +31,13 @@ COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun
 Check: TypeAlias = "Callable[[GradingSession], None]"
 MIN_WRONG = 5  # required wrong solutions per task
 SOLUTION_RUNS = 3  # runs with different random values
-NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # rules of failures that the last call does not explain
+NO_FEEDBACK = {
+    "timeout",
+    "output",
+    "memory",
+    "refused",
+    "ended",
+}  # rules of failures that the last call does not explain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ from inlayer.tokenizers.open import SIBLINGS, choose_file
 
 SINGLE = "model.safetensors"
 START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
-MAX_SHARDS = 256  # shards whose headers are read if there is no index
+MAX_SHARDS = 256  # shards whose headers are read if the index is missing
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 # Beyond either limit, downloading the whole table is faster than fetching rows.

@@ -1,4 +1,4 @@
-"""The inputs of `inlayer embed`: texts and other columns of files, folders, patterns and standard input.
+"""Reader: the input of `inlayer embed`, texts and other columns of files, folders, patterns and standard input.
 
 [files] -> rows of texts -> vectors
 - .txt (one text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
