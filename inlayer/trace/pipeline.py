@@ -306,8 +306,8 @@ def walk(
         tokenizer: Replaces the model's own tokenizer.
         dims: Number of channels to record per vector.
         tokens: Maximum number of tokens to record per text (also used in step 8).
-        first_token: Index of the first token to record of each text.
-        first_channel: Index of the first channel to record of each vector.
+        first_token: Index of the first token to record in each text.
+        first_channel: Index of the first channel to record in each vector.
         positions: Replaces the model's position scheme: "none", "learned", "sinusoidal" or "rotary".
         theta: Replaces the base of rotary or sinusoidal positions.
         swap: Indices of two tokens of the first text to swap.
