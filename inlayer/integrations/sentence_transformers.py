@@ -58,7 +58,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         self.tokenizer = self.encoder.tokenizer
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, torch.Tensor]:
-        """Return the ids of all texts in one row, and the offset of each text."""
+        """Ids of the texts in one row, and the offset of each text."""
         try:
             texts = check_texts(inputs)
         except DtypeError as error:

@@ -61,7 +61,7 @@ class LearnedPositions(nn.Embedding):
         init_rows(self.weight, "normal", self.init_std, self.seed, self.padding_idx)
 
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
-        """Return one row per position id: position_ids.shape + (D,)."""
+        """One row per position id: position_ids.shape + (D,)."""
         rows = check_ids(position_ids, "position_ids").long() + self.offset
         if not is_meta_or_traced(rows) and rows.numel():
             low, high = (int(end) for end in torch.aminmax(rows))

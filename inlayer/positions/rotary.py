@@ -33,13 +33,13 @@ MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies w
 
 
 class RotaryPositions(nn.Module):
-    """Computes cos and sin for given positions, in float32 at every call: `.to(bfloat16)` cannot round the angles.
+    """cos and sin for given positions. Computed in float32 at every call, so `.to(bfloat16)` cannot round the angles.
 
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
     tables stay float32 regardless of the model's dtype (OLMo). `layer_types` has the type of every layer, or None for a
     layer without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
-    (Mistral-Large-4); it stays float32, as in the original. The other arguments are for `rotate`: `reverse` rotates in
-    the opposite direction (nanochat), and `rotates_in_float32` rounds only once, at the end (Cohere, ModernBERT).
+    (Mistral-Large-4); it stays float32 as in the original. The others are for `rotate`: `reverse` is the opposite
+    direction (nanochat), and with `rotates_in_float32` it rounds once, at the end (Cohere, ModernBERT).
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RotaryPositions(nn.Module):
         return self
 
     def rotated_dim(self, angles: Angles) -> int:
-        """Return the number of rotated channels of a head; the remaining channels are unchanged."""
+        """Return the number of channels of a head that are rotated; the others are unchanged."""
         return int((angles.head_dim or self.head_dim) * angles.partial_rotary_factor)
 
     def type_of_layer(self, layer: int) -> tuple[bool, str | None]:
@@ -124,7 +124,7 @@ class RotaryPositions(nn.Module):
     def inverse_frequencies(
         self, length: int | Tensor = 1, layer_type: str | None = None
     ) -> tuple[Float[Tensor, " pairs"], float]:
-        """Return radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
+        """Radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
         angles = self._choose(layer_type)
         length = length.cpu() if isinstance(length, Tensor) else torch.full((), length, device="cpu")
         frequencies, factor = scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
@@ -136,7 +136,7 @@ class RotaryPositions(nn.Module):
     def forward(
         self, position_ids: Tensor, dtype: torch.dtype = torch.float32, layer_type: str | None = None
     ) -> tuple[Float[Tensor, "... R"], Float[Tensor, "... R"]]:
-        """Return cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
+        """cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
         position_ids = check_ids(position_ids, "position_ids")
         if self._choose(layer_type).scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
             length: int | Tensor = 1
@@ -166,7 +166,7 @@ class RotaryPositions(nn.Module):
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
     def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
-        """Apply `apply_rotary` with the pairing, layout, direction and precision of these positions."""
+        """`apply_rotary` with the pairing, layout, direction and precision of these positions."""
         if self.rotates_in_float32:
             cos, sin = cos.float(), sin.float()
         sin = -sin if self.reverse else sin
