@@ -161,7 +161,7 @@ class FolderStore(Store):
         tensor = self._header(file).get(name)
         if tensor is None:
             raise CheckpointError(
-                f"{self.where}: its index says that tensor {quoted(name)} is in {shown(file)}, but it is not"
+                f"{self.where}: the index says tensor {quoted(name)} is in {shown(file)}, which does not contain it"
             )
         return tensor
 
