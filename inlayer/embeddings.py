@@ -244,8 +244,8 @@ class Embeddings(ExtraTables):
         Args:
             input_ids: Token ids (B, T). Give exactly one of input_ids and inputs_embeds.
             inputs_embeds: Vectors (B, T, D) in place of the rows.
-            position_ids: (B, T) or (T,), for learned and sinusoidal positions. Rotary positions add nothing here: pass
-                their ids to `rotary`. By default, positions count from the left, padding included, unless
+            position_ids: (B, T) or (T,), for learned and sinusoidal positions; ignored otherwise. For rotary positions,
+                pass them to `rotary`. By default, positions count from the left, padding included, unless
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens, or (B, S + T) if n-grams read a history. Used by n-grams,
