@@ -3,7 +3,7 @@
 tensor names -> [parts of the layer] -> Embeddings, Head
 - a table is first searched for under its usual names, in order of preference, then by the end of its name
 - tensors inside a block do not belong to the input layer: DeepSeek-V3 has a second table for multi-token prediction at
-  `model.layers.61.embed_tokens.weight`. Neither do those of a vision or audio tower
+  `model.layers.61.embed_tokens.weight`. Neither do the tensors of a vision or audio tower
 Tested on checkpoints that transformers wrote in tests/checkpoint/test_parity.py and in
 tests/families/test_tensor_names.py.
 """
