@@ -235,8 +235,8 @@ class Head(HeadRows):
         targets = check_ids(targets, "targets")
         if not is_jit_tracing() and hidden.shape[:-1] != targets.shape:
             raise ShapeError(
-                f"hidden {tuple(hidden.shape)} needs targets of shape {tuple(hidden.shape[:-1])}, got "
-                f"{tuple(targets.shape)}; one target per hidden state: shift both before the call"
+                f"targets have shape {tuple(targets.shape)}, but hidden {tuple(hidden.shape)} needs one target per "
+                f"hidden state, {tuple(hidden.shape[:-1])}; shift both before the call"
             )
         return hidden.reshape(-1, self.n_embd), targets.reshape(-1).long(), targets.shape
 

@@ -166,7 +166,7 @@ def check_inputs(hidden: object, mask: object) -> tuple[Float[Tensor, "B T D"], 
     mask = check_dense(mask, "mask")
     if not is_jit_tracing() and mask.shape != hidden_BTD.shape[:2]:
         raise ShapeError(
-            f"mask has shape {tuple(mask.shape)}, hidden {tuple(hidden_BTD.shape)}; "
-            "a mask has one value per token (B, T)"
+            f"mask has shape {tuple(mask.shape)}, but hidden has shape {tuple(hidden_BTD.shape)}; pass a mask (B, T) "
+            "with one value per token"
         )
     return hidden_BTD, mask if mask.dtype == torch.bool else to_bool_mask(mask, "mask")

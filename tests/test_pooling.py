@@ -104,7 +104,7 @@ def test_half_types_are_summed_in_float32() -> None:
 @pytest.mark.parametrize("pool", POOLS.values())
 def test_wrong_arguments(pool: Pool) -> None:
     hidden = torch.randn(2, 3, 4)
-    with pytest.raises(ShapeError, match=r"mask has shape \(3, 2\), hidden \(2, 3, 4\)"):
+    with pytest.raises(ShapeError, match=r"mask has shape \(3, 2\), but hidden has shape \(2, 3, 4\)"):
         pool(hidden, torch.ones(3, 2))
     with pytest.raises(ShapeError, match=r"expected 3 axes: \(batch, tokens, width\)"):
         pool(torch.randn(2, 3), torch.ones(2, 3))
