@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 
 Names are resolved on first use: `import inlayer` and `inlayer --help` stay light, and `load`, `describe` and the
-tokenizers work without torch. The packages and the direction of their imports: docs/architecture.md.
+tokenizers work without torch. docs/architecture.md describes the packages and the direction of their imports.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
                 which = str(value) if value.bit_length() <= 128 else f"of {value.bit_length():,} bits"
                 raise IdRangeError(f"id {which} at position {index} of {name} does not fit in 64 bits")
     if array.dtype.kind not in "iu":
-        raise DtypeError(f"{name} has dtype {array.dtype}; ids are integers")
+        raise DtypeError(f"{name} has dtype {array.dtype}; ids must be integers")
     return array.astype(np.int64, copy=False)
 
 
@@ -53,7 +53,7 @@ def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRang
         if bad < 0
         else "; was the text encoded with another model's tokenizer, or were tokens added without resizing the table?"
     )
-    at = f" at {where}" if where else ""  # a single id has no place
+    at = f" at {where}" if where else ""  # a single id has no index
     others = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
     return IdRangeError(f"{name} {bad}{at}{others} is outside 0..{rows - 1}{cause if name == 'id' else ''}")
 
@@ -66,7 +66,7 @@ def check_seed(seed: object) -> int:
 
 
 def check_size(size: object, name: str) -> int:
-    """Check that a size is an integer of at least 1; one of numpy becomes an int."""
+    """Check that a size is an integer of at least 1; a numpy integer becomes an int."""
     if not is_integer(size):
         raise DtypeError(f"{name} is {size!r}; it must be an integer of at least 1")
     if size < 1:
@@ -86,12 +86,12 @@ def check_padding(padding_idx: object, rows: int) -> int | None:
 def check_std(init_std: float) -> float:
     """Check a standard deviation for random initialization."""
     if not (is_finite(init_std) and init_std >= 0):
-        raise InputError(f"init_std is {init_std!r}; a standard deviation is finite and not negative")
+        raise InputError(f"init_std is {init_std!r}; a standard deviation must be finite and not negative")
     return init_std
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether the value is an integer, of Python or of numpy, and not a bool."""
+    """Whether the value is a Python or numpy integer, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 

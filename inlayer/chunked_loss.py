@@ -28,7 +28,7 @@ MAX_CHUNK_ROWS = 1024
 
 
 def chunk_rows(tokens: int, n_embd: int) -> int:
-    """Rows of logits per chunk: D, so a chunk is as large as the gradient of the rows.
+    """Return the rows of logits per chunk: D, so a chunk is as large as the gradient of the rows.
 
     The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory, and
     smaller ones take more time (docs/decisions.md). Chunks above the maximum are no faster, those below the minimum are
@@ -74,7 +74,10 @@ def chunked_losses(
     local: sharding.LocalRows | None,
     z_loss: float,
 ) -> Tensor:
-    """One loss per target, by chunks that are recomputed in the backward pass; at least float32 after `project`."""
+    """Compute one loss per target, in chunks that are recomputed in the backward pass.
+
+    The losses are at least float32 after `project`.
+    """
 
     def one_chunk(hidden_CD: Tensor, targets_C: Tensor) -> Tensor:
         logits_CV = project(hidden_CD)

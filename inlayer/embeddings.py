@@ -1,4 +1,4 @@
-"""The input layer: rows + positions -> hidden states. What a model computes between its tokenizer and its first block.
+"""The input layer: rows + positions -> hidden states. All that a model computes between tokenizer and first block.
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
 - operations run in the order of the original models, so that results are bit-identical:
@@ -6,8 +6,8 @@ text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
   (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
-- see also: lookup, reverse lookup and tying of the token table (input_table.py), n-gram, per-layer and value embeddings
-  (extra_tables.py), other projects' names for these settings (families/), reading weights (checkpoint/)
+- see also: lookup, reverse lookup and tying of the token table (input_table.py); n-gram, per-layer and value embeddings
+  (extra_tables.py); other projects' names for these settings (families/); reading weights (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
@@ -37,6 +37,7 @@ from inlayer.positions import (
     SinusoidalPositions,
     build_positions,
     make_position_ids,
+    positions_from_spec,
 )
 from inlayer.tables import Table, add_up, check_id_range
 from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
@@ -57,7 +58,7 @@ class Embeddings(ExtraTables):
     Args:
         vocab_size: Rows of the token table.
         n_embd: Width of the hidden states.
-        block_size: Number of learned positions, or of precomputed sinusoidal ones; not for the other schemes.
+        block_size: Number of learned or precomputed sinusoidal positions; not for other schemes.
         positions: "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions; by default "learned"
             if block_size is given, otherwise "none".
         padding_idx: A row that is initialized to zero, stays zero, and gets no gradient.
@@ -66,7 +67,7 @@ class Embeddings(ExtraTables):
         seed: Makes the initialization reproducible.
         scale: Factor on the rows (Gemma: sqrt(n_embd)).
         round_scale: Round the scale to the table's dtype (Gemma does, BART does not).
-        multiplier: Factor on rows and inputs_embeds alike (Granite).
+        multiplier: Factor on both rows and inputs_embeds (Granite).
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` says where it is applied.
@@ -77,20 +78,20 @@ class Embeddings(ExtraTables):
         positions_first: Add positions before token types (DeBERTa, Longformer).
         mask_padding: Multiply the result by the attention mask (DeBERTa). With "ids", a missing mask is made from
             padding_idx (XLM).
-        token_types: Rows of a token type table (BERT), 0 for none.
+        token_types: Number of token types (BERT); 0 for none.
         row_width: Width of the token rows if they are narrower than n_embd.
         project: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm (ALBERT).
-        position_id_rule: Position ids if the caller does not pass them (RoBERTa and OPT skip padding).
+        position_id_rule: How to number positions if no position ids are passed (RoBERTa and OPT skip padding).
         position_offset: Unused rows at the start of learned positions.
-        per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4), see `per_layer()`.
-        value: Sizes of value embeddings (NeoMME), see `value_embeddings()`.
+        per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4); see `per_layer()`.
+        value: Sizes of value embeddings (NeoMME); see `value_embeddings()`.
         head_dim: For positions="rotary": width of an attention head, n_embd by default.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
         dtype: As in torch.nn.Embedding.
 
     Raises:
-        ConfigError: If settings are invalid or contradict each other.
+        InputError: If settings are invalid or contradict each other.
 
     Example:
         >>> layer = Embeddings(vocab_size=256, block_size=8, n_embd=4)
@@ -135,7 +136,7 @@ class Embeddings(ExtraTables):
         dtype: torch.dtype | None = None,
     ) -> None:
         if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
-            raise ConfigError(
+            raise InputError(
                 f"row_width is {row_width} and project is {project!r}; pass both or neither: project is one of "
                 f"{', '.join(PROJECTIONS)}"
             )
@@ -151,9 +152,9 @@ class Embeddings(ExtraTables):
             ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
-                raise ConfigError(f"{name} is {actual!r}; it must be {rule}")
+                raise InputError(f"{name} is {actual!r}; it must be {rule}")
         if norm_eps is None and (norm, norm_at) != ("layer", "sum"):
-            raise ConfigError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
+            raise InputError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
         row_width = row_width or n_embd
         sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
@@ -214,15 +215,14 @@ class Embeddings(ExtraTables):
             (100, 2)
         """
         spec = describe(config)
-        positions: str | Positions = spec.positions
-        if spec.rotary:
-            positions = RotaryPositions(**vars(spec.rotary)).to(device)
-        elif spec.positions == "sinusoidal":  # CTRL; computed, so it has values even on the meta device
-            positions = SinusoidalPositions(spec.n_embd, spec.block_size, layout="half in float32")
-            positions = positions if torch.device(device or "cpu").type == "meta" else positions.to(device)
+        derive_seeds(seed, 1)  # an invalid seed is the caller's mistake, not the config's
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
-        settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
-        layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        block_size = None if spec.positions == "none" else spec.block_size
+        try:
+            settings |= {"positions": positions_from_spec(spec, device), "seed": seed, "device": device, "dtype": dtype}
+            layer = cls(spec.vocab_size, spec.n_embd, block_size, **settings)
+        except InputError as error:
+            raise ConfigError(str(error)) from error
         layer.ngrams, layer.relative, layer.streams = spec.ngrams, spec.relative, spec.streams
         return layer
 
@@ -244,7 +244,8 @@ class Embeddings(ExtraTables):
         Args:
             input_ids: Token ids (B, T). Give exactly one of input_ids and inputs_embeds.
             inputs_embeds: Vectors (B, T, D) in place of the rows.
-            position_ids: (B, T) or (T,). By default, positions count from the left, padding included, unless
+            position_ids: (B, T) or (T,), for learned and sinusoidal positions; ignored otherwise. For rotary positions,
+                pass them to `rotary`. By default, positions count from the left, padding included, unless
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens, or (B, S + T) if n-grams read a history. Used by n-grams,
@@ -308,7 +309,7 @@ class Embeddings(ExtraTables):
             named: The keyword arguments of `forward`.
 
         Returns:
-            One LayerStage per operation, from the rows on: its `name`, what it `added`, and the result `after` it.
+            One LayerStage per operation, first the rows: its `name`, what it `added`, and the vectors `after` it.
 
         Raises:
             InlayerError: Same as `forward`.

@@ -23,7 +23,7 @@ class InlayerError(Exception):
 
 
 class InputError(InlayerError, ValueError):
-    """Invalid arguments."""
+    """An invalid argument, or arguments that contradict each other."""
 
 
 class ShapeError(InlayerError, ValueError):
@@ -47,7 +47,7 @@ class TextError(InlayerError, ValueError):
 
 
 class ConfigError(InlayerError, ValueError):
-    """A model config that is malformed, contradictory or of an unsupported family."""
+    """A config of a model or a training run that is malformed, contradictory or not supported."""
 
 
 class TokenizerError(InlayerError, ValueError):

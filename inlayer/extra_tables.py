@@ -1,4 +1,4 @@
-"""The other tables of an input layer whose rows are chosen by token ids: n-gram, per-layer and value embeddings.
+"""The other tables of an input layer: n-gram memories, per-layer embeddings and value embeddings.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - most models read n-gram memories inside a decoder layer; in LongCat-Flash and BLT their rows are part of the hidden
@@ -50,7 +50,8 @@ class ExtraTables(InputTable):
 
         Args:
             input_ids: Token ids (B, T).
-            history: The ids (B, S) before them. With it, a text passed in pieces reads the same rows as the whole text.
+            history: The ids (B, S) before them. With a history, a text passed in pieces reads the same
+                rows as the whole text.
             layer: The decoder layer, if several have a memory.
             attention_mask: (B, S + T), 0 for padding, which n-grams do not cross.
 
@@ -94,7 +95,7 @@ class ExtraTables(InputTable):
             The rows of all hash heads (B, T, heads, D), in the table's dtype. The model projects their `.flatten(-2)`.
 
         Raises:
-            InputError: If the layer has no rows: only `inlayer.load` reads them.
+            InputError: If the layer has no such memory, or its rows were not loaded (`inlayer.load` loads them).
 
         Example:
             >>> qwen = {"model_type": "qwen4_exp_text", "vocab_size": 100, "ple_layer_ids": [1], "eos_token_id": 0}
@@ -107,17 +108,25 @@ class ExtraTables(InputTable):
         """
         spec, memory = self._choose(layer)
         if memory is None:
-            raise InputError(f"the n-gram memory {spec.tensor} has no rows; inlayer.load(...).embeddings reads them")
+            raise InputError(
+                f"the rows of the n-gram memory {spec.tensor} were not loaded; use inlayer.load(source).embeddings, "
+                "which reads them from a checkpoint"
+            )
         rows = self.ngram_ids(input_ids, history, layer=layer, attention_mask=attention_mask)
         return to_tensor(memory.table.rows(rows.cpu().numpy())).to(input_ids.device, self.dtype)
 
     def _choose(self, layer: int | None) -> tuple[NgramSpec, NgramMemory | None]:
-        """Return the memory of a layer; without one, the only memory."""
+        """Return the memory of a layer or, if `layer` is None, the only memory."""
         specs = [spec for spec in self.ngrams if layer is None or spec.layer == layer]
         if len(specs) != 1:
-            layers = ", ".join("the input" if spec.layer is None else str(spec.layer) for spec in self.ngrams) or "none"
-            problem = "has no n-gram memory" if not specs else "has several n-gram memories; choose one with layer="
-            raise InputError(f"this model{'' if layer is None else f' in layer {layer}'} {problem}. Layers: {layers}")
+            if not self.ngrams:
+                raise InputError("this model has no n-gram memory")
+            problem = (
+                "this model has several n-gram memories" if layer is None else f"layer {layer} has no n-gram memory"
+            )
+            layers = [str(spec.layer) for spec in self.ngrams if spec.layer is not None]
+            advice = f"pass layer={' or layer='.join(layers)}" if layers else "the only one is at the input: omit layer"
+            raise InputError(f"{problem}; {advice}")
         return specs[0], next((memory for memory in self.memories if memory.spec is specs[0]), None)
 
     @property
@@ -152,7 +161,7 @@ class ExtraTables(InputTable):
             >>> ids = torch.tensor([[7, 8]])
             >>> layer.add_ngrams(layer(ids), ids)
             Traceback (most recent call last):
-            inlayer.errors.InputError: this model has no n-gram memory. Layers: none
+            inlayer.errors.InputError: this model has no n-gram memory
         """
         spec, _ = self._choose(None)
         ngram_rows = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
@@ -161,7 +170,10 @@ class ExtraTables(InputTable):
                 rows = rows + ngram_rows[..., head, :]
             return rows
         if self.ngram_projection is None:
-            raise InputError(f"the n-gram memory {spec.tensor} is read by layer {spec.layer}; it is not added to rows")
+            raise InputError(
+                f"decoder layer {spec.layer} reads the n-gram memory {spec.tensor}, so its rows are not added to the "
+                "token rows; call ngram() to look them up"
+            )
         projected = torch.bmm(ngram_rows.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection.to(rows.dtype))
         return torch.cat([rows[None], projected.view(-1, *rows.shape)]).mean(0)
 
@@ -172,8 +184,8 @@ class ExtraTables(InputTable):
 
         Args:
             input_ids: Token ids (B, T) or (T,). For image tokens, pass the padding id, as transformers does.
-            inputs_embeds: Vectors (B, T, D) to project, if they differ from the rows of input_ids. Alone: Gemma-4
-                finds their ids (`ids_of`), Gemma-3n returns the projection only.
+            inputs_embeds: Vectors (B, T, D) to project, if they differ from the rows of input_ids. Without input_ids,
+                Gemma-4 finds their ids (`ids_of`), and Gemma-3n returns only the projection.
 
         Returns:
             (B, T, L, P) for L blocks; (T, L, P) for one text.
@@ -220,7 +232,8 @@ class ExtraTables(InputTable):
             layer: A block index.
 
         Returns:
-            (B, T, W), where W is the number of key-value heads times their width. None for other blocks.
+            (B, T, W), where W is the number of key-value heads times their width. None if the block
+                `layer` does not add them.
 
         Raises:
             InputError: If the model has no value embeddings.

@@ -3,7 +3,7 @@
 - messages show a path as the user gave it, on one line; untrusted text is quoted and shortened
 - a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
 - a lock is released when its process ends, however that happens; file systems without locks do not block
-- a new folder is written the same way: an existing one is never replaced, unless it is empty
+- a new folder is written the same way; an existing folder is never replaced, unless it is empty
 Tested in tests/test_files.py and, with killed processes, in tests/test_new_folder.py and
 tests/learn/test_progress_file.py.
 """
@@ -35,14 +35,14 @@ def printable(text: str) -> str:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """A path for a message: as it was given, on one line, shortened in the middle."""
+    """Return a path for a message: as it was given, on one line, shortened in the middle."""
     text = os.fspath(path)
     short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
     return printable(short)
 
 
 def quoted(value: object, limit: int = 80) -> str:
-    """An untrusted value for a message: in quotes, on one line, at most `limit` characters."""
+    """Return an untrusted value for a message: in quotes, on one line, at most `limit` characters."""
     text = repr(value[: limit + 1]) if isinstance(value, str) else repr(value)
     return printable(text if len(text) <= limit else text[:limit] + "...")
 
@@ -73,7 +73,7 @@ def expand_home(path: Path) -> Path:
 
 
 def path_kind(path: Path) -> str:
-    """What a path refers to: "file", "folder", "missing" or "special" (a device, pipe or socket)."""
+    """Return what a path refers to: "file", "folder", "missing" or "special" (a device, pipe or socket)."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -36,7 +36,7 @@ FULL_PRECISION = frozenset({"cpu"})
 
 
 class Head(HeadRows):
-    """Projects hidden states (..., D) onto a vocabulary of V rows: its own, or those of a table it is tied to.
+    """Projects hidden states (..., D) onto a vocabulary of V rows: its own rows, or the rows of a tied table.
 
     Args:
         n_embd: Width of the hidden states.
@@ -46,7 +46,7 @@ class Head(HeadRows):
         scale: Factor on the logits (Cohere).
         divisor: The logits are divided by it (Granite).
         soft_cap: Maps logits smoothly into (-soft_cap, soft_cap) (Gemma 2).
-        padding_idx: Targets with this id do not count in the loss.
+        padding_idx: Targets with this id are ignored in the loss.
         init_std: Standard deviation of the initial rows.
         device: As in torch.nn.Linear.
         dtype: As in torch.nn.Linear.
@@ -113,7 +113,7 @@ class Head(HeadRows):
             Logits (..., V).
 
         Raises:
-            DtypeError: If the dtype differs from that of the rows, outside autocast.
+            DtypeError: If the dtype differs from the rows' dtype, outside autocast.
             ShapeError: If the width is not D.
 
         Example:
@@ -138,14 +138,14 @@ class Head(HeadRows):
             targets: Target ids (...). `ignore_index` and the padding id (of the head or its table) are ignored.
             ignore_index: The id of targets to ignore.
             reduction: "mean", "sum" or "none". If all targets are ignored, the loss and its gradients are 0.
-            z_loss: Adds z_loss * logsumexp(logits)^2 per target, which keeps logits from drifting together.
+            z_loss: Adds z_loss * logsumexp(logits)^2 per target, which keeps the logits from drifting.
 
         Returns:
-            The loss, in float32 under autocast. Only one backward pass and no higher derivatives are supported.
+            The loss, in float32 under autocast. It supports one backward pass, and no higher derivatives.
 
         Raises:
-            IdRangeError: If a target is not a row. Checked on the CPU only, and not while compiling or tracing: reading
-                a value would make the CPU wait for the GPU, whose own kernel stops with an assertion instead.
+            IdRangeError: If a target is not a row. This is checked only on the CPU, and not while compiling or tracing:
+                on a GPU, the check would force a sync, and CUDA's own assertion fails instead.
             DtypeError: If the targets are not integers.
             ShapeError: If there is not one target per hidden state.
 
@@ -215,7 +215,7 @@ class Head(HeadRows):
         return loss.to(torch.float32 if autocast else hidden_ND.dtype)
 
     def extra_repr(self) -> str:
-        """Sizes and non-default settings, for print(model)."""
+        """Return sizes and non-default settings, for print(model)."""
         defaults = {"hidden_scale": 1.0, "scale": 1.0, "divisor": 1.0, "soft_cap": None}
         settings = "".join(
             f", {name}={getattr(self, name)}" for name, value in defaults.items() if getattr(self, name) != value
@@ -235,8 +235,8 @@ class Head(HeadRows):
         targets = check_ids(targets, "targets")
         if not is_jit_tracing() and hidden.shape[:-1] != targets.shape:
             raise ShapeError(
-                f"hidden {tuple(hidden.shape)} needs targets of shape {tuple(hidden.shape[:-1])}, got "
-                f"{tuple(targets.shape)}; one target per hidden state: shift both before the call"
+                f"targets have shape {tuple(targets.shape)}, but hidden {tuple(hidden.shape)} needs one target per "
+                f"hidden state, {tuple(hidden.shape[:-1])}; shift both before the call"
             )
         return hidden.reshape(-1, self.n_embd), targets.reshape(-1).long(), targets.shape
 
@@ -253,7 +253,10 @@ class Head(HeadRows):
         return padding_idx if isinstance(padding_idx, int) else None
 
     def _local_rows(self) -> sharding.LocalRows | None:
-        """The rows of a sharded weight in this process, without gradient for the padding row; None if not sharded."""
+        """Return this process's rows of a sharded weight; None if it is not sharded.
+
+        The padding row gets no gradient.
+        """
         weight_VD = self.weight
         if not sharding.is_sharded(weight_VD):
             return None

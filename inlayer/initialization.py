@@ -31,7 +31,7 @@ def check_rule(rule: str, allowed: tuple[str, ...]) -> str:
 
 
 def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:
-    """Independent seeds from one: with the same seed for all, position 0 would equal token 0."""
+    """Derive independent seeds from one. With the same seed for both tables, position 0 would equal token 0."""
     if seed is None:
         return [None] * count
     generator = torch.Generator().manual_seed(check_seed(seed))

@@ -31,7 +31,7 @@ BLOCK_VALUES = 1 << 22  # values of the table that are hashed at a time
 
 
 class InputTable(nn.Module):
-    """A token table, the scale of its rows, and the heads tied to it. `Embeddings` is one."""
+    """A token table, the scale of its rows, and the heads tied to it. A base class of `Embeddings`."""
 
     def __init__(self, table: Table, scale: float, round_scale: bool) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class InputTable(nn.Module):
         self.norm_at = "sum"
         # A plain list, so heads are not registered as children: they belong to the model, not to its input layer.
         self._tied_heads: list[Head] = []
-        self._index: tuple[Any, RowIndex] | None = None  # of ids_of, after the state of the rows that it indexes
+        self._index: tuple[Any, RowIndex] | None = None  # for ids_of; the key identifies the state of the rows
 
     @property
     def vocab_size(self) -> int:
@@ -91,7 +91,7 @@ class InputTable(nn.Module):
         return rows
 
     def ids_of(self, vectors: Float[Tensor, "... D"]) -> Int[Tensor, "..."]:
-        """Find the ids whose rows, scaled as in `forward`, are exactly these vectors: the inverse of the lookup.
+        """Find the ids whose rows, scaled as in `forward`, equal these vectors exactly: the inverse of the lookup.
 
         The first call reads the whole table once, in blocks.
 
@@ -152,8 +152,8 @@ class InputTable(nn.Module):
 
         Args:
             input_ids: (B, T) or (T,), with one placeholder per vector. The placeholder needs no row in the table.
-            features: Vectors (N, D) in the order of the placeholders, or a list of such tensors, one per image. They
-                are not scaled, as in transformers.
+            features: Vectors (N, D) in the order of the placeholders, or a list of such tensors, one per image. As in
+                transformers, they are not scaled.
             placeholder_id: The id of the placeholder.
 
         Returns:
@@ -202,7 +202,7 @@ class InputTable(nn.Module):
         return self.token_embedding
 
     def set_input_embeddings(self, table: nn.Embedding | StoredEmbedding) -> None:
-        """Replace the token table; heads tied to this layer follow.
+        """Replace the token table. Heads tied to this layer use the new table.
 
         Args:
             table: A module with rows of the same width.
@@ -218,7 +218,7 @@ class InputTable(nn.Module):
         """
         width = self.token_embedding.embedding_dim
         if not isinstance(table, StoredEmbedding):  # whose weight would read the whole table
-            check_float(getattr(table, "weight", None), "the new table's weight", width=width, rank=2)
+            check_float(getattr(table, "weight", None), "the new table's weight", width=width, axes=("rows", "width"))
         elif table.embedding_dim != width:
             raise ShapeError(f"the new rows have width {table.embedding_dim}; this layer's rows have width {width}")
         self.token_embedding = table

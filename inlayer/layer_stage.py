@@ -10,7 +10,7 @@ StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "toke
 
 
 class LayerStage(NamedTuple):
-    """The vectors after one stage of the layer, and what the stage added to them, if it is a sum."""
+    """The vectors after one stage of the layer and, if the stage adds something to them, what it added."""
 
     name: StageName
     added: Tensor | None

@@ -15,7 +15,7 @@ from inlayer.families.spec import NormKind
 
 
 class RoundedNorm(nn.Module):
-    """A norm in float32 whose result is rounded to the model's dtype before weight and bias are applied."""
+    """A norm in float32, rounded to the model's dtype before weight and bias are applied."""
 
     def __init__(self, width: int, eps: float, *, centered: bool = False, weight: bool = True, **target: Any) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class RoundedNorm(nn.Module):
 
 
 class FloatNorm(RoundedNorm):
-    """RMSNorm in float32 whose result is rounded at the end (Gemma-3n, Gemma-4, Muse Spark)."""
+    """RMSNorm in float32, rounded only at the end (Gemma-3n, Gemma-4, Muse Spark)."""
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Normalize the last axis."""

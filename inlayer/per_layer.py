@@ -1,4 +1,4 @@
-"""Per-layer embeddings (Gemma-3n, Gemma-4): a second table with one small vector per token for every block.
+"""Per-layer embeddings (Gemma-3n, Gemma-4): a second table, with a small vector for every token and block.
 
 text -> ids -> rows -> [vectors of each block] -> decoder
 - first part: the row of the second table, times sqrt(P), split into L vectors of width P
@@ -45,7 +45,10 @@ class PerLayerEmbedding(nn.Module):
         return multiply(projected + self.look_up(ids), 2**-0.5, self.rounded)
 
     def look_up(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T L P"]:
-        """The rows of the second table, scaled and split by layer. Gemma-3n has no rows for its image and audio ids."""
+        """Return the rows of the second table, scaled and split by layer.
+
+        Gemma-3n has no rows for its image and audio ids.
+        """
         assert self.table is not None
         if self.rounded:
             ids = ids.where((ids >= 0) & (ids < self.table.num_embeddings), 0)

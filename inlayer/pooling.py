@@ -2,8 +2,8 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
 - the mask alone decides which positions are real, so left and right padding give the same result
-- a text of padding only gives zeros, never NaN; values at padded positions, even NaN, do not matter
-- half types are summed in float32 and cast back
+- a text that is all padding gives zeros, never NaN; values at padded positions, even NaN, do not matter
+- float16 and bfloat16 are summed in float32, and the result is cast back
 - texts of very different lengths need no padding: pass the hidden states (N, D) and the Ragged of their ids
 - not included: normalizing the vectors
 Tested against a plain loop over texts in tests/test_pooling.py.
@@ -44,7 +44,7 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tens
 
     Raises:
         ShapeError: If hidden states and mask do not fit together.
-        InputError: If a mask has values other than 0 and 1, or `exclude` is not ids or given without a Ragged.
+        InputError: If a mask has values other than 0 and 1, or `exclude` is invalid or given without a Ragged.
 
     Example:
         >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
@@ -131,7 +131,7 @@ def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Te
 
 
 def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
-    """Return the hidden state of each text's last or first real token; zeros for a text without any."""
+    """Return the hidden state of each text's last or first real token; a text without any gives zeros."""
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
         index_B = counts_B.cumsum(0) - (1 if last else counts_B)
@@ -149,7 +149,7 @@ def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
 
 def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int[Tensor, " B"]]:
     """Check that there is one hidden state per id; returns them with the number of tokens of each text."""
-    hidden_ND = check_float(hidden, "hidden", rank=2)
+    hidden_ND = check_float(hidden, "hidden", axes=("tokens", "width"))
     if len(hidden_ND) != ids.flat.size:
         raise ShapeError(
             f"hidden has shape {tuple(hidden_ND.shape)}, but the Ragged has {ids.flat.size} ids; pass one hidden state "
@@ -160,13 +160,13 @@ def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int
 
 def check_inputs(hidden: object, mask: object) -> tuple[Float[Tensor, "B T D"], Bool[Tensor, "B T"]]:
     """Check hidden states and mask, and convert the mask to bool."""
-    hidden_BTD = check_float(hidden, "hidden", rank=3)
+    hidden_BTD = check_float(hidden, "hidden", axes=("batch", "tokens", "width"))
     if mask is None:
         return hidden_BTD, torch.ones(hidden_BTD.shape[:2], dtype=torch.bool, device=hidden_BTD.device)
     mask = check_dense(mask, "mask")
     if not is_jit_tracing() and mask.shape != hidden_BTD.shape[:2]:
         raise ShapeError(
-            f"mask has shape {tuple(mask.shape)}, hidden {tuple(hidden_BTD.shape)}; "
-            "a mask has one value per token (B, T)"
+            f"mask has shape {tuple(mask.shape)}, but hidden has shape {tuple(hidden_BTD.shape)}; pass a mask (B, T) "
+            "with one value per token"
         )
     return hidden_BTD, mask if mask.dtype == torch.bool else to_bool_mask(mask, "mask")

@@ -41,7 +41,7 @@ class Ragged:
         offsets: n + 1 offsets into `flat`, from 0 to len(flat).
 
     Raises:
-        DtypeError: If an array is not of integers.
+        DtypeError: If an array does not contain integers.
         InputError: If the offsets decrease, or do not go from 0 to len(flat).
         ShapeError: If an array does not have one axis.
 
@@ -76,7 +76,7 @@ class Ragged:
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int] | IdArray]) -> Ragged:
-        """Combine one sequence of ids per text; meant for small inputs.
+        """Combine one sequence of ids per text; for small inputs.
 
         Args:
             rows: The ids of each text.
@@ -107,7 +107,7 @@ class Ragged:
         return int(self.offsets.size) - 1
 
     def __getitem__(self, index: int) -> IdArray:
-        """The ids of one text, as a view of `flat`."""
+        """Return the ids of one text, as a view of `flat`."""
         if not -len(self) <= index < len(self):
             raise IdRangeError(f"text {index} is outside a batch of {len(self)} texts")
         index %= len(self)
@@ -191,8 +191,8 @@ def concatenate_batches(parts: Sequence[Ragged]) -> Ragged:
     return ragged_from_counts(np.concatenate([empty, *flat]), np.concatenate([empty, *counts]))
 
 
-def in_order(batch: Ragged, order: IdArray) -> Ragged:
-    """The texts of a batch with these indices, in this order."""
+def select_texts(batch: Ragged, order: IdArray) -> Ragged:
+    """Return the texts of a batch with these indices, in this order."""
     counts = batch.counts[order]
     shifts = np.repeat(batch.offsets[order] - (np.cumsum(counts) - counts), counts)
     return ragged_from_counts(batch.flat[np.arange(shifts.size) + shifts], counts)
@@ -216,7 +216,7 @@ def add_around(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> R
     return Ragged(flat, offsets)
 
 
-def part_of(batch: Ragged, start: int, stop: int) -> Ragged:
-    """The texts from `start` up to but not including `stop`; `flat` is a view of the batch's."""
+def slice_texts(batch: Ragged, start: int, stop: int) -> Ragged:
+    """Return the texts from `start` up to but not including `stop`; `flat` is a view of the batch's."""
     offsets = batch.offsets[start : stop + 1]
     return Ragged(batch.flat[offsets[0] : offsets[-1]], offsets - offsets[0])

@@ -2,8 +2,8 @@
 
 - the weight is a DTensor, sharded by rows over a mesh named "vocab"; every process has the same tokens and hidden
   states, so the results of all processes add up to the whole
-- two collectives, each the other's backward pass: `copy_to_all` uses the same values everywhere and sums their
-  gradients, `sum_of_all` sums values and passes the gradient to all
+- there are two collectives, and each is the other's backward pass: `copy_to_all` uses the same values everywhere and
+  sums their gradients; `sum_of_all` sums values and passes the gradient to all
 - torch's RowwiseParallel and loss_parallel give the same results, but need the backward pass inside their context and
   materialize all logits of their rows at once
 Tested against one process and against torch's loss_parallel in tests/training/test_parallel.py.
@@ -31,7 +31,7 @@ def is_sharded(weight: Tensor) -> bool:
 
 
 def rows_per_process(rows: int, processes: int) -> int:
-    """Rows per process; the last process may have fewer."""
+    """Return the number of rows per process; the last process may have fewer."""
     return -(-rows // processes)
 
 
@@ -103,7 +103,7 @@ def look_up(index: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
 
 
 def cross_entropy(logits_CM: Tensor, targets_C: Tensor, local: LocalRows, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """Loss and logsumexp of every row of logits, from the columns that this process has.
+    """Return loss and logsumexp of every row of logits, from the columns that this process has.
 
     Processes exchange one number per token and process instead of logits. An ignored target has loss 0.
     """

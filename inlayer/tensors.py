@@ -1,4 +1,4 @@
-"""Base module for torch: checks of tensors, conversion from numpy, and the number of threads.
+"""Base module for torch: tensor checks, conversion from numpy, and the number of threads.
 
 Everything that imports this module needs torch. Checks of plain numbers are in checks.py.
 Tested in tests/test_checks.py and tests/tables/test_stored.py.
@@ -23,7 +23,7 @@ PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
 
 
 def check_dense(x: object, name: str, hint: str = "") -> Tensor:
-    """Check that x is a tensor, and not a sparse one."""
+    """Check that x is a tensor, neither nested nor sparse."""
     if not isinstance(x, Tensor):
         raise DtypeError(f"{name} is {type_name(x)}, not a torch tensor{hint}")
     if x.is_nested:
@@ -48,13 +48,13 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     return ids
 
 
-def check_float(x: object, name: str, width: int | None = None, rank: int | None = None) -> Tensor:
-    """Check that x is a floating-point tensor, optionally with a given last axis and number of axes."""
+def check_float(x: object, name: str, width: int | None = None, axes: tuple[str, ...] | None = None) -> Tensor:
+    """Check that x is a floating-point tensor, optionally the size of its last axis and the number of its axes."""
     x = check_dense(x, name)
     if not x.is_floating_point():
         raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
-    if rank is not None and x.dim() != rank:
-        raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
+    if axes is not None and x.dim() != len(axes):
+        raise ShapeError(f"{name} has shape {tuple(x.shape)}; expected {len(axes)} axes: ({', '.join(axes)})")
     if width is not None and not is_jit_tracing() and (x.dim() == 0 or x.shape[-1] != width):
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x
@@ -73,7 +73,7 @@ def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
 
 
 def mask_from_ids(ids: Tensor, padding_idx: int | None) -> Tensor:
-    """Mark as many tokens of each text, from the first, as it has ids other than padding, as in XLM."""
+    """Make a mask from ids, as in XLM: the first n tokens of a text count if n of its ids are not padding."""
     lengths = ids.ne(-1 if padding_idx is None else padding_idx).sum(dim=1, keepdim=True)
     return torch.arange(ids.shape[1], device=ids.device) < lengths
 
@@ -87,7 +87,7 @@ def to_bool_mask(mask: Tensor, name: str) -> Tensor:
 
 
 def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
-    """Check the shape of position or type ids: one that merely broadcasts would change the batch size."""
+    """Check the shape of position or token type ids. An unusual shape might broadcast and change the batch size."""
     ids = check_ids(ids, name)
     if not is_jit_tracing() and tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
         raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
@@ -95,7 +95,7 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
 
 
 def with_batch_axis(ids: Tensor | None, embeds: Tensor | None, width: int) -> tuple[bool, Tensor | None, Tensor | None]:
-    """Check ids and vectors, and add a batch axis to those of a single text; the first value says if it is one."""
+    """Check ids and vectors, and add a batch axis if they are one text; the first result says whether they are."""
     single = False
     if ids is not None:
         ids = check_ids(ids)
@@ -144,7 +144,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def to_tensor(array: npt.NDArray[Any]) -> Tensor:
-    """A tensor that shares the memory of a numpy array, including arrays of ml_dtypes."""
+    """Return a tensor that shares the memory of a numpy array; types of ml_dtypes are supported."""
     if array.dtype.name in {"float64", "float32", "float16"}:
         return torch.from_numpy(array)
     # torch.from_numpy does not support the types of ml_dtypes: pass their bytes and reinterpret them.

@@ -1,4 +1,4 @@
-"""Base module: work on all cores, in threads, and processes that end with the one that started them.
+"""Base module: threads that use all cores, and processes that end with the process that started them.
 
 - threads suffice, because numpy and the tokenizer libraries release the GIL
 - OMP_NUM_THREADS limits these threads, too: Ray sets it to 1 for a worker that has one core of many
@@ -30,7 +30,7 @@ def core_count() -> int:
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return the results of a function for a few items, one thread per item; the first error is raised.
 
-    After an error or Ctrl-C, the other threads are not waited for. They end with the process at the latest.
+    After an error or Ctrl-C, it does not wait for the other threads, which end with the process at the latest.
     """
     if len(items) <= 1:
         return [function(item) for item in items]
@@ -48,7 +48,7 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) ->
 
 
 def when_parent_ends(action: Callable[[], object]) -> None:
-    """In a process that another one started: call a function when that one ends, even by SIGKILL."""
+    """Call a function when the parent process ends, even by SIGKILL."""
     from multiprocessing.connection import wait
 
     if (parent := multiprocessing.parent_process()) is not None:

@@ -1,4 +1,4 @@
-"""Base module: the rows of a head, its own or those of a table it is tied to.
+"""Base module: the rows of a head, which are its own or belong to a tied table.
 
 hidden states -> head -> [tied table]
 - a tied head holds the *module* that owns the rows and gets its weight at every call, so a replaced, moved, copied
@@ -31,7 +31,7 @@ class MaskRowGradient(torch.autograd.Function):
     """Identity whose backward pass sets the gradient of one row to zero.
 
     A hook on the parameter would be lost by deepcopy or .to(). The gradient is changed in place, which is safe: only
-    the projection and the chunked loss use this weight, each creates a gradient of its own, and a copy would take as
+    the projection and the chunked loss use this weight, each creates a new gradient, and a copy would take as
     much memory as the table.
     """
 
@@ -79,7 +79,7 @@ def table_size(table: nn.Module) -> tuple[int, int]:
 
 
 class HeadRows(nn.Module):
-    """A module with rows (V, D): a parameter, a stored table, or the table of another module. `Head` is one."""
+    """A module with rows (V, D): a parameter, a stored table, or another module's table. The base class of `Head`."""
 
     bias: nn.Parameter | None
     n_embd: int
@@ -109,7 +109,7 @@ class HeadRows(nn.Module):
         return table_size(self._owner())[0] if own is None else own.shape[0]
 
     def _owner(self) -> nn.Module:
-        """Return the module that has the rows, for a head without a parameter of its own."""
+        """Return the module that has the rows, for a head without its own parameter."""
         owner = self._modules.get("stored") or self.table
         if owner is None:
             raise AttributeError("weight")  # nn.Module looks it up before it is registered
@@ -146,7 +146,7 @@ class HeadRows(nn.Module):
 
         Raises:
             InputError: If the module has no rows.
-            ShapeError: If its size is not that of the head.
+            ShapeError: If its size differs from the head's.
 
         Example:
             >>> inlayer.Head(4, 256).tie(inlayer.Embeddings(256, 4)).tied
@@ -207,7 +207,7 @@ class HeadRows(nn.Module):
                 error_msgs.append(f"{key} differs from every table; this head is tied: call head.untie() to load it")
 
     def resize_bias(self, rows: int) -> None:
-        """Resize the bias of a tied head to its table's new number of rows; new entries are zero.
+        """Resize the bias of a tied head to the number of rows of its resized table; new entries are zero.
 
         `Embeddings.resize` does it for the heads tied to it.
 

@@ -296,8 +296,16 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
     ],
 )
 def test_invalid_options_are_an_error(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(InputError, match=message):
         make(**options)
+
+
+def test_settings_of_a_config_that_do_not_fit_are_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="in pairs"):
+        Embeddings.from_config({"model_type": "llama", "vocab_size": 9, "hidden_size": 6, "head_dim": 3})
+    with pytest.raises(InputError, match="seed is -1") as caught:
+        Embeddings.from_config({"model_type": "llama", "vocab_size": 9, "hidden_size": 8}, seed=-1)
+    assert not isinstance(caught.value, ConfigError)
 
 
 @pytest.mark.parametrize("options", [{"padding_idx": V}, {"init_std": -1.0}])

@@ -732,7 +732,7 @@ def test_target_outside_is_reported(target: int) -> None:
 
 def test_invalid_arguments_of_the_loss_are_an_error() -> None:
     head = Head(D, V)
-    with pytest.raises(ShapeError, match=r"needs targets of shape \(2, 3\), got \(2, 4\)"):
+    with pytest.raises(ShapeError, match=r"targets have shape \(2, 4\), .* one target per hidden state, \(2, 3\)"):
         head.loss(torch.randn(2, 3, D), torch.zeros(2, 4, dtype=torch.int64))
     with pytest.raises(ShapeError, match="width 8"):
         head.loss(torch.randn(2, 3, D + 1), torch.zeros(2, 3, dtype=torch.int64))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
-from inlayer.ragged import Ragged, add_around, concatenate_batches, in_order, part_of
+from inlayer.ragged import Ragged, add_around, concatenate_batches, select_texts, slice_texts
 
 ROWS = st.lists(st.lists(st.integers(0, 2**40), max_size=6), max_size=7)
 
@@ -73,7 +73,7 @@ def test_add_around(rows, prefix, suffix):
 @given(ROWS, st.integers(0, 7))
 def test_parts_concatenate_to_the_batch(rows, cut):
     batch, cut = Ragged.from_lists(rows), min(cut, len(rows))
-    parts = [part_of(batch, 0, cut), part_of(batch, cut, len(rows))]
+    parts = [slice_texts(batch, 0, cut), slice_texts(batch, cut, len(rows))]
     assert parts == [Ragged.from_lists(rows[:cut]), Ragged.from_lists(rows[cut:])]
     assert concatenate_batches(parts) == batch
     assert np.shares_memory(parts[0].flat, batch.flat) == (parts[0].flat.size > 0)
@@ -82,7 +82,7 @@ def test_parts_concatenate_to_the_batch(rows, cut):
 @given(ROWS, st.data())
 def test_texts_in_another_order(rows, data):
     order = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)) if rows else []
-    ours = in_order(Ragged.from_lists(rows), np.array(order, np.int64))
+    ours = select_texts(Ragged.from_lists(rows), np.array(order, np.int64))
     assert ours == Ragged.from_lists([rows[index] for index in order])
 
 
@@ -112,7 +112,7 @@ def test_int64_is_not_copied():
         ([[1], [1, 2]], [0, 1], ShapeError, "rows of different lengths"),
         ([10**30], [0, 1], IdRangeError, "position 0"),
         ([2**63], [0, 1], IdRangeError, "position 0"),
-        (["a"], [0, 1], DtypeError, "ids are integers"),
+        (["a"], [0, 1], DtypeError, "ids must be integers"),
     ],
 )
 def test_invalid_arrays_are_an_error(flat, offsets, error, match):

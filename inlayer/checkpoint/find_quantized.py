@@ -1,4 +1,4 @@
-"""Quantized tables in safetensors: which tensors have the values, the scales and the shape of a table.
+"""Quantized tables in safetensors: which tensors hold a table's values, scales and shape.
 
 Store -> [table] -> Model
 - FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`, `scale`), for blocks of rows and channels
@@ -42,7 +42,7 @@ UNSUPPORTED = ("_zero_point", "_g_idx")  # asymmetric int4, and groups in a diff
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizedTable:
-    """A table whose values and scales are in tensors of their own; `info` describes it as one tensor."""
+    """A table whose values and scales are in separate tensors; `info` describes it as one tensor."""
 
     info: TensorInfo
     values: TensorInfo
@@ -71,7 +71,7 @@ def packed_names(name: str) -> tuple[str, ...]:
 
 
 def logical_name(name: str) -> str:
-    """Return the name of a tensor if it were not quantized; other names stay as they are."""
+    """Return the name that a quantized tensor would have if it were not quantized; other names are unchanged."""
     base = name.removesuffix("_packed").removesuffix("_blocks")
     return base if base == name or base.endswith(".weight") else f"{base}.weight"
 
@@ -123,7 +123,7 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
 def _table(
     packing: Packing, values: TensorInfo, scales: TensorInfo | None, info: TensorInfo, row_block: int = 1, **more: Any
 ) -> QuantizedTable:
-    """A table of packed values; `more` are further settings of the decoder."""
+    """Build a table of packed values; `more` are additional settings of the decoder."""
     decoder = BlockDecoder(
         packing=packing,
         dtype=np.dtype(np.int8) if values.dtype == "I8" else SAFETENSORS_DTYPES.get(values.dtype, np.dtype(np.uint8)),
@@ -136,7 +136,7 @@ def _table(
 
 
 def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> QuantizedTable:
-    """A table of FP8 values with one scale, or one for each block of rows and channels."""
+    """Build a table of FP8 values with one scale, or with one for each block of rows and channels."""
     check_tensor(store.where, values, values.is_matrix, "a table is (V, D)")
     check_tensor(store.where, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
     rows, width = values.shape
@@ -152,7 +152,7 @@ def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Qua
 
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and channels that share a scale: from the config, or as the shape of the scales suggests."""
+    """Return how many rows and channels share a scale: from the config, or else from the shape of the scales."""
     sizes = _settings(store).get("weight_block_size")
     is_stated = isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes)
     rows, channels = sizes if sizes and is_stated else (FP8_BLOCK, None)
@@ -167,7 +167,7 @@ def _settings(store: FolderStore) -> dict[str, Any]:
 
 
 def _group_sizes(store: FolderStore) -> list[int]:
-    """The sizes of groups of channels that the config of compressed-tensors states; it may have several schemes."""
+    """Return the group sizes in a compressed-tensors config, which may define several quantization schemes."""
     schemes = _settings(store).get("config_groups")
     weights = (
         [scheme.get("weights") for scheme in schemes.values() if isinstance(scheme, dict)]
@@ -187,7 +187,7 @@ def _channels_per_scale(width: int, groups: int, stated: Sequence[int]) -> int |
 
 
 def _mxfp4(store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, end: str) -> QuantizedTable:
-    """A table in blocks of 16 bytes: gpt-oss has an axis for them, compressed-tensors does not."""
+    """Build an MXFP4 table of 16-byte blocks: gpt-oss gives them an axis, compressed-tensors does not."""
     rows, *sizes = values.shape or (0,)
     blocks, rest = divmod(math.prod(sizes), MX_BYTES)
     shaped = (
@@ -238,7 +238,7 @@ def _int4(
 
 
 def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:
-    """A scale for the whole table: one finite number that is not 0."""
+    """Read the scale of a whole table: one finite number other than 0."""
     single = math.prod(tensor.shape) == 1 and tensor.dtype in SAFETENSORS_DTYPES
     check_tensor(store.where, tensor, single, "expected one number")
     factor = float(store.read(tensor.name).reshape(-1)[0])

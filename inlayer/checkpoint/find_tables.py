@@ -58,7 +58,7 @@ class TableInfo(TensorInfo):
 
 
 def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
-    """Name and role of every table: the token table, the head, then the others in the order of the files."""
+    """Yield the name and role of every table: the token table, the head, then the others in the order of the files."""
     first = [model.table_info.name] + ([] if model.head_name in (None, model.table_info.name) else [model.head_name])
     yield from zip(first, ("token", "head"), strict=False)
     for name in map(logical_name, model.store.names()):
@@ -74,7 +74,7 @@ def describe_table(model: Model, name: str, role: TableRole, parameters: int | N
 
 
 def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
-    """Whether a tensor with the name of a table has the shape of one: inside a block, other tensors have such names.
+    """Whether a tensor with a table's name has a table's shape; inside blocks, other tensors have such names.
 
     A copy that has the name of the original may have a different number of rows, which `inspect` reports.
     """
@@ -90,16 +90,16 @@ def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
 
 
 def _module(name: str) -> str:
-    """The last module in a tensor's name: "embed_tokens"."""
+    """Return the last module in a tensor's name, such as "embed_tokens"."""
     return name.removesuffix(".weight").rpartition(".")[2]
 
 
 def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | None) -> TensorInfo:
-    """The token table: under a usual name if it has the size that the config requires, otherwise the best candidate."""
+    """Find the token table: a tensor with a common name and the required size, otherwise the best candidate."""
     size = _table_size(spec, config)
     usual = store.first_of(TABLES)
     if usual is not None and spec is not None and spec.positions == "learned" and not spec.head.tied:
-        # Untied encoder-decoders with learned positions (BART) have a table of their own in the encoder.
+        # In untied encoder-decoders with learned positions (BART), the encoder has its own table.
         own = usual.replace("shared.weight", "encoder.embed_tokens.weight")
         usual = own if own in store.names() else usual
     tensor = None if usual is None else store.find(usual)
@@ -125,7 +125,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
 
 
 def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | None:
-    """The name of the head's tensor: a usual name, or a name that is usual for outputs if it has the table's shape.
+    """Find the head's tensor: one with a common head name, or with a common output name and the table's shape.
 
     A head that is not tied to the encoder's table, and not stored, is tied to the table of the decoder.
     """
@@ -138,12 +138,12 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
 
 
 def part_name(model: Model, part: str) -> str | None:
-    """The name of a part's tensor: of the layer, as in `embeddings.state_dict()`, or "head.bias"; None if missing."""
+    """Return the tensor name of a part, given as in `embeddings.state_dict()` or as "head.bias"; None if missing."""
     return choose_part(part, map(logical_name, model.store.names()), model.table_info.name)
 
 
 def head_shape(model: Model) -> tuple[int, int]:
-    """Return the shape of a stored head: that of the table, unless the config has sizes of its own for it."""
+    """Return the shape of a stored head: the table's, unless the config gives the head different sizes."""
     rows, width = model.table_info.shape
     head = None if model.spec is None else model.spec.head
     return (rows, width) if head is None else (head.vocab_size or rows, head.n_embd or width)
@@ -158,7 +158,7 @@ def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:
 
 
 def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[int, int] | tuple[None, None]:
-    """Rows and width according to the config, even if its family is unknown."""
+    """Return rows and width according to the config, even if its family is unknown."""
     if spec is not None:
         return spec.vocab_size, spec.row_width or spec.n_embd
     fields = text_config(config)
@@ -180,7 +180,7 @@ def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
 
 
 def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
-    """One memory of the config, checked against its tensors."""
+    """Open one n-gram memory of the config, checked against its tensors."""
     tensors = find_parts(model.store, spec.tensor)
     _check_rows(model.store.where, spec, tensors)
     _check_hashing(model.store, spec, tensors[0].name.partition(spec.tensor)[0])
@@ -215,7 +215,7 @@ def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) ->
 
 
 def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
-    """A qwen4_exp checkpoint may store what the config determines; other numbers would mean other rows."""
+    """Check hash constants stored by a qwen4_exp checkpoint: values other than the config's would select other rows."""
     module, names = prefix + spec.tensor.rpartition(".")[0], set(store.names())
     hashing = {
         "layer_multipliers": spec.multipliers[-1], "ngram_heads_vocab_sizes": spec.moduli,
@@ -230,7 +230,7 @@ def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
 
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
-    """The rows of all tensors. If they are quantized, those of a layer are bfloat16, as engines compute them."""
+    """Open the rows of all tensors. Quantized rows of a layer become bfloat16, as inference engines compute them."""
     name = tensors[0].name
     shared = name.partition(spec.tensor)[0] + spec.tensor + ".weight_scale"
     if isinstance(store, FolderStore) and shared != f"{name}_scale" and shared in store.names():  # qwen4_exp

@@ -80,7 +80,7 @@ class GgufStore(Store):
             raise CheckpointError(f"{self.where}: {error}") from error
 
     def _value(self, key: str) -> Any:
-        """A metadata value for the config; arrays only if they are short and a config needs them."""
+        """Return a metadata value for the config; arrays only if they are short and a config needs them."""
         value = self.metadata[key]
         if not isinstance(value, StoredArray):
             return value

@@ -3,7 +3,7 @@
 Store -> Model -> [embeddings, head]
 - token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
 - a stored head that differs from the table is not tied, whatever the config says, as in transformers
-- everything is frozen and in evaluation mode, unless the model is loaded as trainable: then rows are in memory
+- everything is frozen and in evaluation mode, unless the model is loaded as trainable, which reads rows into memory
 Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
 """
 
@@ -58,13 +58,13 @@ def build_embeddings(model: Model) -> Embeddings:
 
 
 def _rows(model: Model, table: StoredTable) -> Table | StoredEmbedding:
-    """A stored table, in memory if it is to be trained."""
+    """Return a stored table, in memory if it is to be trained."""
     stored = StoredEmbedding(table)
     return stored.in_memory() if model.trainable else stored
 
 
 def _other_rows(model: Model, part: str, like: Table | StoredEmbedding) -> Table | StoredEmbedding:
-    """A second table, in the dtype of the first."""
+    """Return another table of the layer, in the token table's dtype."""
     tensor = _require_part(model, part, like.weight)
     return _rows(model, model.store.table(tensor.name, like.padding_idx).astype(model.table.dtype))
 
@@ -128,19 +128,19 @@ def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 
 
 def saved_with_head(model: Model) -> bool:
-    """Whether a tied model has a head at all: its class decides; a masked-language head also has a stored bias."""
+    """Whether a tied model has a head at all: its class decides, and a masked-language head also has a stored bias."""
     biased = model.spec is not None and model.spec.head.bias
     return names_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
 
 
 def find_part(model: Model, part: str) -> TensorInfo | None:
-    """The tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
+    """Find the tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
     name = part_name(model, part)
     return None if name is None else model.store.find(name)
 
 
 def _require_part(model: Model, part: str, like: Tensor) -> TensorInfo:
-    """A part of the layer, checked to have the shape that the config requires."""
+    """Return a part of the layer, checked to have the shape that the config requires."""
     tensor, shape = find_part(model, part), tuple(like.shape)
     if tensor is None:
         raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")
@@ -149,7 +149,7 @@ def _require_part(model: Model, part: str, like: Tensor) -> TensorInfo:
 
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
-    """A small part of the layer in the table's dtype."""
+    """Read a small part of the layer in the table's dtype."""
     dtype = torch.float32 if part in FLOAT32_PARTS else torch_dtype(model.table.dtype)
     computed = part == "position_embedding.weight" and model.spec is not None and model.spec.sinusoidal_if_missing
     if computed and like.numel() * 4 <= MAX_PART and find_part(model, part) is None:

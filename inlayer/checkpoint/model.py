@@ -126,7 +126,7 @@ class Model:
         """Every tensor that token ids, positions or n-grams index, the token table first; reads headers only.
 
         Raises:
-            CheckpointError: If a file that has one of them is missing or damaged.
+            CheckpointError: If a file with one of these tensors is missing or damaged.
 
         Example:
             >>> [(table.role, table.shape) for table in load("default").tables]

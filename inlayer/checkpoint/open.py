@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inlayer.errors import CheckpointError, ConfigError, MissingExtraError, MissingFileError
+from inlayer.errors import CheckpointError, InputError, MissingExtraError, MissingFileError
 from inlayer.files import check_is_file, check_path, expand_home, file_errors, not_a_file, path_kind, quoted, shown
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     Raises:
         MissingFileError: If there is no such source.
         CheckpointError: If its files are damaged or contain no embedding table.
-        ConfigError: If `trainable` is not a bool.
+        InputError: If `trainable` is not a bool.
         MissingExtraError: If a package that the source needs is not installed.
 
     Example:
@@ -93,7 +93,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
         (2, 128)
     """
     if not isinstance(trainable, bool):
-        raise ConfigError(f"trainable is {quoted(trainable)}; it must be True or False")
+        raise InputError(f"trainable is {quoted(trainable)}; it must be True or False")
     source, target = DEFAULT if source is None else source, None
     if dtype is not None:
         from inlayer.formats.dtypes import as_float_dtype
@@ -185,7 +185,7 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _module_settings(folder: Path) -> dict[str, Any]:
-    """The settings that a TableModule has stored in its folder."""
+    """Return the settings that a TableModule stored in its folder."""
     import json
 
     try:

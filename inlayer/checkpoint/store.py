@@ -1,7 +1,8 @@
 """Store: an opened checkpoint of any format. FolderStore: a folder of safetensors, or one such file.
 
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
-- opening reads headers only: that of a shard when one of its tensors is requested, so the table's shard alone is enough
+- opening reads headers only. A shard's header is read when one of its tensors is requested, so only the shard with the
+  table has to be present
 - file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
   the folder, except into the blobs of the hub's cache, which consists of such links
 - see also: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/tensor_names.py)
@@ -33,9 +34,9 @@ from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import find_in_folder
 
 INDEX = "model.safetensors.index.json"
-MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
+MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors has about 14 MB
 MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
-MAX_FILES = 4096  # DeepSeek-V3 has 163
+MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
 INTEGERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
@@ -63,14 +64,14 @@ class Store(ABC):
 
     @abstractmethod
     def find(self, name: str) -> TensorInfo:
-        """Dtype, shape and location of a tensor; reads the header of its file if necessary."""
+        """Return dtype, shape and location of a tensor; reads the header of its file if necessary."""
 
     @abstractmethod
     def read(self, name: str) -> npt.NDArray[Any]:
-        """A whole tensor as floating-point values: for norms, biases and position tables."""
+        """Read a whole tensor as floating-point values: for norms, biases and position tables."""
 
     def read_integers(self, name: str) -> npt.NDArray[np.int64]:
-        """A whole tensor of integers."""
+        """Read a whole tensor of integers."""
         return self._read_as(INTEGERS, name, "expected integers").astype(np.int64)
 
     def _read_as(self, dtypes: Mapping[str, np.dtype[Any]], name: str, rule: str) -> npt.NDArray[Any]:
@@ -82,7 +83,7 @@ class Store(ABC):
 
     @abstractmethod
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        """A tensor with two axes as a table; reads none of its rows."""
+        """Return a tensor with two axes as a table; reads none of its rows."""
 
     @abstractmethod
     def open_tokenizer(self) -> Tokenizer | None:
@@ -153,14 +154,14 @@ class FolderStore(Store):
         return tensor
 
     def find_stored(self, name: str) -> TensorInfo | None:
-        """A tensor as it is stored, or None if there is no such name."""
+        """Return a tensor as it is stored, or None if there is no such name."""
         file = self._index.get(name)
         if file is None:
             return None
         tensor = self._header(file).get(name)
         if tensor is None:
             raise CheckpointError(
-                f"{self.where}: the index puts tensor {quoted(name)} into {shown(file)}, which does not contain it"
+                f"{self.where}: the index says tensor {quoted(name)} is in {shown(file)}, which does not contain it"
             )
         return tensor
 

@@ -104,17 +104,17 @@ def print_note(text: str) -> None:
 
 
 def token_text(text: str) -> str:
-    """A token as text for the console, with visible spaces and escapes."""
+    """Return a token as text for the console, with visible spaces and escapes."""
     from inlayer.render.glyphs import with_spaces
 
     return short_text(with_spaces(text), MAX_TOKEN, blank=None)
 
 
 def short_text(text: str, columns: int, blank: str | None = " ") -> str:
-    """A text for one line of the console: escaped, and cut to some columns."""
+    """Return a text for one line of the console, escaped and cut to `columns`."""
     from inlayer.render.glyphs import glyphs_for
 
-    return glyphs_for(getattr(sys.stdout, "encoding", None) or "utf-8", color=False).fold(text, columns, blank)
+    return glyphs_for(getattr(sys.stdout, "encoding", None) or "utf-8", color=False).truncate(text, columns, blank)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:

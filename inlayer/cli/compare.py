@@ -36,7 +36,7 @@ def compare(
         typer.Option(
             min=0,
             max=100_000,
-            help="Number of moved and of damaged rows to show; in the terminal, also the number of unshared tokens.",
+            help="Number of moved rows and of damaged rows to show. In the terminal, also of unshared tokens.",
         ),
     ] = 10,
     html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
@@ -105,7 +105,7 @@ def _print_report(facts: list[tuple[str, str]], comparison: ModelComparison, top
 
 
 def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tuple[str, str]]:
-    """The facts of the terminal and of the page."""
+    """Return labels and texts for both the terminal and the page."""
     rotated = "measured after rotating B onto A (Procrustes), because the two spaces are not aligned"
     median = (
         "none comparable"

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from inlayer.checkpoint.model import Model
     from inlayer.encoding.encode import Encoder, EncodeSettings
+    from inlayer.encoding.reader import Reader
     from inlayer.encoding.resumable_job import EmbedJob
-    from inlayer.encoding.sources import Reader
 
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 ROWS_AT_ONCE = 32  # more than are shown
@@ -105,8 +105,8 @@ def embed(
     """Turn texts into vectors: files of any size, in constant memory."""
     from inlayer.checkpoint import load
     from inlayer.encoding.encode import EncodeSettings
+    from inlayer.encoding.reader import Reader
     from inlayer.encoding.source_files import find_sources
-    from inlayer.encoding.sources import Reader
 
     if engine == "ray" and out is None:
         raise InputError("--engine ray writes a file; name it with --out")
@@ -184,7 +184,7 @@ def _embedded(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> Ite
     is_empty = True
     for rows in reader:
         for start in range(0, len(rows.texts), ROWS_AT_ONCE):
-            some, vectors = embed_rows(encoder, settings, rows.cut(start, start + ROWS_AT_ONCE), reader.on_bad_row)
+            some, vectors = embed_rows(encoder, settings, rows.slice(start, start + ROWS_AT_ONCE), reader.on_bad_row)
             is_empty = is_empty and not some.texts
             yield some.texts, vectors
     if is_empty:

@@ -24,7 +24,7 @@ MAX_VALUES = 2**26  # maximum size of the vectors: 256 MB in float32
 
 
 def read_texts(texts: list[str], files: list[str]) -> list[str]:
-    """Read the texts of the command line ("-" is standard input), then those of files."""
+    """Read the texts of the command line ("-" is standard input), then the files."""
     if texts.count("-") > 1:
         raise InputError('"-" is given more than once, but standard input can be read only once')
     given = [

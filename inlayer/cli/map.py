@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from inlayer.geometry.projection import TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
 
-SAMPLED_ROWS = 1000  # whose neighbors are compared, if the page does not need those of all rows
-MAX_NAMED = 8  # rows that are not drawn
+SAMPLED_ROWS = 1000  # rows whose neighbors are compared, unless the page needs the neighbors of all rows
+MAX_NAMED = 8  # undrawn rows that are listed
 NAMES = {"pca": "PCA", "tsne": "t-SNE"}
 INTERRUPTED = 130
 MAP_EXAMPLES = examples(

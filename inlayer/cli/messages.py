@@ -1,4 +1,4 @@
-"""Error messages of the command line: Typer's in plain words, and the library's with options instead of arguments.
+"""Error messages of the command line: Typer's in plain words, and the library's with names of options, not arguments.
 
 Tested in tests/test_cli.py.
 """
@@ -37,7 +37,7 @@ USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer
     (r"No such option: (\S+)", r"unknown option \1."),
     (r"No such command '(.+?)'\.(?: (?i:did you mean) '?(.+?)'?\?)?", r"unknown command \1; did you mean \2?"),
 )
-ALIASES = {  # arguments of the library that differ from their options, and those that are also words, by command
+ALIASES = {  # by command: library arguments whose options have other names, and those that are also plain words
     "walk": {
         "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", "theta applies": "--theta applies",
         "theta is": "--theta is", "with positions": "with --positions", "unknown positions": "unknown --positions",
@@ -71,7 +71,7 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
 
 
 def _usage_message(message: str, names: list[str]) -> str:
-    """Typer's message about wrong arguments in plain words; without advice of its own, with the help to read."""
+    """Return Typer's message about wrong arguments in plain words; without other advice, it refers to the help."""
     for pattern, ours in USAGE:
         if re.fullmatch(pattern, message):
             message = re.sub(pattern, ours, message)

@@ -39,7 +39,7 @@ JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel=
 
 
 def parameters() -> Iterator[inspect.Parameter]:
-    """The parameters of the command: one flag for each field of TrainConfig. None means that a flag was not given."""
+    """Yield the command's parameters: one flag per field of TrainConfig. None means that a flag was not given."""
     flags = {field.name: (annotation(field), None) for field in fields(TrainConfig) if field.metadata}
     switches = {"resume": (Annotated[bool, RESUME], False), "as_json": (Annotated[bool, JSON], False)}
     for name, (kind, default) in ({"files": (Annotated[list[str] | None, FILES], None)} | flags | switches).items():
@@ -72,7 +72,9 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     """Train a small model on your own text and see what its embeddings learned."""
     given = {name: value for name, value in flags.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
-    config = saved_config(given) if resume else TrainConfig(**given)  # the latter without torch: errors come fast
+    config = (
+        saved_config(given) if resume else TrainConfig(**given)
+    )  # TrainConfig does not need torch, so errors come fast
     from inlayer.cli.train_progress import reporting
     from inlayer.training.train import train as run_training
 

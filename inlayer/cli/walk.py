@@ -83,8 +83,8 @@ def walk(
             f"{DEFAULT_TOKENS} in JSON]",
         ),
     ] = None,
-    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show of each text.")] = 0,
-    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show of each vector.")] = 0,
+    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show in each text.")] = 0,
+    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show in each vector.")] = 0,
     as_json: Annotated[bool, output_option("--json", help="Print the trace as JSON.")] = False,
     html: Annotated[
         str | None,

@@ -1,8 +1,8 @@
-"""The columns besides the texts, as Arrow: each has one type in all rows of a run.
+"""The other columns of the input, as Arrow: each column keeps one type throughout a run.
 
 rows of texts -> [columns of one type] -> parts -> one file
-- a row whose value does not fit the rows before it is a bad row, reported when it is read and not when parts are joined
-- types may grow: from null to any, from integers to floats, by fields of an object
+- a row whose value does not fit the earlier rows is bad. It is reported when it is read, not when parts are joined
+- a type may widen: from null to any type, from integers to floats, and by new fields of an object
 Tested in tests/encoding/test_columns.py and test_commands.py.
 """
 
@@ -20,14 +20,14 @@ from inlayer.files import quoted
 
 @contextmanager
 def storable_columns(name: str | None = None) -> Iterator[None]:
-    """Report a column that cannot be stored as an error of one line; without a name, pyarrow's reason has it."""
+    """Report a column that cannot be stored, in one line. Without a name, pyarrow's reason contains it."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, OverflowError) as error:
         reason = " ".join(str(error).split())[:160]
-        what = "a column besides the texts" if name is None else f"column {quoted(name)}"
+        what = "a column other than the text" if name is None else f"column {quoted(name)}"
         raise InputError(
             f"{what} cannot be stored as Parquet, because its values differ in type, are too large or are not valid "
             f"text: {reason}; remove it, or use --out FILE.jsonl"
@@ -35,7 +35,7 @@ def storable_columns(name: str | None = None) -> Iterator[None]:
 
 
 def as_schema(table: Any, schema: Any) -> Any:
-    """A table with the columns of all tables; those that it does not have are null."""
+    """Return the table with the columns of the schema; columns that the table lacks are null."""
     import pyarrow as pa
 
     columns = []
@@ -62,7 +62,7 @@ class ColumnTypes:
             self._types |= {field.name: self._joined(field.name, field.type) for field in schema}
 
     def fitting(self, rows: TextRows) -> TextRows:
-        """The rows whose other columns have these types, as an Arrow table; the other rows are reported."""
+        """Return the rows whose other columns fit these types, as an Arrow table, and report the rest."""
         if rows.others is None or not rows.texts:
             return rows
         if not isinstance(rows.others, list):  # of Parquet, where a column has one type
@@ -96,7 +96,7 @@ class ColumnTypes:
         return True
 
     def _convert(self, others: Any) -> Any:
-        """An Arrow table of these columns, whose types become those of the run."""
+        """Return an Arrow table of these columns, and make its types the types of the run."""
         import pyarrow as pa
 
         is_list = isinstance(others, list)
@@ -114,7 +114,7 @@ class ColumnTypes:
         return pa.table(columns)
 
     def _joined(self, name: str, kind: Any) -> Any:
-        """The type of a column that also has values of another type."""
+        """Return a type that holds the values of both types."""
         import pyarrow as pa
 
         schemas = [pa.schema({name: one}) for one in (self._types.get(name, kind), kind)]

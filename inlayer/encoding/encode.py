@@ -1,8 +1,8 @@
 """encode: texts to vectors, in batches.
 
 text -> ids -> rows -> pooling -> [vectors]
-- special tokens do not count: none are added, and those that occur in a text are skipped, as is the unknown token. In a
-  model2vec or StaticEmbedding folder, what counts is what counts in that library
+- special tokens do not count: none are added, and those that occur in a text are skipped, as is the unknown token. A
+  model2vec or StaticEmbedding folder follows the rules of its own library
 - a text is never truncated; one without tokens gives zeros
 - a text's vector depends on that text alone: not on its batch, nor on the number of threads
 - see also: sums of rows (pooling.py), fitted weights (weighting.py)
@@ -27,7 +27,7 @@ from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, Toke
 from inlayer.files import quoted
 from inlayer.formats.dtypes import as_float_dtype
 from inlayer.formats.row_reader import FileRows
-from inlayer.ragged import IdArray, Ragged, concatenate_batches, part_of
+from inlayer.ragged import IdArray, Ragged, concatenate_batches, slice_texts
 from inlayer.render.progress_bar import Progress
 from inlayer.tokenizers.base import check_text, check_texts, is_list_like
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-BATCH = 65_536  # texts; gigatoken remembers the words of a batch
+BATCH = 65_536  # texts; gigatoken caches the words of a batch
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
 TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
 TEXT_VALUES = 2**24  # values of text vectors streamed at once: 64 MB
-BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
-TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # a text causes them
-SAMPLE = 1024  # rows and tokens of a checksum
-BLOCK_BYTES = 2**24  # of rows that are read at once for their version
+BATCH_CHARACTERS = 2**24  # limit of a batch, which has fewer texts if they are longer
+TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # errors that a text can cause
+SAMPLE = 1024  # number of rows and tokens in a checksum
+BLOCK_BYTES = 2**24  # of rows read at once to compute the version
 
 
 class TokenVectors(NamedTuple):
@@ -56,7 +56,7 @@ class TokenVectors(NamedTuple):
 
 
 class EncodeSettings(NamedTuple):
-    """What to do with the rows of a text."""
+    """How the rows of a text become its vector."""
 
     pool: str = "mean"
     normalize: bool = False
@@ -93,7 +93,7 @@ class EncodeSettings(NamedTuple):
 
 
 def check_one_vector(pool: object) -> None:
-    """InputError for the pooling that gives one vector per token, where one per text is needed."""
+    """Raise InputError if the pooling gives one vector per token where one per text is needed."""
     if pool == "none":
         raise InputError("pool is 'none', which gives one vector per token; use mean, first, last or max")
 
@@ -121,7 +121,10 @@ class Encoder:
         return self.without_special(self.all_ids(texts))
 
     def all_ids(self, texts: list[str]) -> Ragged:
-        """The ids of texts; a few short ones one by one, because starting the threads of a batch takes longer."""
+        """Tokenize texts.
+
+        A few short texts are tokenized one by one, because starting the threads of a batch takes longer.
+        """
         if len(texts) <= SMALL_BATCH and all(isinstance(text, str) and len(text) <= SHORT_TEXT for text in texts):
             with suppress(TextError):  # a batch names the text
                 return Ragged.from_lists([self.tokenizer.encode(text, add_special_tokens=False) for text in texts])
@@ -137,7 +140,7 @@ class Encoder:
         return Ragged(ids.flat[~special], kept[ids.offsets])
 
     def pooled(self, ids: Ragged, settings: EncodeSettings) -> Array:
-        """One vector per text, for checked settings."""
+        """Return one vector per text, for checked settings."""
         vectors: Array = self.pooler.pool(ids, settings.pool)
         if self.weighting is not None:
             vectors = self.weighting.transform(vectors)
@@ -163,7 +166,7 @@ class Encoder:
         """
         done, per_token = 0, settings.pool == "none"
         for batch in batches(texts, batch_size):
-            with self.naming_text(batch, done):
+            with self.errors_about_text(batch, done):
                 ids = self.ids(batch)
                 check_id_array(ids.flat, self.pooler.table.num_embeddings)
             done += len(batch)
@@ -173,12 +176,12 @@ class Encoder:
             while start < len(ids):
                 fitting = int(np.searchsorted(ends, ends[start] + values // self.pooler.width, "right")) - 1
                 stop = max(start + 1, fitting)
-                part = part_of(ids, start, stop)
+                part = slice_texts(ids, start, stop)
                 yield self.per_token(part, settings) if per_token else self.pooled(part, settings)
                 start = stop
 
     def per_token(self, ids: Ragged, settings: EncodeSettings) -> TokenVectors:
-        """One vector per token, for checked settings."""
+        """Return one vector per token, for checked settings."""
         check_id_array(ids.flat, self.pooler.table.num_embeddings)
         vectors: Array = np.empty((ids.flat.size, self.pooler.width), np.float32)
         self.pooler.fill(ids.flat, vectors)
@@ -186,7 +189,7 @@ class Encoder:
         return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
 
     def _short(self, text: str, settings: EncodeSettings) -> Array | None:
-        """The mean of one short text without the overhead of a batch; None if text or settings do not qualify."""
+        """Return the mean of one short text without the overhead of a batch; None if that is not possible."""
         if settings.pool != "mean" or len(text) > SHORT_TEXT:
             return None
         ids = self.tokenizer.encode(text, add_special_tokens=False)
@@ -198,7 +201,7 @@ class Encoder:
         return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
 
     def checksum(self) -> int:
-        """A checksum of a sample of rows, tokens and their ids, and of all weights: it changes with the model."""
+        """Return a checksum of all weights and a sample of rows, tokens and ids, which changes with the model."""
         count = self.pooler.table.num_embeddings
         sample = np.linspace(0, count - 1, min(count, SAMPLE)).astype(np.int64)
         arrays = [self.pooler.table.rows(sample), self.pooler.scale]
@@ -211,7 +214,7 @@ class Encoder:
         return zlib.crc32(b"\0".join(data))
 
     def version(self) -> str:
-        """What changes with any row: a checksum of all of them, or the version of their remote file."""
+        """Return a version that changes with any row: a checksum of all rows, or the version of the remote file."""
         crc, source = 0, self.pooler.table.source
         if self._remote and not isinstance(source, FileRows):  # reading all rows would download the table
             return str(getattr(getattr(source, "file", None), "version", None))
@@ -221,8 +224,8 @@ class Encoder:
         return str(crc)
 
     @contextmanager
-    def naming_text(self, texts: list[str], first: int) -> Iterator[None]:
-        """An error inside the block names the text that causes it; `first` is the index of the first text."""
+    def errors_about_text(self, texts: list[str], first: int) -> Iterator[None]:
+        """Make an error inside the block name the text that caused it; `first` is the index of the first text."""
         try:
             yield
         except TEXT_ERRORS:
@@ -250,7 +253,7 @@ class Encoder:
         done, parts = 0, []
         vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for batch in batches(texts, batch_size):
-            with self.naming_text(batch, done):
+            with self.errors_about_text(batch, done):
                 ids = self.ids(batch)
                 if per_token:
                     parts.append(ids)
@@ -265,7 +268,7 @@ class Encoder:
 
 
 def _skipped_ids(model: Model) -> frozenset[int]:
-    """The tokens that do not count: special ones, or in a model of another library, those that it skips."""
+    """Return the ids that do not count: special tokens, or what the library of a static model skips."""
     if model.tokenizer is None or model.skipped == "none":
         return frozenset()
     if model.skipped == "special":

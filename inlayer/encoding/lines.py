@@ -2,7 +2,7 @@
 
 bytes -> [lines -> values] -> rows of texts
 - in constant memory: a line of any length is either returned or skipped, never kept whole
-- values are those that JSON itself, float64 and Parquet can represent
+- only values that JSON, float64 and Parquet can represent are accepted
 Tested in tests/encoding/test_bad_rows.py and test_commands.py.
 """
 
@@ -28,7 +28,7 @@ class LongLineError(ValueError):
 
 
 def blocks(stream: Any, on_long_line: Callable[[int], None]) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines without their last line break, each with the number of its first line.
+    """Yield blocks of whole lines without their last line break, each with the number of its first line.
 
     A line that is too long is skipped; `on_long_line` gets its number.
     """
@@ -56,7 +56,10 @@ def blocks(stream: Any, on_long_line: Callable[[int], None]) -> Iterator[tuple[i
 
 
 class CountedLines:
-    """The lines of a text stream, counted; LongLineError for one that is too long, after which the next one follows."""
+    """Iterates over the lines of a text stream and counts them.
+
+    A line that is too long raises LongLineError; the next read continues after it.
+    """
 
     def __init__(self, stream: Any) -> None:
         self.stream, self.number = stream, 0
@@ -77,12 +80,12 @@ class CountedLines:
 
 
 def parse_line(line: bytes) -> Any:
-    """Parse a line; ValueError or InputError for what is not JSON, or would become infinity."""
+    """Parse a line of JSON. Raises ValueError or InputError if it is not JSON, or if a number would become infinity."""
     return json.loads(line, parse_constant=_not_json, parse_float=_finite)
 
 
 def check_storable(record: dict[str, Any], line: bytes) -> None:
-    """InputError for a value that Parquet cannot store; `line` is what the record was parsed from."""
+    """Raise InputError for a value that Parquet cannot store; `line` is the text that the record was parsed from."""
     if not RARE.search(line):
         return
     import pyarrow as pa
@@ -103,7 +106,7 @@ def _not_json(name: str) -> None:
 
 
 def _finite(digits: str) -> float:
-    """A number of a JSON value; an error instead of infinity."""
+    """Parse a number of a JSON value; raise an error instead of returning infinity."""
     if math.isinf(number := float(digits)):
         raise InputError(f"the number {digits[:40]} is too large for float64")
     return number

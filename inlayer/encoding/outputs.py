@@ -1,7 +1,7 @@
 """The outputs of `inlayer embed`: .npy, .safetensors, .parquet and .jsonl, written in parts and joined at the end.
 
 rows of texts, vectors -> parts -> [file]
-- a part is complete or absent; the output is one file that appears when all parts are there
+- a part is complete or absent; the output is one file, which appears when all parts are complete
 - the parts of a Parquet file are Arrow files: they are written and read at the speed of a memory copy
 - .safetensors and .parquet also store how the vectors were made, which `inlayer search` uses
 - `open_vectors` opens an output for an exact search, without reading it into memory
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.encoding.columns import as_schema, storable_columns
-from inlayer.encoding.sources import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
+from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown
@@ -35,9 +35,9 @@ from inlayer.tables import StoredTable
 Array = npt.NDArray[Any]
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"
-CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # numpy and Python about truncated files
+CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # how numpy and Python report truncated files
 METADATA = "inlayer"  # key of the settings in a file's metadata
-JOINED_BYTES = 2**24  # copied at once
+JOINED_BYTES = 2**24  # bytes copied at once
 
 
 def check_output(path: Path, dtype: np.dtype[Any]) -> None:
@@ -79,7 +79,7 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text
 
 
 def _json_line(row: dict[str, Any]) -> str:
-    """A row as a line of JSON, which has no NaN and no infinity: null instead."""
+    """Return a row as a line of JSON. JSON has no NaN and no infinity, so both become null."""
     line = json.dumps(row, default=str)
     if "NaN" in line or "Infinity" in line:  # perhaps only in a text
         line = json.dumps(json.loads(line, parse_constant=lambda _: None))
@@ -109,7 +109,7 @@ def _dicts(rows: TextRows) -> list[dict[str, Any]]:
 
 
 def _arrow(rows: TextRows, text_column: str) -> Any:
-    """Text and other columns as an Arrow table."""
+    """Return the texts and the other columns as an Arrow table."""
     import pyarrow as pa
 
     texts = pa.table({text_column: pa.array(rows.texts, pa.large_string())})
@@ -245,7 +245,7 @@ class ParquetRows(RowSource):
             raise unreadable_parquet(shown(self.path), error) from None
 
     def origin(self, text_column: str, row: int) -> dict[str, str]:
-        """Text and file of a row, if they are stored."""
+        """Return the text and the file of a row, if they are stored."""
         columns = {"text": text_column, "file": FILE if text_column != FILE else ""}
         columns = {name: column for name, column in columns.items() if column in self._file.schema_arrow.names}
         group = int(np.searchsorted(self._starts, row, side="right")) - 1

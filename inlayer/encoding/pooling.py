@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_id_array
 from inlayer.geometry.nearest import to_float32
-from inlayer.ragged import IdArray, Ragged, part_of
+from inlayer.ragged import IdArray, Ragged, slice_texts
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads
 
@@ -43,7 +43,7 @@ MIN_VALUES_PER_THREAD = 2**20
 
 torch_process = (
     os.getpid()
-)  # if torch has computed before a fork, it waits forever in the child: threads are not forked
+)  # threads are not forked: if torch has computed something before a fork, it waits forever in the child
 
 
 class RowPooler:
@@ -76,12 +76,14 @@ class RowPooler:
         map_in_threads(lambda part: rows.take(index[part], 0, out=out[part], mode="clip"), parts)
 
     def pool(self, ids: Ragged, mode: str, out: Vectors | None = None) -> Vectors:
-        """One vector per text (B, D), written to `out` if given; zeros for a text without tokens."""
+        """Return one vector per text (B, D), written to `out` if given; a text without tokens gives zeros."""
         check_id_array(ids.flat, self.table.num_embeddings)
         out = np.empty((len(ids), self.width), np.float32) if out is None else out
         if mode == "mean":
             for start in range(0, len(ids), BLOCK_TEXTS):
-                self._mean(part_of(ids, start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS])
+                self._mean(
+                    slice_texts(ids, start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS]
+                )
             return out
         out[:] = 0
         filled = np.flatnonzero(ids.counts)
@@ -98,7 +100,7 @@ class RowPooler:
             write_means(partial(self._sums, ids.flat), ids.offsets, out)
         elif texts > 1:
             for half in (slice(0, texts // 2), slice(texts // 2, texts)):
-                self._mean(part_of(ids, half.start, half.stop), out[half])
+                self._mean(slice_texts(ids, half.start, half.stop), out[half])
         else:
             total = np.zeros(self.width)
             for start in range(0, ids.flat.size, step):
@@ -115,7 +117,7 @@ class RowPooler:
         return (sum_with_numpy if ids.size <= FEW_IDS else choose_sums())(rows, index, offsets)
 
     def _of_batch(self, flat: IdArray) -> tuple[Vectors, IdArray]:
-        """Rows that contain those of a batch, and the batch's indices into them."""
+        """Return rows that include all rows of a batch, and the batch's indices into them."""
         if self._fits:
             with self._lock:
                 self._uses += flat.size
@@ -139,7 +141,7 @@ class RowPooler:
 
 
 def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vectors) -> None:
-    """The means of texts, given the sums of the rows between any offsets."""
+    """Write the means of texts; `sums` returns the sums of the rows between given offsets."""
     counts = np.diff(offsets)
     pieces = np.maximum(-(-counts // SEGMENT), 1)  # segments of each text
     first = np.cumsum(pieces) - pieces
@@ -156,7 +158,7 @@ def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vecto
 
 
 def choose_sums() -> Sums:
-    """The fastest way to sum rows: torch if it is loaded, else SciPy, else torch if it is installed, else numpy."""
+    """Choose the fastest way to sum rows: torch if loaded, else SciPy, else torch if installed, else numpy."""
     has_scipy = "scipy" in sys.modules or importlib.util.find_spec("scipy") is not None
     if os.getpid() != torch_process:
         return sum_with_scipy if has_scipy else sum_with_numpy
@@ -166,7 +168,7 @@ def choose_sums() -> Sums:
 
 
 def sum_with_torch(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
-    """Sums by `embedding_bag`, on all cores."""
+    """Sum rows with `embedding_bag`, on all cores."""
     import warnings
 
     import torch
@@ -181,7 +183,7 @@ def sum_with_torch(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
 
 
 def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
-    """Sums as the product of a sparse matrix of ones with the rows, on all cores."""
+    """Sum rows by multiplying a sparse matrix of ones with them, on all cores."""
     from scipy.sparse import csr_array
 
     ones = csr_array((np.ones(ids.size, np.float32), ids, offsets), shape=(offsets.size - 1, len(rows)))
@@ -190,7 +192,7 @@ def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
 
 
 def sum_with_numpy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
-    """Sums text by text."""
+    """Sum rows text by text."""
     bounds, sums = offsets.tolist(), np.empty((offsets.size - 1, rows.shape[1]), np.float32)
     for text in range(len(bounds) - 1):
         np.add.reduce(rows.take(ids[bounds[text] : bounds[text + 1]], 0), 0, out=sums[text])

@@ -1,11 +1,11 @@
 """The run of `inlayer embed --engine ray`: Parquet files to vectors on many machines, with Ray Data.
 
 row groups -> [one actor per CPU, each with its own rows] -> parts -> one file
-- a part has the rows of one slice of a row group. The worker that made it writes it, by renaming, to the folder of
-  parts, which all machines share. A slice that is embedded twice is still one file, and Ray runs the tasks of a killed
-  worker again: no row is lost or repeated
+- a part has the rows of one slice of a row group. Its worker writes it to the folder of parts, which all machines
+  share, and renames it when it is complete. Ray runs the tasks of a killed worker again, and a slice that is embedded
+  twice is still one file, so no row is lost or repeated
 - the name of a part contains its slice, its row group, the state of its input file, and how many rows it has
-- see also: locking, settings, joining (resumable_job.py); reading row groups (sources.py)
+- see also: locking, settings, joining (resumable_job.py); reading row groups (reader.py)
 Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
 """
 
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from inlayer.encoding.encode import EncodeSettings
 from inlayer.encoding.outputs import write_part
+from inlayer.encoding.reader import Reader, import_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob, embed_rows
-from inlayer.encoding.sources import Reader, import_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import atomic_path, shown
@@ -55,7 +55,7 @@ class WorkerConfig(NamedTuple):
 
 
 class RayJob(EmbedJob):
-    """Embeds the rows of Parquet files on a Ray cluster: that of RAY_ADDRESS, or this machine.
+    """Embeds the rows of Parquet files on a Ray cluster: the one named by RAY_ADDRESS, or this machine.
 
     Args:
         arguments: Those of `EmbedJob`.
@@ -92,7 +92,7 @@ class RayJob(EmbedJob):
         return sum(done.values())
 
     def _groups(self) -> Iterator[RowGroup]:
-        """All row groups of the input."""
+        """Yield all row groups of the input."""
         pa = import_pyarrow("--engine ray")
         import pyarrow.parquet as pq
 
@@ -112,7 +112,7 @@ class RayJob(EmbedJob):
                 first += slices
 
     def _reports(self, items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """What workers report about row groups, in any order."""
+        """Yield what workers report about row groups, in any order."""
         try:
             import ray
             import ray.data

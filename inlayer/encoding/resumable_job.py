@@ -25,20 +25,20 @@ import numpy.typing as npt
 from inlayer.encoding.columns import ColumnTypes
 from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
-from inlayer.encoding.sources import VECTORS, Reader
+from inlayer.encoding.reader import VECTORS, Reader
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic
 
 PART_BYTES = 2**26  # size of the vectors in one part
-PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number: of rows in the part
+PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number is the number of rows in the part
 JOB_FILE_PATTERN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
 
 
 def embed_rows(
     encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None]
 ) -> tuple[TextRows, npt.NDArray[Any]]:
-    """Rows and their vectors, without the rows that the model cannot encode, which are reported."""
+    """Return rows and their vectors. Rows that the model cannot encode are left out and reported."""
     try:
         return rows, np.asarray(encoder.batch(rows.texts, settings))
     except TEXT_ERRORS:
@@ -118,7 +118,7 @@ class EmbedJob:
             )
 
     def _finished(self) -> tuple[int, int]:
-        """How many rows of the input the finished parts cover, and the checksum of their texts and other columns."""
+        """Return how many input rows the finished parts cover, and the checksum of these rows."""
         end = crc = 0
         for part in self.parts():
             first, last, checksum, _ = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
@@ -158,7 +158,7 @@ class EmbedJob:
         return sum(int(part.name.rpartition("-")[2]) for part in self.parts())  # rows in the finished parts
 
     def _column_types(self) -> ColumnTypes | None:
-        """The types of the other columns, for an output in which they have types."""
+        """Return the types of the other columns, if the output has typed columns."""
         if self.out.suffix != ".parquet":
             return None
         import pyarrow as pa
@@ -177,7 +177,7 @@ class EmbedJob:
                 end = min(start + max_rows, len(rows.texts))
                 if position < boundary:
                     end = min(end, start + boundary - position)
-                yield rows.cut(start, end)
+                yield rows.slice(start, end)
                 position, start = position + end - start, end
 
     def _write_part(

@@ -1,8 +1,8 @@
-"""What the arguments of `inlayer embed` name: files, folders, patterns, standard input, or texts.
+"""The arguments of `inlayer embed`: files, folders, patterns, standard input, or texts.
 
 [arguments] -> files -> rows of texts -> vectors
 - hidden files of a folder are skipped; a file that a pattern matches several times, through links, is read once
-- see also: reading them (encoding/sources.py)
+- see also: reading them (encoding/reader.py)
 Tested in tests/encoding/test_commands.py.
 """
 
@@ -31,7 +31,7 @@ def kind_of(path: Path) -> str:
 
 
 def find_sources(arguments: list[str]) -> list[Path | str]:
-    """What each argument is: a file, the files of a folder or pattern, "-" for standard input, or else a text."""
+    """Interpret each argument: a file, the files of a folder or pattern, "-" for standard input, or else a text."""
     sources: list[Path | str] = []
     for argument in arguments:
         path = Path(argument)

@@ -1,7 +1,7 @@
-"""TextRows: some rows of an input of `inlayer embed`, with their other columns and where they come from.
+"""TextRows: some rows of the input of `inlayer embed`, with their other columns and their origin.
 
 files -> [rows of texts] -> vectors
-- see also: reading them (sources.py), writing them (outputs.py)
+- see also: reading them (reader.py), writing them (outputs.py)
 Tested in tests/encoding/test_commands.py.
 """
 
@@ -21,8 +21,8 @@ class TextRows(NamedTuple):
     location_prefix: str  # such as "a.txt, line"
     numbers: Sequence[int] | None  # line or row numbers; None for a single text, which `location_prefix` names
 
-    def cut(self, start: int, end: int) -> TextRows:
-        """Rows `start` to `end`."""
+    def slice(self, start: int, end: int) -> TextRows:
+        """Return rows `start` to `end`."""
         part = slice(start, end)
         return TextRows(
             self.texts[part], None if self.others is None else self.others[part],
@@ -30,7 +30,7 @@ class TextRows(NamedTuple):
         )  # fmt: skip
 
     def take(self, kept: list[int]) -> TextRows:
-        """Rows by their indices."""
+        """Return the rows with these indices."""
         others = self.others
         if others is not None:
             rows = np.array(kept, np.int64)  # for Arrow, an empty list has no type
@@ -39,7 +39,7 @@ class TextRows(NamedTuple):
         return TextRows([self.texts[index] for index in kept], others, self.location_prefix, numbers)
 
     def location(self, index: int) -> str:
-        """Where a row comes from."""
+        """Say where a row comes from."""
         return self.location_prefix if self.numbers is None else f"{self.location_prefix} {self.numbers[index]}"
 
     def other_bytes(self) -> bytes:

@@ -81,8 +81,8 @@ class Weighting:
             texts: A sample of texts.
             sif: The constant a of smooth inverse frequency; 0 turns it off.
             components: Number of common components to project out.
-            whiten: Subtract the mean and give all directions the same variance.
-            dim: Keep only this many directions, those of largest variance; needs `whiten`.
+            whiten: Subtract the mean, and give all directions the same variance.
+            dim: Keep only the `dim` directions of largest variance; needs `whiten`.
 
         Returns:
             The weighting.
@@ -254,7 +254,7 @@ def _file(path: str | os.PathLike[str], name: str = "path") -> Path:
 
 
 def cache_key(weights: Weighting | str | os.PathLike[str] | None) -> object:
-    """What identifies a weighting: the object, or the current version of a file (a save replaces the file)."""
+    """Return what identifies a weighting: the object, or the current version of a file (a save replaces the file)."""
     if weights is None or isinstance(weights, Weighting):
         return weights
     file = check_is_file(_file(weights, "weights"))
@@ -263,12 +263,12 @@ def cache_key(weights: Weighting | str | os.PathLike[str] | None) -> object:
 
 
 def open_weighting(weights: Weighting | str | os.PathLike[str] | None) -> Weighting | None:
-    """A weighting as it is, or read from its file."""
+    """Return a weighting as it is, or read it from its file."""
     return weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
 
 
 def _moments(pooler: RowPooler, encoder: Encoder, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Mean and second moments of the texts' vectors, in float64; texts without tokens do not count."""
+    """Return the mean and the second moments of the texts' vectors, in float64; texts without tokens do not count."""
     total, products, count = np.zeros(pooler.width), np.zeros((pooler.width, pooler.width)), 0
     for batch in batches(texts):
         ids = encoder.ids(batch)

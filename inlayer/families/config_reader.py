@@ -49,7 +49,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def short(value: object) -> str:
-    """A value for a message: short, and safe for deeply nested ones."""
+    """Return a value for a message: short, even if it is deeply nested."""
     return reprlib.repr(value)
 
 
@@ -93,7 +93,7 @@ class ConfigReader:
         return name in self and self._config[name] is None
 
     def size(self, *names: str) -> int:
-        """A required count: rows, channels, heads."""
+        """Read a required count: rows, channels, heads."""
         size = self.optional_size(*names)
         if size is None:
             raise ConfigError(f"the config has no {' / '.join(names)}; the size of the input layer depends on it")
@@ -108,12 +108,12 @@ class ConfigReader:
         return value
 
     def count(self, name: str) -> int:
-        """A required count that may be 0."""
+        """Read a required count that may be 0."""
         _, value = self.get_or_none(name)
         return 0 if type(value) is int and value == 0 else self.size(name)
 
     def index(self, *names: str) -> int | None:
-        """A token id; a negative one is an old way to write "none"."""
+        """Read a token id; a negative one is an old way to write "none"."""
         name, value = self.get_or_none(*names)
         if value is None:
             return None
@@ -144,7 +144,7 @@ class ConfigReader:
         return tuple(_number(f"{name}[{index}]", number) for index, number in enumerate(value))
 
     def mapping(self, *names: str) -> dict[str, Any]:
-        """A nested object; empty if it is missing."""
+        """Read a nested object; empty if it is missing."""
         name, value = self.get(*names)
         if value is None:
             return {}

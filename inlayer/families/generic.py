@@ -4,8 +4,8 @@ config.json + tensor names -> [LayerSpec, labeled as generic]
 - the tensors outside the blocks must be one table, one final norm and perhaps a head; blocks must have attention
 - a config field that hints at anything else in the input layer (a scale, a norm, another table) rejects the model, and
   so does a table of another size (checkpoint/model.py)
-- what neither shows is assumed: rows are neither scaled nor normalized, and rotary pairs are (i, i + K/2). The label
-  is shown wherever the model is
+- what config and tensors do not show is assumed: rows are neither scaled nor normalized, and rotary pairs are
+  (i, i + K/2). The label is shown wherever the model is
 Tested with every supported family under an unknown name in tests/families/test_generic.py.
 """
 

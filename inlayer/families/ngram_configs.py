@@ -188,7 +188,7 @@ def _primes(fields: ConfigReader, name: str, heads: int) -> tuple[int, ...]:
 
 
 def _integers(fields: ConfigReader, name: str) -> list[int]:
-    """A list of non-negative integers; empty if it is missing."""
+    """Read a list of non-negative integers; empty if it is missing."""
     value: Any = fields.get(name)[1]
     if value is None:
         return []

@@ -3,7 +3,7 @@
 tensor names -> [parts of the layer] -> Embeddings, Head
 - a table is first searched for under its usual names, in order of preference, then by the end of its name
 - tensors inside a block do not belong to the input layer: DeepSeek-V3 has a second table for multi-token prediction at
-  `model.layers.61.embed_tokens.weight`. Neither do those of a vision or audio tower
+  `model.layers.61.embed_tokens.weight`. Neither do the tensors of a vision or audio tower
 Tested on checkpoints that transformers wrote in tests/checkpoint/test_parity.py and in
 tests/families/test_tensor_names.py.
 """
@@ -118,7 +118,7 @@ def names_head(config: Mapping[str, Any] | None) -> bool | None:
 
 
 def table_role(name: str) -> TableRole | None:
-    """What a tensor is for, by its name, if it can be a table; in a block, tables and heads are copies (mtp)."""
+    """Return a table's role, judged by its name; None if it is not a table. In a block, tables are copies (mtp)."""
     if TOWERS.search(name):
         return None
     special = (role for role, pattern in _SPECIAL_TABLES.items() if pattern.search(name))
@@ -151,7 +151,7 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
 
 
 def choose_head(names: Iterable[str], has_table_size: Callable[[str], bool]) -> str | None:
-    """A head with an unusual name: `module.lm_head.weight` in a wrapped model, or any output with the table's size."""
+    """Choose a head with an unusual name: `module.lm_head.weight` in a wrapped model, or an output of table size."""
     outer = [name for name in names if not OTHER_MODULES.search(name)]
     candidates = [name for name in outer if name.endswith(HEAD_ENDS)]
     candidates = candidates or [name for name in outer if looks_like_head(name) and has_table_size(name)]
@@ -159,14 +159,14 @@ def choose_head(names: Iterable[str], has_table_size: Callable[[str], bool]) -> 
 
 
 def looks_like_head(name: str) -> bool:
-    """Whether the last module of a tensor's name is usual for an output, under no name that we know."""
+    """Whether the last module of a tensor's name is typical of an output layer."""
     return _OUTPUT.search(name.removesuffix(".weight").rpartition(".")[2]) is not None
 
 
 def table_candidates(
     shapes: Mapping[str, Sequence[int]], rows: int | None, width: int | None, *, tied: bool = False
 ) -> list[str]:
-    """Tensors that could be the table, the most likely first: by name, then by the size that the config requires.
+    """List tensors that could be the table, the most likely first: by name, then by the size that the config requires.
 
     `shapes` has the tensors of headers or an index; `rows` and `width` are None without a config. A head has the size
     of a table, but only counts as one if they are `tied`.

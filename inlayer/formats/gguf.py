@@ -166,7 +166,7 @@ class HeaderReader:
         return StoredArray(kind, count, start, self._position - start)
 
     def _tensor(self) -> tuple[str, str, tuple[int, ...], int]:
-        """Name, type, shape and offset of a tensor, not yet checked against the file."""
+        """Read name, type, shape and offset of a tensor, not yet checked against the file."""
         name = self._name("a tensor's name")
         what = f"tensor {quoted(name)}"
         axes = self._number(UINT32, what)

@@ -46,7 +46,7 @@ def row_bytes(kind: str, width: int) -> int:
 
 
 def decoder(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
-    """A function from bytes (n, row_bytes) to float32 rows (n, width); None if the bytes are the values."""
+    """Return a function from bytes (n, row_bytes) to float32 rows (n, width); None if the bytes are the values."""
     if kind in PLAIN:
         return None
     if importlib.util.find_spec("gguf") is None:

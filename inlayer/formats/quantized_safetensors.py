@@ -43,7 +43,7 @@ class BlockDecoder:
     divides: bool = False  # values are divided by it
 
     def __call__(self, raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """Rows (n, D) of raw rows (n, bytes)."""
+        """Decode raw rows (n, bytes) to rows (n, D)."""
         values = self._unpack(np.ascontiguousarray(raw[:, : self.value_bytes]))[:, : self.width]
         factor = np.float32(self.factor)
         with np.errstate(all="ignore"):  # NaN and overflow are values like any other

@@ -64,7 +64,7 @@ class RowSource(ABC):
         return out
 
     def map(self) -> Bytes:
-        """All rows (rows, row_bytes): memory-mapped if possible, otherwise read."""
+        """Return all rows (rows, row_bytes): memory-mapped if possible, otherwise read."""
         return self.take(np.arange(self.rows))
 
     def check(self) -> None:  # noqa: B027  # nothing to check by default
@@ -105,7 +105,7 @@ class FileRows(RowSource):
         self.check()  # it may have been changed while it was read
 
     def map(self) -> Bytes:
-        """All rows (rows, row_bytes), mapped privately: writing into them never changes the file."""
+        """Return all rows (rows, row_bytes), mapped privately: writing into them never changes the file."""
         self.check()
         end = self.offset + self.rows * self.row_bytes
         try:

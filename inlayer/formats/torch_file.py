@@ -55,7 +55,7 @@ class BoundedFile(io.FileIO):
 
 
 def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
-    """A zip archive `name/data.pkl`, `name/data/0`, ..."""
+    """Read a zip archive: `name/data.pkl`, `name/data/0`, ..."""
     try:
         with zipfile.ZipFile(stream) as archive:
             listed = archive.infolist()

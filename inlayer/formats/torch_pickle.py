@@ -3,8 +3,8 @@
 [file] -> header -> tables, checkpoint
 - a pickle is a program. A state dict needs about thirty of its opcodes and a handful of names, which are interpreted as
   plain values; any other name or opcode is an error
-- `torch.load(weights_only=True)` rejects foreign functions too, but trusts sizes and keys: a tiny file made it allocate
-  986 MB, and another took 9 seconds, twice as long with every further byte (docs/decisions.md)
+- `torch.load(weights_only=True)` also rejects foreign functions, but it trusts sizes and keys: a tiny file made it
+  allocate 986 MB, and another took 9 seconds, with every additional byte doubling the time (docs/decisions.md)
 - a tensor is a view: a storage, an offset, a shape and strides. All of them are checked against each other
 Tested against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
 """

@@ -1,7 +1,7 @@
 """The maps of one table for a server: PCA at once, t-SNE from a separate process when it is ready.
 
 table -> [PCA, then t-SNE] -> facts
-- each map is described once, in a thread; a request waits some seconds for it, or else has to be repeated
+- each map is described once, in a thread. A request waits some seconds for it; after that, the client has to ask again
 - t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
   machine. Every process finds its result in the cache; an interrupted run leaves nothing there
 Tested with a server that is stopped in tests/web/test_maps.py.
@@ -110,7 +110,7 @@ class BackgroundMaps:
 
 
 def compute_tsne(table: StoredTable, cache: Path) -> None:
-    """Compute t-SNE in a process of its own, which ends with the one that started it."""
+    """Compute t-SNE in a separate process, which ends with the process that started it."""
     # Turn SIGTERM into SystemExit, so that a partly written file is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)

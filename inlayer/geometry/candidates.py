@@ -2,10 +2,10 @@
 
 table, queries -> [candidates] -> ids, cosines
 - a pair of bfloat16 values, read as one float32, is approximately its second value: the bits of the first become the
-  lowest bits and change it by less than 2**-7 of itself. They are left in, so half of the values need no copy
-- each rough cosine has a bound on its distance to the exact one. A row is a candidate unless k others are certainly
-  nearer, so the exact cosines of the few candidates give the exact result for any table
-- the mapping of a file and the norms of its rows are kept as long as its table: each costs half as much as a query
+  lowest bits and change it by less than 2**-7 of its value. They stay there, so half of the values need no copy
+- the error of each rough cosine is bounded. A row is a candidate unless k others are certainly nearer, so the exact
+  cosines of the few candidates give the exact result for any table
+- a file's mapping and its rows' norms are kept as long as the table: making either takes half as long as a query
 - see also: the exact cosines (geometry/nearest.py)
 Tested through the search in tests/geometry/test_nearest.py.
 """
@@ -64,7 +64,7 @@ class CandidateSearch:
         return np.flatnonzero(candidate_V)
 
     def _rough(self, queries_QD: Vectors, progress: Progress | None) -> tuple[Vectors, Vectors]:
-        """Products (Q, V) and norms (V,), computed with the noise of neighboring bits in odd channels."""
+        """Compute products (Q, V) and norms (V,), with noise from neighboring bits in the odd channels."""
         count, half = self._pairs_VH.shape
         even_QH, odd_QH = np.ascontiguousarray(queries_QD[:, ::2]), np.ascontiguousarray(queries_QD[:, 1::2])
         products_QV = np.empty((len(queries_QD), count), np.float32)

@@ -1,13 +1,13 @@
 """Two tables compared: which tokens they share, which rows moved, and whether neighborhoods agree.
 
 table, table -> shared tokens -> [alignment -> movement, overlap]
-- tokens are matched by their bytes in running text, so two sizes, a fine-tuned model or another family can be compared:
+- tokens are matched by their bytes in running text, so models of different sizes or families can be compared:
   WordPiece's `king` and `##ing` match ` king` and `ing`
-- rows are compared directly if the tables have one width and shared rows point the same way (median cosine above
+- rows are compared directly if the tables have the same width and shared rows point the same way (median cosine above
   SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
   norms and angles within it
-- overlap: the share of a token's K nearest shared tokens in one table that are also its nearest in the other; it needs
-  no alignment
+- overlap is the share of a token's K nearest shared tokens in one table that are also among its K nearest in the other.
+  It needs no alignment
 Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py.
 """
 
@@ -54,7 +54,7 @@ class ModelComparison(NamedTuple):
     """What two tables have in common.
 
     shared: Number of tokens in both.
-    only_a, only_b: Texts of tokens in one of them, in the order of their ids.
+    only_a, only_b: Texts of tokens that only one model has, in the order of their ids.
     aligned: Whether the second table was rotated onto the first.
     median_cosine: Median cosine of the two rows of a shared token, after the rotation if there was one; NaN if no token
         has two rows that are nonzero and finite.
@@ -86,7 +86,7 @@ class MatchedRows(NamedTuple):
     norms_a, norms_b: Norms of the rows.
     equal: Whether the two rows are exactly equal.
     aligned: Whether rows of the second table were rotated onto the first.
-    only_a, only_b: Ids of tokens in one of them.
+    only_a, only_b: Ids of tokens that only one table has.
     """
 
     ids_a: Ids
@@ -119,7 +119,7 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
         top: Number of rows to list, those that moved most.
 
     Returns:
-        A comparison; rows of `b` are rotated onto those of `a` first if the two spaces differ.
+        The comparison. If the two spaces differ, rows of `b` are first rotated onto the rows of `a`.
 
     Raises:
         InputError: If a model has no tokenizer, or the two share no token.
@@ -168,7 +168,7 @@ def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     ids_by_token_a, ids_by_token_b = tokens_by_bytes(vocabulary_a), tokens_by_bytes(vocabulary_b)
     common = [token for token in ids_by_token_a if token in ids_by_token_b]
     if not common:
-        raise InputError("the two models share no token; is one of the tokenizers damaged?")
+        raise InputError("the two models have no token in common; is one of the tokenizers damaged?")
     ids_a = np.array([ids_by_token_a[token] for token in common], np.int64)
     ids_b = np.array([ids_by_token_b[token] for token in common], np.int64)
     rotation, facts = None, None
@@ -197,7 +197,7 @@ def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
 
 
 def _in_text(token: bytes, prefix: bytes) -> bytes:
-    """A WordPiece token as it occurs in running text: `##ing` continues a word, `king` starts one after a space."""
+    """Return a WordPiece token as it occurs in running text: `##ing` continues a word, `king` follows a space."""
     if token.startswith(prefix) and WORD_START.match(token, len(prefix)):
         return token.removeprefix(prefix)
     return b" " + token if WORD_START.match(token) else token
@@ -206,7 +206,7 @@ def _in_text(token: bytes, prefix: bytes) -> bytes:
 def _pairs(
     table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids
 ) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
-    """Blocks of rows of shared tokens, in float32."""
+    """Yield blocks of rows of shared tokens, in float32."""
     size = max(1, BLOCK_VALUES // max(table_a.embedding_dim, table_b.embedding_dim))
     for start in range(0, len(ids_a), size):
         rows_a, rows_b = table_a.rows(ids_a[start : start + size]), table_b.rows(ids_b[start : start + size])
@@ -216,7 +216,7 @@ def _pairs(
 def _row_facts(
     table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids, rotation: npt.NDArray[np.float32] | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Cosine (NaN if a row is zero or not finite), both norms, and equality of every pair of rows."""
+    """Return the cosine (NaN if a row is zero or not finite), both norms, and the equality of every pair of rows."""
     cosines, norms_a, norms_b = np.full((3, len(ids_a)), np.nan)
     equal = np.zeros(len(ids_a), np.bool_)
     for start, one, other in _pairs(table_a, table_b, ids_a, ids_b):
@@ -231,7 +231,7 @@ def _row_facts(
 
 
 def _units(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-    """Rows divided by their norms, and these; NaN in a row that is zero or not finite."""
+    """Return rows divided by their norms, and the norms; a row that is zero or not finite becomes NaN."""
     norms = np.sqrt(square_norms(rows))
     with np.errstate(all="ignore"):
         return (rows / norms[:, None]).astype(np.float32), norms
@@ -243,7 +243,7 @@ def _median(cosines: npt.NDArray[np.float64]) -> float:
 
 
 def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
-    """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to those of a."""
+    """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to the unit rows of a."""
     product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
     for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
         one, other = (_units(rows)[0] for rows in pair)
@@ -255,7 +255,7 @@ def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: I
 
 
 def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> float | None:
-    """Mean share of common neighbors among shared tokens, for an evenly spaced sample of them."""
+    """Return the mean share of common neighbors, for an evenly spaced sample of the shared tokens."""
     if len(ids_a) <= NEIGHBORS:
         return None
     sample = np.unique(np.linspace(0, len(ids_a) - 1, SAMPLE).astype(np.int64))

@@ -1,9 +1,10 @@
 """The maps of two tables side by side, as one HTML page that loads nothing.
 
 two projections, shared tokens -> [page]
-- both maps use one method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over shared
-  tokens), so that a token has a similar position in both
-- shared tokens that moved most and tokens of one model only are colored; hovering and choosing affect both maps
+- both maps use the same method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over
+  shared tokens), so that a token has a similar position in both
+- the shared tokens that moved most, and the tokens that only one model has, are colored; hovering and choosing a token
+  affect both maps
 - the side panel has the facts of the terminal report, and the lists of tokens behind them
 Tested in tests/geometry/test_compare.py, in Chromium in tests/browser/test_map.py.
 """
@@ -77,7 +78,7 @@ def compare_page(
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
-    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to those of the first."""
+    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places on the first."""
     finite = np.isfinite(points_a[shared.ids_a]).all(axis=1) & np.isfinite(points_b[shared.ids_b]).all(axis=1)
     target, moved = (
         points.astype(np.float64) for points in (points_a[shared.ids_a[finite]], points_b[shared.ids_b[finite]])

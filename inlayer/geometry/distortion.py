@@ -2,8 +2,8 @@
 
 table, points (V, 2) -> [distortion]
 - kept: the share of a row's K nearest rows (by cosine) that are also among its K nearest points on the map
-- trustworthiness (Venna and Kaski, 2001): 1 if every neighbor on the map is a true neighbor; a false one costs more the
-  further down the true ranking it is
+- trustworthiness (Venna and Kaski, 2001): 1 if every neighbor on the map is a true neighbor. A false neighbor
+  costs more, the further down the true ranking it is
 - both are measured exactly for each row of a sample, against all rows of the table
 Tested against scikit-learn's trustworthiness in tests/geometry/test_projection.py.
 """

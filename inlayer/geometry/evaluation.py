@@ -3,10 +3,11 @@
 word lists -> rows -> [scores]
 - word similarity: Spearman's rank correlation of cosines with human judgments, for pairs whose words are both single
   tokens (`coverage` is their share), and for all pairs, where a word of several tokens is the mean of their rows.
-  `random` is the latter with random rows: what spelling alone explains, because words with common tokens are similar
+  `random` is the latter score for random rows. It shows what spelling alone explains: words that share tokens are
+  similar
 - analogies: a question counts if its four words are single tokens with nonzero, finite rows. `nearest` answers with the
   token nearest to the third word alone, and `with_inputs` does not exclude the inputs: only what exceeds both is due to
-  arithmetic
+  the arithmetic
 Tested against plain loops in tests/geometry/test_evaluation.py.
 """
 
@@ -70,7 +71,7 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     random = np.random.default_rng(0).standard_normal((len(used), table.embedding_dim)).astype(np.float32)
     cosines = []
     for rows in (to_float32(table.rows(used)).astype(np.float64), random.astype(np.float64)):
-        # Cosines of sums are those of means; a word without tokens gets zeros.
+        # Sums have the same cosines as means; a word without tokens gets zeros.
         with np.errstate(all="ignore"):  # rows with infinity
             vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
         cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
@@ -110,7 +111,7 @@ def score_analogies(
 def _answers(
     table: StoredTable, vocabulary: Vocabulary, questions: npt.NDArray[np.int64], progress: Progress | None
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which questions count (N,), and are answered by arithmetic, by the nearest token, and with inputs (N, 3)."""
+    """Return which questions count (N,), and which are answered by arithmetic, the nearest token, or with inputs."""
     allowed = Filter(words=True).mask(vocabulary)
     covered, correct = np.zeros(len(questions), np.bool_), np.zeros((len(questions), 3), np.bool_)
     for start in range(0, len(questions), BATCH):
@@ -172,7 +173,7 @@ def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
 
 
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
-    """Lines of a text file with their numbers, without empty ones and comments."""
+    """Yield the lines of a text file with their numbers, without empty lines and comments."""
     if (kind := path_kind(path)) == "missing":
         raise not_a_file(path, kind)
     try:

@@ -4,9 +4,9 @@ projection -> [facts, page, picture, file]
 - the facts are coordinates, texts, and how faithful each point is; map_canvas.js draws them
 - arrays are base64 of little-endian numbers, so 163,840 points stay a few megabytes; tokens are JSON that cannot end
   its script element
-- the larger a table, the smaller the sample of rows whose faithfulness is measured: each costs a pass over the table
-- true neighbors of every row are embedded for tables of up to MAX_NEIGHBOR_ROWS rows: finding them compares every row
-  with every other
+- faithfulness is measured on a sample of rows, smaller for a larger table, because each row costs a pass over the table
+- the page of a table with up to MAX_NEIGHBOR_ROWS rows contains the true neighbors of every row. Finding them compares
+  every row with every other
 Tested in Chromium in tests/browser/test_map.py, the facts in tests/web/test_maps.py, the files in
 tests/geometry/test_commands.py.
 """
@@ -97,7 +97,7 @@ def map_facts(
 
 
 def encode_words(vocabulary: Vocabulary) -> str | None:
-    """Which rows are whole words, as in `MapFacts.words`."""
+    """Encode which rows are whole words, as in `MapFacts.words`."""
     return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
 
 
@@ -109,7 +109,7 @@ def kept_shares(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
 
 
 def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
-    """Base64 of an array's little-endian bytes."""
+    """Encode an array's little-endian bytes in base64."""
     return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
 
 
@@ -128,7 +128,9 @@ def map_page(
 
 def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     """Return the page of one map, optionally with the neighbors of all rows."""
-    undrawn = row_names(facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.fold(facts.texts[row], MAX_NAME))
+    undrawn = row_names(
+        facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
+    )
     advice = (
         "Click a token to see its true neighbors."
         if neighbors
@@ -145,13 +147,13 @@ def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
 
 
 def row_names(ids: list[int], total: int, label: Callable[[int], str]) -> str:
-    """Name the first of some rows: ids, with the labels of those that have a token."""
+    """List the first few rows by id, with the labels of those that have a token."""
     names = (str(row) if (text := label(row)) == f"#{row}" else f"{row} ({text})" for row in ids)
     return ", ".join(names) + ", ..." * (total > len(ids))
 
 
 def maps_page(name: str, *styles: str) -> Page:
-    """A page of page/ with one or more maps."""
+    """Return a page of page/ with one or more maps."""
     style = style_sheet() + map_files("map_canvas.css", *styles)
     return Page(map_files(f"{name}.html"), style, '"use strict";\n' + map_files(*MAP_SCRIPTS, f"{name}.js"))
 
@@ -164,7 +166,7 @@ def map_files(*names: str) -> str:
 def embedded_map(
     table: StoredTable, vocabulary: Callable[[], Vocabulary], *, remote: bool
 ) -> tuple[TableProjection | None, dict[str, Any]]:
-    """The map of a table for a page in a file, with its projection; or a note with the reason why there is none."""
+    """Return a table's map for a page in a file, with its projection; or a note that says why there is none."""
     rows = table.num_embeddings
     if remote or rows > MAX_NEIGHBOR_ROWS:
         why = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
@@ -177,7 +179,7 @@ def embedded_map(
 
 
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:
-    """A PNG of all points; labels on words that do not overlap, and example groups of words in color."""
+    """Draw all points as a PNG, with labels on words that do not overlap and example groups of words in color."""
     try:
         import matplotlib as mpl
     except ImportError as error:
@@ -201,7 +203,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         placed: list[Any] = []
         renderer = canvas.get_renderer()
         for token_id, color in _candidates(vocabulary, drawn):
-            text = LABEL_GLYPHS.fold(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
+            text = LABEL_GLYPHS.truncate(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
             _label(axes, renderer, points[token_id], text, color, placed)
         output = io.BytesIO()
         figure.savefig(output, format="png")
@@ -213,7 +215,7 @@ def _point_size(count: int) -> float:
 
 
 def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tuple[int, str | None]]:
-    """Rows to label, most important first: examples in the color of their group, then words by id."""
+    """Return rows to label, most important first: examples in the color of their group, then words by id."""
     if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
         return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
@@ -258,7 +260,7 @@ def _label(
 
 
 def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion) -> bytes:
-    """A file with id, text, x, y and kept, which embedding-atlas opens."""
+    """Return a Parquet file with id, text, x, y and kept, which embedding-atlas opens."""
     try:
         import pyarrow as pa
         from pyarrow import parquet

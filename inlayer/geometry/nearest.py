@@ -38,7 +38,7 @@ BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so 
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
 CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
-MIN_BATCHED_QUERIES = 8  # BLAS multiplies this many queries or more with each block
+MIN_BATCHED_QUERIES = 8  # from this many queries on, BLAS multiplies them with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
@@ -105,7 +105,7 @@ def nearest(
 def nearest_others(
     table: StoredTable, own_ids: npt.ArrayLike, queries: npt.ArrayLike, k: int, **options: Any
 ) -> tuple[Ids, Vectors]:
-    """As `nearest`, without the row that each query comes from: `own_ids` (Q,)."""
+    """Like `nearest`, but without the row that each query comes from: `own_ids` (Q,)."""
     ids_QK, scores_QK = nearest(table, queries, k + 1, **options)
     left_out_QK = ids_QK == np.asarray(own_ids)[:, None]
     left_out_QK[~left_out_QK.any(axis=1), -1] = True  # at least k others are nearer, or equal with smaller ids
@@ -136,7 +136,7 @@ class TopRows:
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
         queries, k = self._ids.shape
-        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # the first block: only its own best count
+        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # in the first block, only its own best rows count
             kth_Q = np.partition(scores_QN, -k, 1)[:, -k]
             self._worst_Q = np.maximum(self._worst_Q, np.nextafter(kth_Q, np.float32(-np.inf)))
         worst_Q = self._worst_Q
@@ -161,7 +161,7 @@ class TopRows:
 
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
-    """Cosines (Q, n) of unit vectors with the rows of ascending ids, block by block; -inf for unusable rows."""
+    """Yield the cosines (Q, n) of unit vectors with rows of ascending ids, block by block; -inf for unusable rows."""
     values = BATCH_VALUES if len(queries_QD) >= MIN_BATCHED_QUERIES else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
     if len(queries_QD) >= MIN_BATCHED_QUERIES:
@@ -192,7 +192,7 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> 
 
 
 def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
-    """Cosines, in place, from products with unit vectors and squared norms; -inf for zero or non-finite rows."""
+    """Turn products with unit vectors into cosines, in place; zero and non-finite rows get -inf."""
     with np.errstate(all="ignore"):
         norms_N = np.sqrt(squares_N)
         products_QN /= norms_N
@@ -203,7 +203,7 @@ def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
 
 
 def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
-    """Squared norms (N,), also of rows whose squares overflow or underflow in float32."""
+    """Return squared norms (N,), correct even for rows whose squares overflow or underflow in float32."""
     with np.errstate(all="ignore"):
         squares_N: npt.NDArray[np.float64] = np.vecdot(rows_ND, rows_ND).astype(np.float64)
     extreme = _extreme(squares_N)
@@ -226,14 +226,14 @@ def _repair(table: StoredTable, ids_N: Ids, queries_QD: Vectors, products_QN: Ve
 
 
 def _extreme(squares_N: npt.NDArray[Any]) -> Ids:
-    """Indices of sums of squares outside the range of float32, and of those of zero and non-finite rows."""
+    """Return the indices of sums of squares outside the range of float32, zero and non-finite rows included."""
     if squares_N.min(initial=np.inf) >= MIN_SQUARE and squares_N.max(initial=0) < np.inf:  # usual: no array is made
         return np.empty(0, np.int64)
     return np.flatnonzero(~((squares_N >= MIN_SQUARE) & (squares_N < np.inf)))
 
 
 def normalized(vectors: npt.ArrayLike, width: int) -> Vectors:
-    """Vectors (Q, D) of norm 1, in float32."""
+    """Return vectors (Q, D) of norm 1, in float32."""
     vectors_QD = np.asarray(vectors, np.float64)
     if vectors_QD.ndim != 2 or vectors_QD.shape[1] != width:
         raise ShapeError(f"the query has shape {vectors_QD.shape}; expected (queries, {width})")
@@ -245,7 +245,7 @@ def normalized(vectors: npt.ArrayLike, width: int) -> Vectors:
 
 
 def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
-    """Rows in float32, exactly; `out` is memory to use for bfloat16 rows."""
+    """Convert rows to float32, exactly; `out` is memory to use for bfloat16 rows."""
     if rows.dtype == np.float32:
         return rows
     if rows.dtype != BFLOAT16 or not rows.flags.c_contiguous:
@@ -266,7 +266,10 @@ def _is_mapped(table: StoredTable) -> bool:
 
 
 def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Rows of ascending ids in float32, each block with the index of its first id; the next block may overwrite it."""
+    """Yield rows of ascending ids in float32, in blocks with the index of their first id.
+
+    The next block may overwrite the previous one.
+    """
     wide = np.empty((size, table.embedding_dim), np.float32)
     whole = table.stored_weight() if _is_mapped(table) else None
     for start in range(0, len(ids), size):

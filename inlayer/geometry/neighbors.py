@@ -134,7 +134,7 @@ def find_neighbors(
 def find_analogy(
     table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only: Filter = NO_FILTER
 ) -> Analogy:
-    """The tokens nearest to a - b + c, for words (a, b, c), next to the baselines. Vectors are normalized first."""
+    """Find the tokens nearest to a - b + c, for words (a, b, c), and its baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
     a, b, c = normalized([vector for vector, _ in pairs], table.embedding_dim)
     inputs = [token_id for _, ids in pairs for token_id in ids]

@@ -43,7 +43,7 @@ TSNE_WIDTH = 50  # principal components that t-SNE starts from
 TSNE_STEPS, REPORT_EVERY = 750, 10  # openTSNE's steps, and how often the progress is reported
 PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
-USUAL_NORMS = 2.0**-30, 2.0**30  # of the largest row; products of thousands of rows fit in float32
+USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, products of thousands of rows fit in float32
 SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -109,7 +109,7 @@ def project(
 
 
 def saved(content: str, method: str, cache: Path | None) -> TableProjection | None:
-    """A projection computed before, by the fingerprint of its table: from the cache, or part of the package."""
+    """Return a projection computed before, found by its table's fingerprint in the cache or in the package."""
     for folder in (cache, BUNDLED):
         file = None if folder is None else folder / f"{content}-{method}.npz"
         if file is None or not file.is_file():
@@ -176,7 +176,7 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
 
 
 def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.NDArray[Any], bool]:
-    """Points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points so far.
+    """Return points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points computed so far.
 
     Before the first step there are none, and Ctrl-C raises KeyboardInterrupt.
     """
@@ -236,7 +236,7 @@ def cache_folder() -> Path:
 
 
 def fingerprint(table: StoredTable) -> str:
-    """A hash of a table's stored bytes."""
+    """Hash a table's stored bytes."""
     digest = hashlib.blake2b(f"{table.shape} {table.stored_dtype}".encode(), digest_size=16)
     for start in range(0, table.num_embeddings, 4096):
         rows = table.read_stored(np.arange(start, min(start + 4096, table.num_embeddings)))
@@ -280,7 +280,7 @@ def _subspace(blocks: Blocks, width: int, count: int, progress: Progress | None)
 def _centered(
     table: StoredTable, mean_D: Floats, valid_V: Mask, scale: float, progress: Progress | None
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
+    """Yield blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
     mean = (mean_D * scale).astype(np.float32)
     for start, rows in _blocks(table):
         with np.errstate(all="ignore"):

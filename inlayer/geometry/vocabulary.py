@@ -23,7 +23,7 @@ from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes, tok
 Mask = npt.NDArray[np.bool_]
 WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 CONTEXT = "the"  # the word before a candidate
-BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # that are not whole characters
+BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # escapes for bytes that are not whole characters
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
 ENDINGS = frozenset(["s", "es", "d", "ed", "ing", "er", "ers", "ly"])
 
@@ -87,7 +87,7 @@ class Vocabulary:
         return mask
 
     def script(self, name: str) -> Mask:
-        """Rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
+        """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:
@@ -103,7 +103,7 @@ class Vocabulary:
         return self._as_in_text(text)[1]
 
     def as_in_text(self, text: str) -> str:
-        """A word or text as it occurs in running text: it follows a space unless that takes more tokens."""
+        """Return a word or text as it occurs in running text: after a space, unless that takes more tokens."""
         return self._as_in_text(text)[0]
 
     def _as_in_text(self, text: str) -> tuple[str, list[int]]:

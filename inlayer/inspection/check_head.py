@@ -1,10 +1,10 @@
-"""The head: whether it is tied, by the config, the files and the values, and whether its own rows are healthy.
+"""The head: whether it is tied, judging by config, files and values, and whether its own rows are healthy.
 
 source -> Model -> facts -> [findings] -> Report
 - the head is read in blocks next to the table, in one pass that compares them and collects row statistics
-- a head with a size of its own (Llama-3.2-Vision's has fewer rows than the table) is read alone; if the config does not
-  have that size, it is an error and not read
-- warnings are about rows of tokens that occur in text, as for the table: other tokens are never predicted
+- a head that differs from the table in size (Llama-3.2-Vision's has fewer rows) is read alone. If the config does not
+  give that size, it is an error, and the head is not read
+- as for the table, warnings are about rows of tokens that occur in text: other tokens are never predicted
 - the scale of a head is compared with the table's, but may differ a lot: nanochat's head starts at 0.001 next to a
   table of 1, and the values of Mistral's table are a tenth of its head's
 - see also: computing logits (inlayer/head.py)
@@ -90,7 +90,7 @@ def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
 
 
 def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Finding]:
-    """Contradictions between the config's flag, the head in the files and its values."""
+    """Yield contradictions between the config's tie flag, the head in the files and its values."""
     tied, equal = facts.tie_word_embeddings, facts.equals_table
     if facts.tensor is None:
         if tied is False and facts.expected and model.spec is not None:  # an unknown family may use any name
@@ -123,7 +123,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
 
 
 def head_row_findings(head: ScannedRows, table: ScannedRows) -> Iterator[Finding]:
-    """Unusual rows in a head with its own weights."""
+    """Yield findings about unusual rows in a head with its own weights."""
     zero, tokens = head.statistics.is_zero, head.tokens
     reached, unknown = zero & tokens.has_kind(TokenKind.ORDINARY), zero & tokens.has_kind(TokenKind.UNKNOWN)
     if unknown.mean() > MAX_UNKNOWN:

@@ -2,9 +2,9 @@
 
 source -> Model -> facts -> [findings] -> Report
 - a tensor is read only if its header gives the shape that the config requires; a file may claim any shape
-- of the table only the header is read here, and a few rows of a second candidate
+- only the table's header is read here, and a few rows of a second candidate
 - learned positions are scanned in blocks; smaller tensors are read whole. Positions that no token uses are ignored: OPT
-  reserves two in front, RoBERTa those up to the padding id
+  reserves the first two, RoBERTa all up to the padding id
 - see also: row values (check_rows.py), the head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
 """
@@ -36,12 +36,12 @@ from inlayer.render.numbers import count
 from inlayer.tables import StoredTable
 
 LEARNED_POSITIONS, RELATIVE_TABLE = "position_embedding.weight", "relative positions"
-MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
+MAX_CANDIDATES = 16  # if there are more, all tensors were listed because none has a table's name
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
 MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
 LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
-MAX_IDENTICAL = 0.01  # share of the positions: a table extended by repeating it has a few of each
+MAX_IDENTICAL = 0.01  # share of the positions: in a table extended by repeating it, each position occurs a few times
 SCALE_RATIO = 100.0  # scale ratio between positions and scaled rows, which are added up
 MAX_RMS, MIN_RMS = 1.0, 1e-5  # values in between are always accepted
 MAX_VALUES = 2**26  # largest tensor that is read whole: 256 MB in float32
@@ -77,7 +77,7 @@ def table_facts(model: Model) -> TokenTableFacts:
 
 
 def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
-    """Contradictions between the table and the config."""
+    """Yield contradictions between the table and the config."""
     reported = ""
     if model.config is not None and model.spec is None:
         model_type = text_config(model.config).get("model_type")
@@ -107,7 +107,7 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
 
 
 def fp8_findings(name: str, table: StoredTable) -> Iterator[Finding]:
-    """FP8 values without scales are rows as they are; with scales, rows are float32."""
+    """Report an FP8 table without scales, whose values are used as stored. With scales, rows are float32."""
     if table.dtype.name.startswith("float8"):
         message = f"{quoted(name)} is {table.dtype.name} without scales; its values are used as they are stored"
         yield Finding("note", "fp8-without-scales", message)
@@ -123,7 +123,7 @@ def _other_candidates(model: Model) -> list[str]:
 
 
 def unidentified_tables(model: Model) -> list[str]:
-    """Tensors with the table's shape in a family that is not known, which may be tables or heads."""
+    """Return tensors with the table's shape in a family that is not known; they may be tables or heads."""
     if model.spec is not None or model.store.remote:
         return []
     known = (model.table_info.name, model.head_name)
@@ -153,7 +153,7 @@ def _string(value: object) -> str | None:
 
 
 def training_facts(model: Model) -> TrainingFacts | None:
-    """What `inlayer train` recorded in the `inlayer` entry of the config."""
+    """Return what `inlayer train` recorded in the `inlayer` entry of the config."""
     entry = (model.config or {}).get("inlayer")
     if not isinstance(entry, dict):
         return None
@@ -229,11 +229,14 @@ def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int
     return max(spec.block_size, round(extended))
 
 
-# ---- context length and the tensors besides the table
+# ---- context length, and tensors other than the table
 
 
 def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None, *, quick: bool) -> Iterator[Finding]:
-    """Unusual context lengths, and missing or damaged tensors; `row_rms` is the RMS of a typical row of the table."""
+    """Yield unusual context lengths, and missing or damaged tensors.
+
+    `row_rms` is the RMS of a typical row of the table.
+    """
     if (spec := model.spec) is None:
         return
     yield from _context_findings(spec, positions)
@@ -267,7 +270,7 @@ def _find_part(model: Model, part: str) -> str | None:
 
 
 def is_part(model: Model, name: str) -> bool:
-    """Whether a tensor is one of those that `layer_findings` reads."""
+    """Whether `layer_findings` reads this tensor."""
     return model.spec is not None and any(_find_part(model, part) == name for part in _shapes(model.spec))
 
 
@@ -308,7 +311,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
-    if isinstance(spec.relative, BucketSpec):  # its width is the number of heads, or that of hidden states
+    if isinstance(spec.relative, BucketSpec):  # its width is the number of heads, or the width of hidden states
         shapes[RELATIVE_TABLE] = (spec.relative.rows,)
     return {part: shape for part in (*PARTS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
 
@@ -340,7 +343,7 @@ def _value_findings(
 
 
 def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_rms: float | None) -> Iterator[Finding]:
-    """Learned positions that cannot express order: zero, identical, or of a different scale than the rows."""
+    """Yield learned positions that cannot express order: zero, identical, or of a different scale than the rows."""
     used = np.arange(len(scan.ids)) >= spec.position_offset + spec.position_id_rule.start
     count, zero = int(used.sum()), int((used & scan.is_zero).sum())
     if zero > 1 or 0 < count == zero:

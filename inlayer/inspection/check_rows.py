@@ -4,14 +4,14 @@ source -> Model -> facts -> [findings] -> Report
 - warnings are about tokens that ordinary text produces. Zero, equal or untrained rows beyond the tokenizer, in reserved
   tokens and in the padding row are normal in healthy models
 - NaN and infinity are errors in every row: a tied head spreads them to all logits
-- without a tokenizer it is unknown which ids text can produce; only what padding cannot explain is a warning then
-- healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2
-  four tokens share the row of a special one; a small English model has one row for all bytes it never saw. They are a
-  note as long as they are few. Ordinary tokens that share a row of their own are a warning, except for the last tokens
+- without a tokenizer, it is unknown which ids text can produce, so only what padding cannot explain is a warning
+- healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2,
+  four tokens share the row of a special one; in a small English model, all bytes it never saw share a row. A few
+  duplicates are a note. Ordinary tokens that share a trained row are a warning, except for the last tokens
   of a vocabulary, which are its rarest (merges are learned by frequency)
-- many undertrained tokens are a note, and what they mean counts as not checked: a new model has them if its text was
-  short, another model's tokenizer can look the same. If training recorded fewer unseen tokens, they are a warning
-- thresholds let published models pass; each is a constant with its reason
+- many undertrained tokens are a note, and their cause counts as not checked: the training text may have been short, or
+  the tokenizer may be another model's. If training recorded fewer unseen tokens, they are a warning
+- published models pass all thresholds; each threshold is a constant with its reason
 - see also: which rows are undertrained (undertrained.py), the same rules for a head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py, on real models in tests/inspection/test_report.py.
 """
@@ -32,7 +32,7 @@ from inlayer.inspection.token_kinds import TokenKind
 MAX_ZERO_ROWS = 0.01  # share of all rows; more are an error
 MAX_NORM_RATIO = 30.0  # ratio to the median norm; published models stay below 10
 MAX_DEVIATIONS = 10.0  # robust standard deviations of the log norm; both limits must be exceeded
-EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds the first, the second is the limit
+EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds EXPLODED_RATIO, EXPLODED_LIMIT applies
 MIN_RMS, MAX_RMS = 1e-5, 1e4  # RMS of the median row: 0.003 in Mistral's table, about 10 in T5's
 MAX_CHANNEL_ENERGY = 0.9  # share of all energy: a few strong channels are common, one that dominates is not
 MAX_DEAD_CHANNELS = 0.1
@@ -40,14 +40,14 @@ MIN_NEAR_ZERO = 0.005  # share of the values; 8% if normally distributed, almost
 MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
 MAX_UNSEEN_RATIO = 1.1  # ratio of undertrained tokens to those that never occurred in the training text
 MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
-MAX_SHARING = 0.005  # share of the ordinary tokens if they are rare
+MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
 RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
 MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
 MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added the same way
 
 
 def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
-    """Unusual rows of a table."""
+    """Yield findings about unusual rows of a table."""
     scan, tokens = rows.statistics, rows.tokens
     yield from _duplicate_findings(rows)
     yield from _undertrained_findings(rows, training)
@@ -168,7 +168,7 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
 
 
 def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
-    """Ordinary tokens with equal rows: those that share a row of their own, and those that share an untrained row."""
+    """Return ordinary tokens with equal rows: those equal to each other, and those equal to an untrained row."""
     scan, ordinary = rows.statistics, rows.tokens.has_kind(TokenKind.ORDINARY)
     shared, count = scan.is_shared & ordinary, int(ordinary.sum())
     rare_bytes = rows.tokens.are_rare_bytes(shared)  # a byte that shares its row never occurred in training
@@ -187,7 +187,7 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
 
 
 def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
-    """Unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
+    """Yield unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
     if int(flags.sum()) > 1:  # a single one is the padding row
         message = f"{{rows}} {what}; without a tokenizer it is unknown whether text produces these ids"
         advice = "Add the tokenizer and inspect again."
@@ -195,7 +195,7 @@ def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> 
 
 
 def _repeated_block(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int] | None:
-    """The longest run of consecutive rows that repeats another run: its first id, the other's first id, its length."""
+    """Return the longest run of consecutive rows that repeats another run: the first id of each, and the length."""
     indices = np.flatnonzero(duplicates)
     if len(indices) < MIN_BLOCK:
         return None

@@ -1,10 +1,11 @@
 """Every other table: per-layer, n-gram, value and routing tables, copies for multi-token prediction, and positions.
 
 source -> Model -> facts -> [findings] -> Report
-- the token table and the head are read elsewhere; rows of the others are read in blocks, or a sample of them in a
+- the token table and the head are read elsewhere; all other rows are read in blocks, or sampled in a
   quick inspection, from a remote file, and from a table with more rows than a vocabulary
 - a table with one row per token must have as many rows as the token table, or as the config requires
-- rows of a copy are compared with the token table or the head; a few that differ are a defect, all of them are not
+- rows of a copy are compared with the token table or the head. A few different rows are a defect; if all differ, the
+  table is not a copy
 - see also: which tensors are tables (checkpoint/find_tables.py), learned positions (check_layer.py)
 Tested with damaged checkpoints in tests/inspection/test_tables.py and test_ngrams.py.
 """
@@ -30,16 +31,16 @@ from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
-MAX_LISTED = 4096  # tables; a model may have one per block, or hundreds of parts of one
+MAX_LISTED = 4096  # tables; a model may have one per block, or a table in hundreds of parts
 MAX_SCANNED = 2**23  # rows that are all read; n-gram tables have hundreds of millions
 MAX_ROUTING = 2**24  # values
-MAX_DEAD = 0.01  # share of the rows: beyond this, they are not a few rare tokens
+MAX_DEAD = 0.01  # share of the rows; more zero rows than this are not just rare tokens
 
 
 def check_tables(
     model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress | None = None
 ) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
-    """Read and check every table besides the token table and the head, and say what could not be checked.
+    """Read and check every table except the token table and the head, and say what could not be checked.
 
     `total` is the number of parameters of the model.
     """
@@ -162,7 +163,7 @@ def _value_findings(
 
 
 def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
-    """A routing table has the experts of every token."""
+    """Check a routing table, which lists the experts of every token."""
     if math.prod(info.shape) > MAX_ROUTING:
         message = f"{quoted(info.name)} has {math.prod(info.shape):,} values and was not read"
         yield Finding("warning", "tensor-too-large", message)
@@ -172,17 +173,17 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
     if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
         verb = "refers" if len(bad) == 1 else "refer"
         message = f"{count(len(bad), 'row')} of {quoted(info.name)} {verb} to experts that do not exist"
-        yield Finding("error", "table-not-finite", message, ids=tuple(bad))
+        yield Finding("error", "routing-out-of-range", message, ids=tuple(bad))
     elif not experts.any():
         message = f"{quoted(info.name)} sends every token to expert 0, as before training"
-        yield Finding("note", "table-zero-rows", message)
+        yield Finding("note", "routing-untrained", message)
 
 
 # ---- n-gram memories
 
 
 def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], list[Finding]]:
-    """Facts of every n-gram memory of the config, and a finding for each that the files do not match.
+    """Return facts of every n-gram memory of the config, and a finding for each that the files do not match.
 
     Their rows are read with the other tables; this checks that the hashes of the config lead to them.
     """

@@ -70,7 +70,7 @@ def _special_tokens(tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int,
 
 
 def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[Finding]:
-    """Contradictions between the tokenizer and the table."""
+    """Yield contradictions between the tokenizer and the table."""
     if tokens.tokenizer is None:
         message = "without a tokenizer, rows cannot be shown as text or classified as ordinary, special or unused"
         yield Finding("note", "tokenizer-missing", message)
@@ -112,7 +112,7 @@ def special_token_roles(config: Mapping[str, Any]) -> dict[int, list[str]]:
 def special_token_findings(
     tokens: TokenKinds, config: Mapping[str, Any], roles: Mapping[int, list[str]]
 ) -> Iterator[Finding]:
-    """Special ids that are invalid, out of range, or not special tokens."""
+    """Yield special ids that are invalid, out of range, or not special tokens."""
     yield from _invalid_id_findings(config)
     groups: dict[tuple[Severity, str], list[int]] = {}
     for token_id in roles:
@@ -150,7 +150,7 @@ def _invalid_id_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _classify(tokens: TokenKinds, token_id: int, roles: list[str]) -> tuple[Severity, str] | None:
-    """Severity and code for a special id; None if it is a special token, or its role does not matter."""
+    """Return severity and code for a special id; None if it is a special token, or if its role does not matter."""
     if token_id >= tokens.rows:
         other = all(OTHER_MODALITY.search(role) for role in roles)
         return "note" if other else "error", "special-id-out-of-range"
@@ -165,7 +165,7 @@ def _classify(tokens: TokenKinds, token_id: int, roles: list[str]) -> tuple[Seve
 
 
 def _subject(roles: Mapping[int, list[str]], ids: list[int]) -> str:
-    """Special ids as the subject of a sentence: "eos id 7 is", or the roles and the number of ids."""
+    """Write special ids as the subject of a sentence: "eos id 7 is", or the roles and the number of ids."""
     if len(ids) == 1:
         return f"{' and '.join(roles[ids[0]])} id {ids[0]:,} is"
     names = list(dict.fromkeys(role for token_id in ids for role in roles[token_id]))[:MAX_ROLES]

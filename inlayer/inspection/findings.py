@@ -3,7 +3,7 @@
 source -> Model -> facts -> [findings] -> Report
 - severities follow compilers and SARIF: an error or a warning needs attention, a note is worth knowing
 - a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
-- text from a checkpoint is untrusted: `shorten` makes it fit for one line
+- text from a checkpoint is untrusted: `shorten` escapes it and cuts it to one line
 - see also: deciding what is a finding (the check_*.py modules), printing (terminal.py)
 Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
 """
@@ -18,13 +18,16 @@ from inlayer.files import printable
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-MAX_NUMBER = 2**63 - 1  # a config may hold numbers with thousands of digits; larger ones are all treated alike
+MAX_NUMBER = (
+    2**63 - 1
+)  # a config may contain numbers with thousands of digits; numbers above this are all treated the same
 
 _DIVERGED = "Download the file again. If you trained this model yourself, the run diverged or a cast overflowed."
 _MISMATCHED = "Weights and config.json belong to different models. Download both again."
 _SCALED = "Check whether a scale was applied twice, or a quantized tensor was read without its scales."
 _EXTENDED = "Download the file again, or train the rows that were added when the table was extended."
 _HEAD_AGAIN = "Download the head again. If you trained this model yourself, check that the head was saved and resized."
+_UNTRAINED = "Expected before training. If the model was trained, the wrong weights were saved."
 _ORIGINAL_CONFIG = "Compare it with the model's original config.json."
 
 ADVICE = {
@@ -33,8 +36,8 @@ ADVICE = {
     "inf-rows": _DIVERGED,
     "zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
     "duplicate-rows": "Train tokens that were added by copying a row. Otherwise compare with the original checkpoint.",
-    "constant-rows": "Convert the table again from the original; a quantizer that lost its scales leaves such rows.",
-    "repeated-block": "Merge the shards of the table again, each of them once and in order.",
+    "constant-rows": "Convert the table again from the original. A quantizer that lost its scales leaves such rows.",
+    "repeated-block": "Merge the shards of the table again: each shard once, in order.",
     "all-rows-identical": "The table was filled with a single row, not trained. Download the weights again.",
     "scale-too-small": _SCALED,
     "scale-too-large": _SCALED,
@@ -44,7 +47,7 @@ ADVICE = {
     "dominant-channel": "Check whether one column was scaled by mistake. Compare with the original checkpoint.",
     "dead-channels": "Check whether a column shard was lost when the shards were merged.",
     "undertrained-tokens": "Common for rare tokens. Expect unpredictable output when they occur.",
-    "random-initialization": "Expected before training. If the model was trained, the wrong weights were saved.",
+    "random-initialization": _UNTRAINED,
     "padding-row-nonzero": "Common where an attention mask hides padding (BERT). Exclude padding from sums and means.",
     # config and table
     "vocab-size-mismatch": "Set vocab_size to the number of rows, or save the table again after resizing it.",
@@ -65,8 +68,10 @@ ADVICE = {
     "table-rows-mismatch": "Weights and config.json may belong to different models, or only one table was resized.",
     "table-not-finite": _DIVERGED,
     "table-zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
-    "table-copy-differs": "Copy these rows again: a copy for multi-token prediction has the rows of the original.",
-    "ngram-mismatch": "Download the weights, config.json and tokenizer again, all of the same model.",
+    "table-copy-differs": "Copy these rows again: a copy for multi-token prediction must equal the original.",
+    "routing-out-of-range": _MISMATCHED,
+    "routing-untrained": _UNTRAINED,
+    "ngram-mismatch": "Download the weights, config.json and tokenizer again, all from the same model.",
     "fp8-without-scales": "Expected for plain FP8. If the model was quantized, download the file with its scales.",
     "table-stored-twice": "Store it once to save space.",
     # positions
@@ -94,7 +99,7 @@ ADVICE = {
     "token-ids-out-of-range": "Resize the table for the added tokens, or use the tokenizer the table was made for.",
     "tokenizer-too-small": "Check whether this is another model's tokenizer. Download the model's own.",
     "tokenizer-unreadable": "Download the tokenizer files again.",
-    "tokenizer-missing": "Put tokenizer.json, tokenizer.model or tiktoken.model next to the weights.",
+    "tokenizer-missing": "Put tokenizer.json, tokenizer.model or tiktoken.model in the folder of the weights.",
     "special-id-out-of-range": "Use the id from the model's original config.json, or resize the table.",
     "special-id-invalid": "Write the id as a number, or null if there is none.",
     "special-id-without-token": "No text produces this id. Check that the tokenizer is complete and matches the model.",
@@ -104,7 +109,7 @@ ADVICE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A row of the table, its token as text if it has one, and the number that makes it an example."""
+    """A row of the table, its token as text if it has one, and the value that stands out."""
 
     id: int
     text: str | None

@@ -1,4 +1,4 @@
-"""An inspection as one HTML page that loads nothing: facts, norms of the rows, findings with their tokens, and the map.
+"""An inspection as one self-contained HTML page: facts, row norms, findings with their tokens, and the map.
 
 report, map -> [page] -> browser
 - `inlayer inspect --html FILE` embeds its data; `inlayer serve` sends the same page without data, which calls the API
@@ -20,7 +20,7 @@ from inlayer.render import Page, read_files, settings_script, style_sheet
 
 
 def inspect_facts(report: Report) -> dict[str, Any]:
-    """The JSON of a report, with the histogram of norms as counts and edges, and the ids of each kind of finding."""
+    """Return a report as JSON values, with a histogram of the norms and the ids of each kind of finding."""
     rows = report.rows
     edges: list[float] = []
     if rows.histogram_min is not None and rows.histogram_max is not None:

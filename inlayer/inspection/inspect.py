@@ -160,7 +160,7 @@ def _collect_facts(scanned: ScannedModel, quick: bool, progress: Progress | None
 
 
 def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]:
-    """Findings about layer, head, tokens and rows."""
+    """Yield findings about the layer, the head, the tokens and the rows."""
     model, tokens, rows = scanned.model, scanned.tokens, scanned.rows
     yield from check_layer.table_findings(model, facts.table)
     yield from check_layer.layer_findings(model, facts.positions, rows.rms, quick=facts.quick)
@@ -171,7 +171,7 @@ def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]
 
 
 def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
-    """Findings about the rows of a head with its own weights."""
+    """Yield findings about the rows of a head with its own weights."""
     head, statistics = scanned.head, scanned.head.statistics
     if statistics is not None and head.equal is False and not head.has_more_rows:
         rows = ScannedRows(statistics, scanned.tokens.first(len(statistics.ids)))
@@ -179,7 +179,7 @@ def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
 
 
 def _not_checked(scanned: ScannedModel, facts: Report) -> Iterator[str]:
-    """What could not be checked, and so must not be reported as healthy."""
+    """Yield what could not be checked, and so must not be reported as healthy."""
     model, rows, tokens, was_stopped = scanned.model, scanned.rows, scanned.tokens, scanned.was_stopped
     head, statistics = facts.head, scanned.head.statistics
     if model.spec is None and not model.is_static:
@@ -248,7 +248,7 @@ def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
 
 
 def _spread(ids: Ids, max_count: int) -> Ids:
-    """At most `max_count` of the ids, evenly spaced."""
+    """Choose at most `max_count` of the ids, evenly spaced."""
     return ids[:: max(1, -(-len(ids) // max_count))]
 
 

@@ -216,8 +216,8 @@ class Report:
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
         findings: Errors, warnings and notes, the most severe first.
-        not_checked: What could not be checked, and why: without findings, it may still be faulty.
-        strict: Whether a randomly initialized table and anything not checked count as failures.
+        not_checked: What could not be checked, and why. Without findings, it may still be faulty.
+        strict: Whether a randomly initialized table, or anything not checked, counts as a failure.
 
     Example:
         >>> import inlayer
@@ -263,7 +263,7 @@ class Report:
             Every token id behind it, sorted; empty if there is no such finding.
 
         Raises:
-            InputError: If no finding has this code.
+            InputError: If it is not the code of any kind of finding.
 
         Example:
             >>> inlayer.inspect("default").ids("undertrained-tokens")[:3]
@@ -271,7 +271,7 @@ class Report:
         """
         if code not in ADVICE:
             codes = ", ".join(dict.fromkeys(finding.code for finding in self.findings)) or "none"
-            raise InputError(f"{quoted(code)} is not the code of a finding; found here: {codes}")
+            raise InputError(f"unknown finding code {quoted(code)}; the codes in this report are: {codes}")
         return tuple(
             sorted({token_id for finding in self.findings if finding.code == code for token_id in finding.ids})
         )

@@ -1,4 +1,4 @@
-"""The rows of a table or head as the scan found them, with the kinds of their tokens, and the facts about them.
+"""The rows of a table or head: what the scan found, the kinds of their tokens, and facts about them.
 
 source -> Model -> [facts] -> findings -> Report
 - the same class serves the table and a head with its own weights
@@ -65,7 +65,7 @@ class ScannedRows:
         values: Numbers | None = None,
         advice: str = "",
     ) -> Iterator[Finding]:
-        """A finding about the flagged rows; nothing if no row is flagged.
+        """Yield a finding about the flagged rows; nothing if no row is flagged.
 
         "{rows}" in the message becomes "1 row has" or "7 rows have"; `values` are shown with the examples.
         """
@@ -77,7 +77,7 @@ class ScannedRows:
 
 
 def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float | None) -> RowFacts:
-    """Counts of unusual rows, norms and channels. The norm of `padding_id` is reported separately."""
+    """Count unusual rows, and summarize norms and channels. The norm of `padding_id` is reported separately."""
     scan, undertrained, energy = rows.statistics, rows.undertrained, rows.statistics.channel_energy
     norms, total = scan.norms[scan.usable], float(energy.sum())
     low = median = high = edges = None

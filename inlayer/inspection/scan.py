@@ -34,7 +34,7 @@ Numbers = npt.NDArray[np.float64]
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 RUNS, RUN_LENGTH = 32, 32  # of a sample: consecutive rows need one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
-MIN_SAMPLE = 2**12  # values that make a distribution
+MIN_SAMPLE = 2**12  # fewest values that show a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 
 
@@ -50,7 +50,7 @@ class RowStatistics:
     is_constant: Flags  # the same nonzero value in every channel
     first_equal: Ids  # the first id with the same bytes, which is the row's own id unless it repeats another
     cosines: Numbers | None  # similarity to the given direction; 0 for zero rows
-    differing: tuple[int, ...]  # the ids whose rows differ from those of the other table, if one was given
+    differing: tuple[int, ...]  # the ids whose rows differ from the rows of `other`, if it was given
     channel_means: Numbers  # over finite rows
     channel_energy: Numbers  # mean square over finite rows
 
@@ -86,7 +86,7 @@ def check_size(table: StoredTable, *, is_sampled: bool) -> int:
 
 
 def sample(rows: int, others: Iterable[int] = ()) -> Ids:
-    """Runs of consecutive rows, evenly spaced from the first row to the last, and the others, if they are rows."""
+    """Choose runs of consecutive rows, evenly spaced over the table, and those of `others` that are rows."""
     if rows <= RUNS * RUN_LENGTH:
         return np.arange(rows)
     starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
@@ -149,7 +149,7 @@ def mean_direction(table: StoredTable, ids: Ids) -> npt.NDArray[np.float32] | No
 
 
 def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
-    """Share of values below a tenth of their row's root mean square: about 8% for normally distributed values.
+    """Return the share of values below a tenth of their row's root mean square: about 8% for a normal distribution.
 
     None if there are too few values to tell.
     """
@@ -181,7 +181,7 @@ def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
 def _measure(
     rows: npt.NDArray[Any], direction: npt.NDArray[np.float32] | None, channels: Numbers
 ) -> tuple[Numbers, Numbers, Flags]:
-    """Norm, cosine and the four flags of each row of a block; the sums of its channels are added to `channels`."""
+    """Return norm, cosine and the four flags of each row of a block, and add the sums of its channels to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
     constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)
@@ -207,14 +207,14 @@ def _measure(
 
 
 def _exact_norms(values: Numbers) -> Numbers:
-    """Norms whose squares may not fit into float64: every row is divided by its largest value first."""
+    """Compute norms whose squares may not fit into float64: each row is divided by its largest value first."""
     peak = np.abs(values).max(1)
     peak = np.where(np.isfinite(peak) & (peak > 0), peak, 1.0)
     return np.asarray(peak * np.sqrt(np.square(values / peak[:, None]).sum(1)))
 
 
 def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64], is_zero: Flags) -> Ids:
-    """For every row, the first id with the same bytes. Zero rows are not compared again: there may be many."""
+    """Return, for every row, the first id with the same bytes. Zero rows, which may be many, are not compared again."""
     _, first, group, sizes = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
     leader = first[group.reshape(-1)]  # index of the first row with the same hash
     both_zero = is_zero & is_zero[leader]

@@ -3,8 +3,8 @@
 source -> Model -> facts -> findings -> Report -> [terminal]
 - readable without color: severities are words
 - strings are escaped and shortened before printing: most come from untrusted files
-- lines wrap to the terminal's width; long lists show a few items and the number of the rest
-- decides nothing: it only prints what the report contains
+- lines wrap to the terminal's width; long lists show a few items and how many more there are
+- this module decides nothing: it only prints what the report contains
 Tested at three widths in tests/inspection/test_command.py.
 """
 
@@ -182,8 +182,8 @@ def _tokens(report: Report) -> str:
 
 
 def _token(text: str | None, console: Console) -> str:
-    """A token with visible spaces and escapes."""
-    return "(no token)" if text is None else glyphs_for(console.encoding, color=False).fold(text, MAX_TOKEN) or '""'
+    """Return a token with visible spaces and escapes."""
+    return "(no token)" if text is None else glyphs_for(console.encoding, color=False).truncate(text, MAX_TOKEN) or '""'
 
 
 def _special(tokens: tuple[SpecialToken, ...], console: Console) -> str:

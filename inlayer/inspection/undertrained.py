@@ -1,11 +1,11 @@
-"""Undertrained rows: found by what they have in common with rows that training never reached.
+"""Undertrained rows, found by what they have in common with rows that training never reached.
 
 source -> Model -> [facts] -> findings -> Report
 - undertrained rows resemble those of reference tokens, which text never produces: rows without a token, reserved
   tokens and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
-- two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
-  reveals BERT's `[unused]` rows where norms do not. Each is used only if it clearly separates references from ordinary
-  rows
+- there are two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
+  reveals BERT's `[unused]` rows where norms do not. A criterion is used only if it clearly separates references from
+  ordinary rows
 - see also: reading rows (scan.py), classifying ids (token_kinds.py), both together (rows.py)
 Tested on planted rows in tests/inspection/test_scan.py and on MiniLM in tests/inspection/test_report.py.
 """
@@ -20,7 +20,7 @@ from inlayer.inspection.scan import Flags, Numbers, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
 MIN_REFERENCES = 8
-REFERENCE_QUANTILE = 0.75  # some references are not what they seem, such as a reserved token that came into use
+REFERENCE_QUANTILE = 0.75  # a few references may be trained after all, such as a reserved token that came into use
 TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
 MAX_NORM_RATIO = 0.5  # norm ratio of references to ordinary rows
 MIN_COSINE = 0.5  # cosine of references to their mean direction
@@ -38,12 +38,12 @@ class Undertrained(NamedTuple):
 
 
 def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
-    """Rows that were never trained: no text reaches them, or they are special and still equal another row."""
+    """Flag rows that were never trained: no text reaches them, or they are special and still equal another row."""
     return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
 
 
 def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
-    """Find ordinary rows that look like those of the reference tokens."""
+    """Find ordinary rows that look like the rows of reference tokens."""
     usable = statistics.usable
     references, ordinary = is_reference & usable, is_ordinary & usable
     count, none = int(references.sum()), np.zeros(len(usable), np.bool_)

@@ -17,7 +17,7 @@ __all__ = ["EmbedColumn"]
 
 
 class EmbedColumn:
-    """Adds the vectors of a column; can be pickled and hashed, so `map` caches it and runs it in processes.
+    """Adds a column of vectors. It can be pickled and hashed, so `map` can cache it and run it in several processes.
 
     Args:
         source: What `inlayer.load` opens; by default the bundled sample model.

@@ -1,12 +1,12 @@
-"""attach: replace the table and head of a `transformers` model with inlayer's.
+"""attach: replace the table and the head of a `transformers` model with inlayer's.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own blocks -> [head] -> logits
 - only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
 - the parameters stay the same objects with the same values: logits are bit-identical, an existing optimizer keeps
   working, and save_pretrained writes the same files
 - tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
-- a padding row that is zero stays zero, even when tied. One that is not zero was trained (often it ends texts): the
-  head keeps training it, and lookups do not, as in the model itself
+- a padding row that is zero stays zero, even when tied. A padding row that is not zero was trained (it is often the
+  end-of-text token): the head keeps training it, and lookups do not, as in the model itself
 - resizing an untied model works only before attaching: transformers resizes nn.Linear heads only
 Tested step by step against the same models without it in tests/integrations/test_transformers.py.
 """
@@ -59,7 +59,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
         'AttachedHead'
     """
     table, head = parts_of(model)
-    if isinstance(table, Table) and isinstance(head, AttachedHead) and head.partner is table:
+    if isinstance(table, Table) and isinstance(head, AttachedHead) and head.model_table is table:
         if padding_idx not in ("same", table.padding_idx):
             raise InputError(
                 f"the model is already attached with padding_idx {table.padding_idx}; it cannot be changed to "
@@ -82,7 +82,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
             f"padding_idx is {new_table.padding_idx}, but that row is not zero: it is trained or randomly initialized; "
             "zero it first if it is padding, since attach does not change values"
         )
-    new_head = AttachedHead.around(head, new_table, keeps_zero=is_zero, config=getattr(model, "config", None))
+    new_head = AttachedHead.from_linear(head, new_table, keeps_zero=is_zero, config=getattr(model, "config", None))
     if "MaskedLM" in type(model).__name__:
         new_head._loss_error = TRANSFORMS
     install(model, new_table, new_head)
@@ -95,7 +95,7 @@ class ScaledTable(Table):
     embed_scale: Tensor | float
 
     def forward(self, ids: Any) -> Tensor:
-        """Rows times the scale, which is rounded to their dtype if it is a tensor."""
+        """Return rows times the scale, which is rounded to their dtype if it is a tensor."""
         rows, scale = super().forward(ids), self.embed_scale
         scaled: Tensor = rows * (scale.to(self.weight.dtype) if isinstance(scale, Tensor) else scale)
         return scaled
@@ -104,24 +104,24 @@ class ScaledTable(Table):
 class AttachedHead(Head):
     """Head inside a transformers model. The model applies soft cap and scales itself; here only `loss` does."""
 
-    _partner: tuple[nn.Module] | None = None  # a tuple, so the table is not a child module of the head
+    _model_table: tuple[nn.Module] | None = None  # a tuple, so the table is not a child module of the head
     _keeps_zero = True
     _loss_error: str | None = None
 
     @classmethod
-    def around(cls, linear: nn.Module, table: Table, *, keeps_zero: bool, config: object) -> AttachedHead:
-        """A head with the parameters of `linear`, tied to the table if they are the table's."""
+    def from_linear(cls, linear: nn.Module, table: Table, *, keeps_zero: bool, config: object) -> AttachedHead:
+        """Build a head with the parameters of `linear`, tied to the table if they are the table's."""
         weight, bias = linear.weight, linear.bias
         assert isinstance(weight, nn.Parameter)
         assert isinstance(bias, nn.Parameter | None)
         rows, width = weight.shape
         head = cls(width, rows, bias=bias is not None, device="meta", dtype=weight.dtype)
-        head._partner, head._keeps_zero = (table,), keeps_zero
+        head._model_table, head._keeps_zero = (table,), keeps_zero
         head.padding_idx = table.padding_idx if keeps_zero else None
         try:
             layer = describe(config)
             spec = layer.head
-            if spec.bias and layer.norm_eps is not None:  # BERT's descendants
+            if spec.bias and layer.norm_eps is not None:  # BERT and its descendants
                 raise ConfigError(TRANSFORMS)
             head.hidden_scale, head.scale, head.divisor = spec.hidden_scale, spec.scale, spec.divisor
             head.soft_cap = spec.soft_cap
@@ -132,24 +132,27 @@ class AttachedHead(Head):
         return head.train(linear.training)
 
     @property
-    def partner(self) -> nn.Module | None:
+    def model_table(self) -> nn.Module | None:
         """The table of the same model, tied or untied."""
-        return None if self._partner is None else self._partner[0]
+        return None if self._model_table is None else self._model_table[0]
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Turn an assignment of the table's weight, which is how transformers ties, into a tie."""
-        table = self.partner if name == "weight" else None
+        table = self.model_table if name == "weight" else None
         if table is not None and value is table.weight:
             self.tie(table)
         else:
             super().__setattr__(name, value)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits like those of nn.Linear; the model applies the rest."""
+        """Return logits like those of nn.Linear; the model applies the rest."""
         return functional.linear(self._check_hidden(hidden), self._weight_without_padding_gradient(), self.bias)
 
     def loss(self, hidden: Any, targets: object, **options: Any) -> Tensor:
-        """`Head.loss` of the last hidden states; ConfigError if the model's soft cap and scales are unknown."""
+        """Compute `Head.loss` of the last hidden states.
+
+        Raises ConfigError if the model's soft cap and scales are unknown.
+        """
         if self._loss_error is not None:
             raise ConfigError(
                 f"the scales around this model's head are unknown; use the model's own loss: {self._loss_error}"
@@ -214,7 +217,7 @@ def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
 
 
 def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
-    """A table around the old one's weight, checked to return bit-identical rows."""
+    """Build a table around the old one's weight, checked to return bit-identical rows."""
     scale = getattr(old, "embed_scale", None)
     if scale is None:
         table = Table.from_weight(old.weight, padding_idx)

@@ -3,8 +3,8 @@
 FOLDER/LEARNER/.../TASK.py, notebooks -> [batch] -> BatchReport
 - the folder is scanned without following links; a file that belongs to no task is reported by name; hidden files and
   leftovers of Python and Jupyter are ignored
-- every learner gets the same seed, and so the same values; it is random unless given, and part of the report
-- a file that cannot be read, crashes or never ends gets its reason in its row, and grading continues
+- every learner gets the same seed, and so the same values. The seed is random unless given, and is part of the report
+- if a file cannot be read, crashes or never ends, its row gives the reason, and grading continues
 - a cell that a spreadsheet would treat as a formula is prefixed with a quote
 - Ctrl-C stops grading; the report lists what was not graded
 Tested, with misbehaving files, in tests/learn/test_batch.py.
@@ -93,7 +93,7 @@ class BatchReport:
         ]  # fmt: skip
 
     def to_csv(self) -> str:
-        """One line per row; no cell can be taken for a formula."""
+        """Return one line per row; no cell can be taken for a formula."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(BatchRow)])
@@ -163,14 +163,14 @@ def _row(submission: Submission, seed: int, limits: GradingLimits | None, *, sto
 
 
 def _one_line(message: str) -> str:
-    """A message on one line, without the markers under a drawing."""
+    """Return a message on one line, without the markers under a drawing."""
     lines = [" ".join(printable(part) for part in line.split()) for line in message.splitlines()]
     joined = " / ".join(line for line in lines if line.strip("^ "))
     return joined if len(joined) <= MAX_CELL_CHARACTERS else joined[:MAX_CELL_CHARACTERS] + "..."
 
 
 def escape_formula(cell: str) -> str:
-    """A cell that no spreadsheet treats as a formula."""
+    """Return a cell that no spreadsheet treats as a formula."""
     return f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
 
 
@@ -226,7 +226,7 @@ def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None
 
 
 def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Submission]:
-    """Everything in a learner's folder, at any depth."""
+    """Yield everything in a learner's folder, at any depth."""
     pending, seen = [(top.path, printable(top.name))], 0
     while pending:
         path, label = pending.pop(0)

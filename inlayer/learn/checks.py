@@ -4,7 +4,7 @@ check.py of a task, session -> [checks] -> grader -> front ends
 - a message names the rule, the position and the expected kind of value, never the expected values
 - a wrong result that a known misconception explains fails with the misconception's own rule and message
 - feedback shows the input, the learner's output and the expected kind: "float32 tensor of shape (2, 5, 8)"
-- its example uses a different seed: the task's reference solution runs through the same check in its own runner
+- its example uses a different seed: the reference solution goes through the same check, in its own runner
 Tested in tests/learn/test_checks.py and tests/learn/test_feedback.py.
 """
 
@@ -192,7 +192,7 @@ def describe_value(value: Any) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value as text: its kind, and its numbers if there are not too many."""
+    """Return a value as text: its kind, and its numbers if there are not too many."""
     if not isinstance(value, Tensor):
         shown = "" if value is None or isinstance(value, (RemoteHandle, Unsendable)) else _shorten(_plain(value))
         return shown or describe_value(value)
@@ -211,7 +211,7 @@ def _format_row(row: Tensor) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A repr in which tensors inside a container are described, not printed."""
+    """Return a repr in which tensors inside a container are described, not printed."""
     if isinstance(value, (Tensor, RemoteHandle, Unsendable)):
         return f"<{describe_value(value)}>"
     if isinstance(value, dict):
@@ -227,7 +227,7 @@ def _shorten(text: str) -> str:
 
 
 def labeled(label: str, text: str) -> list[str]:
-    """Lines of text, the first with a label."""
+    """Return lines of text, the first one with a label."""
     return [f"  {'' if number else label:<12} {line}" for number, line in enumerate(text.splitlines())]
 
 

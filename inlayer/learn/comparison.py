@@ -40,7 +40,7 @@ def _pipeline() -> Pipeline:
 
 
 def compare(tensor: Tensor, step: int) -> Comparison:
-    """Compare a tensor with those of the walk; `step` is the step to show."""
+    """Compare a tensor with the walk's tensors; `step` is the step to show."""
     pipeline = _pipeline()
     trace = pipeline.walk([TEXT], dims=pipeline.facts().shape[1])
     message, matches = "The walk has no tensor of this shape to compare with.", None

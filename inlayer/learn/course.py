@@ -175,7 +175,7 @@ class Course:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """A "did you mean" question for the closest known name; "" if none is close."""
+    """Return a "did you mean" question for the closest known name; "" if none is close."""
     cutoff = 0.8 if "/" in name else 0.6
     matches = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
     return f"did you mean {matches[0]}?" if matches else ""

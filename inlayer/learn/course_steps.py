@@ -1,9 +1,9 @@
 """The path through the course: the steps of each lesson, what is done, what is next, and the order of quiz questions.
 
 course, progress -> [steps] -> service
-- a quiz asks questions due from earlier quizzes, then the lesson's own, new ones before those asked already
-- a missed question returns after the next two, with its options shuffled, until it is answered correctly
-- after a miss it is due in the next two quizzes, and in two more whenever it is missed there (progress_file.py)
+- a quiz first asks questions due from earlier quizzes, then the lesson's own: new ones before those asked before
+- a missed question returns after two more questions, with its options shuffled, until it is answered correctly
+- it is then due in the next two quizzes, and in two more whenever it is missed there (progress_file.py)
 Tested in tests/learn/test_service.py, tests/learn/test_progress_file.py and tests/learn/test_quiz.py.
 """
 

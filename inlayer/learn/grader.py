@@ -2,7 +2,7 @@
 
 source -> session -> [grader] -> Verdict
 - code runs in a separate process (session.py); expected values exist only here
-- the checks after a failure are not run and are reported as not run
+- the checks after a failed one are not run, and are reported as not run
 - an exception inside a check counts as a failure, so one file cannot break the grading of a class
 Tested with every solution, starter file and wrong solution of the course by `inlayer learn dev-check`.
 """
@@ -29,9 +29,15 @@ from inlayer.render.numbers import count
 MAX_SOURCE = 1 << 20  # characters
 COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun
 Check: TypeAlias = "Callable[[GradingSession], None]"
-MIN_WRONG = 5  # wrong solutions of a task
+MIN_WRONG = 5  # required wrong solutions per task
 SOLUTION_RUNS = 3  # runs with different random values
-NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # the last call explains nothing there
+NO_FEEDBACK = {
+    "timeout",
+    "output",
+    "memory",
+    "refused",
+    "ended",
+}  # rules of failures that the last call does not explain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +123,7 @@ def grade(
 
 
 class GradingRun:
-    """One file and the checks it goes through: those of every task, then the task's own."""
+    """One file and its checks: the common checks of every task, then the task's own."""
 
     def __init__(self, task: Task, source: str, seed: int, limits: GradingLimits | None) -> None:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits
@@ -185,7 +191,7 @@ class GradingRun:
             raise CheckFailed("parameters", message)
 
     def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> tuple[str, ...]:
-        """The last call of the failed check, the kind of result expected, and an example with other random values."""
+        """Return the failed check's last call, the expected kind of result, and an example with other random values."""
         if not session.calls or failed.rule in NO_FEEDBACK:
             return ()
         expected, example = failed.expected, None
@@ -201,7 +207,7 @@ class GradingRun:
         return tuple(lines)
 
     def solve(self, check: Check, index: int, random_state: Tensor | None = None) -> RecordedCall | None:
-        """The call of a check at an index (from 1) with the task's solution; its random values are new unless given."""
+        """Repeat a call of the check (counted from 1) with the task's solution, by default with new random values."""
         with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
             if random_state is not None:
                 solved.generator.set_state(random_state)

@@ -66,7 +66,7 @@ def link_command(address: str) -> str | None:
 
 @cache
 def picture_data(address: str) -> str | None:
-    """A picture of the course as a data: address; None if there is no such picture."""
+    """Return a picture of the course as a data: address; None if there is no such picture."""
     match = re.fullmatch(r"pictures/([a-z0-9_]+\.svg)", address)
     path = CONTENT / "pictures" / match[1] if match else None
     if path is None or not path.is_file():
@@ -75,12 +75,12 @@ def picture_data(address: str) -> str | None:
 
 
 def course_elements(text: str) -> list[Element]:
-    """A course text as elements for the page."""
+    """Return a course text as elements for the page."""
     return to_elements(parse(text), _attributes, picture_data)
 
 
 def course_line(text: str) -> list[Element]:
-    """One line of a course text, such as an option of a question, without the paragraph around it."""
+    """Return one line of a course text, such as an option of a question, without the paragraph around it."""
     nodes = parse(text)
     return to_elements(nodes[0].children if [node.kind for node in nodes] == ["paragraph"] else nodes, _attributes,
                        picture_data)  # fmt: skip

@@ -66,7 +66,7 @@ def file_name(lesson: Lesson) -> str:
 
 
 def make_notebook(lesson: Lesson, seed: int) -> dict[str, Any]:
-    """A lesson in notebook format 4.5."""
+    """Return a lesson in notebook format 4.5."""
     cells = list(_cells(lesson, seed))
     for index, cell in enumerate(cells):
         cell["id"] = f"{lesson.id}-{index}"
@@ -102,7 +102,7 @@ def _question_cells(question: Exercise | Question, seed: int) -> Iterator[Cell]:
 
 
 def _text_cells(text: str, lesson: Lesson, *, split: bool = True) -> Iterator[Cell]:
-    """Cells of a text; with `split`, Python fences become code cells."""
+    """Yield the cells of a text; with `split`, Python fences become code cells."""
     for part in to_notebook(text, partial(_rewrite_link, lesson), _link_command, split=split):
         yield _code(part.text, part.output) if part.kind == "python" else _markdown(part.text)
 
@@ -127,7 +127,7 @@ def _code(text: str, output: str | None = None) -> Cell:
 
 
 def _rewrite_link(lesson: Lesson, is_picture: bool, text: str, address: str) -> str:
-    """A link or picture of the course as it works in a notebook; commands are printed below the text."""
+    """Rewrite a link or picture of the course for a notebook; commands are printed below the text."""
     if is_picture:
         alt = html.escape(" ".join(text.split()))
         return f'<img alt="{alt}" src="{picture_data(address)}">'
@@ -212,7 +212,7 @@ def answer(name: str, text: str) -> None:
 
 
 def _printed(show: Callable[[CoursePrinter], None]) -> str:
-    """What a printer shows, as plain text."""
+    """Return what a printer shows, as plain text."""
     from rich.console import Console
 
     stream = io.StringIO()

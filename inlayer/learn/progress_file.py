@@ -296,14 +296,14 @@ def _read_record(key: str, raw: object) -> ProgressRecord:
 
 
 def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
-    """Combine two states: what is done in either is done. The folder and the current task are those of the first."""
+    """Combine two states: what is done in either is done. Folder and current task come from the first."""
     keys, empty = {**mine.records, **other.records}, ProgressRecord()
     pairs = {key: (mine.records.get(key, empty), other.records.get(key, empty)) for key in keys}
     return replace(mine, records={key: _merge_records(*pair) for key, pair in pairs.items()})
 
 
 def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
-    """The record with more tries, except that it has the earlier times and the larger number of hints of both."""
+    """Return the record with more tries, with the earlier times and the larger number of hints of the two."""
     merged = replace(mine if mine.tries >= other.tries else other, hints=max(mine.hints, other.hints))
     for name in ("done", "skipped", "solution_seen"):
         times = filter(None, (getattr(mine, name), getattr(other, name)))

@@ -1,7 +1,7 @@
 """Theory questions: generated from a seed, and graded.
 
 exercises.py of a lesson -> [questions] -> service
-- numbers, shapes and choices are graded; free text is not: the learner compares it with a sample answer point by point
+- numbers, shapes and choices are graded. Free text is not: the learner compares it with a sample answer, point by point
 - the same seed gives the same question; a different seed changes the numbers, so answers cannot be copied
 - numbers are parsed as people write them: 1,174,405,120, 1 000, 1'000, 2.35e9, 2**30, 163840 * 7168, 1/2, and "2.35 GB"
   if the unit is bytes; shapes as (2, 10, 4096), [2,10,4096], 2,10,4096 or 2 x 10 x 4096
@@ -39,7 +39,7 @@ SHAPE = re.compile(r"""(?a:  # digits are 0 to 9
     | \d+(\s*,\s*\d+)+                          # 2, 3
     | [(\[]?\s*\d+(\s*x\s*\d+)+\s*[)\]]?        # 2 x 3
 )""", re.VERBOSE)  # fmt: skip
-FACTORS = {  # a wrong answer that is off by such a factor, and a hint
+FACTORS = {  # factors by which wrong answers are often off, each with a hint
     2: "is something counted twice, or not at all?", 4: "how many bytes does one value take?", 8: "bits or bytes?",
     10: "check the zeros.", 100: "check the zeros.",
 } | dict.fromkeys((10**3, 2**10, 10**6, 2**20, 10**9, 2**30), "check the unit.")  # fmt: skip
@@ -183,7 +183,7 @@ class Question(ChoiceQuestion):
 
 
 def shuffled(question: C, seed: str) -> C:
-    """A question with its options shuffled."""
+    """Return the question with its options shuffled."""
     options = list(question.options)
     random.Random(seed).shuffle(options)
     return replace(question, options=tuple(options))
@@ -254,7 +254,7 @@ def parse_factor(text: str, answer: str) -> Fraction:
 
 
 def diagnose(value: Value, answer: Value) -> str:
-    """What is wrong with an answer, without giving the right one away."""
+    """Say what is wrong with an answer, without giving the right one away."""
     if isinstance(value, tuple) and isinstance(answer, tuple):
         if len(value) != len(answer):
             return f"Your shape has the wrong number of axes: {len(value)} instead of {len(answer)}."

@@ -293,7 +293,7 @@ class CourseService:
     # ---- exercises and quizzes
 
     def ask(self, name: str, seed: int) -> TheoryQuestion:
-        """An exercise or quiz question by its id."""
+        """Return an exercise or quiz question by its id."""
         return (self.course.exercises.get(name) or self.question(name)).ask(seed)
 
     def question(self, name: str) -> Question:

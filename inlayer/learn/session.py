@@ -1,4 +1,4 @@
-"""A grading session: sends calls to the runner of a learner's file and returns what they gave.
+"""A grading session: sends calls to the runner of a learner's file and returns their results.
 
 check.py of a task -> [session] <-> sandbox runner
 - arguments are random and depend on the session's seed; expected values never leave this process
@@ -65,7 +65,7 @@ class CallResult:
 
 
 class CallTarget:
-    """Something of the learner's that can be called: a function or class by its name, or an object by its handle."""
+    """A callable of the learner's: a function or class by its name, or an object by its handle."""
 
     session: GradingSession
     handle: str | RemoteHandle
@@ -123,15 +123,15 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     # ---- random arguments
 
     def random_normal(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Numbers from N(0, 1)."""
+        """Draw numbers from N(0, 1)."""
         return torch.randn(*size, generator=self.generator).to(dtype)
 
     def random_ids(self, rows: int, size: tuple[int, ...], low: int = 0) -> Tensor:
-        """Ids from `low` to `rows` - 1."""
+        """Draw ids from `low` to `rows` - 1."""
         return torch.randint(low, rows, size, generator=self.generator)
 
     def random_int(self, low: int, high: int) -> int:
-        """An integer from `low` to `high`, both included."""
+        """Draw an integer from `low` to `high`, both included."""
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     # ---- requests
@@ -146,7 +146,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         return self._result(do="load", source=source, file=file, forbidden=forbidden).raised
 
     def signature(self) -> tuple[str, tuple[str, ...]]:
-        """What `name` is in the file ("function", "class", "nothing" or a type name), and its parameters."""
+        """Return what `name` is in the file ("function", "class", "nothing" or a type name), and its parameters."""
         reply = self._request(do="signature", name=self.handle)
         return str(reply.get("kind")), tuple(str(name) for name in reply.get("parameters", ()))
 
@@ -168,7 +168,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         return result.gradient
 
     def construct(self, *args: Any, **kwargs: Any) -> RemoteObject:
-        """An object of the learner's class; it stays in the runner."""
+        """Create an object of the learner's class; it stays in the runner."""
         value = self.call(*args, **kwargs)
         if not isinstance(value, RemoteHandle):
             message = f"{self.handle}(...) must return an object of the class; it returned {describe_value(value)}"
@@ -269,7 +269,7 @@ class RemoteObject(CallTarget):
         return self._local(value_of(self.session._call(self.handle, name, args, kwargs)))
 
     def attribute(self, path: str) -> Any:
-        """An attribute of the object or of a part of it; the check fails if it does not exist."""
+        """Return an attribute of the object or of a part of it; the check fails if it does not exist."""
         reply = self.session._request(do="attribute", target=self.handle, path=path)
         if "raised" in reply or "missing" in reply:
             raise CheckFailed("missing", f"the object has no {path}")

@@ -1,7 +1,7 @@
 """The learner's files: FOLDER/TASK.py, shared by the terminal and the page.
 
 service, batch -> [files] -> disk
-- the folder is chosen once and recorded in the progress; the default is created where the program was first started
+- the folder is chosen once and recorded in the progress; by default, it is created in the folder of the first start
 - nothing the learner wrote is overwritten: a reset keeps the old file under a different name
 - files are untrusted: reading never blocks on a pipe and never reads without a limit
 Tested in tests/learn/test_cli.py and tests/learn/test_batch.py.

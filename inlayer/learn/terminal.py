@@ -1,4 +1,4 @@
-"""Terminal output of the course: lessons, checks, questions and results, as a terminal or notebook shows them.
+"""Text output of the course for terminals and notebooks: lessons, checks, questions and results.
 
 service -> [terminal] -> cli/learn, notebook
 - Markdown through render.markdown; code and commands are never wrapped, so they can be copied
@@ -87,7 +87,7 @@ class CoursePrinter:
         """Print the first lines of untrusted text, with control characters escaped."""
         lines = text.splitlines()
         for line in lines[:max_lines]:
-            self.line(self.glyphs.safe(line.expandtabs(4)), style=style, indent=indent)
+            self.line(self.glyphs.escape(line.expandtabs(4)), style=style, indent=indent)
         if len(lines) > max_lines:
             self.line(
                 f"{self.glyphs.more} and {count(len(lines) - max_lines, 'more line')}", style=style, indent=indent
@@ -189,7 +189,7 @@ class CoursePrinter:
             self.untrusted(verdict.failure.message, max_lines=60, style="", indent=2)
             self.line(f"rule: {verdict.failure.rule}", style="dim", indent=2)
             for line in ("", *verdict.failure.feedback) if verdict.failure.feedback else ():
-                self.line(f"  {self.glyphs.safe(line)}".rstrip(), wrap=False)
+                self.line(f"  {self.glyphs.escape(line)}".rstrip(), wrap=False)
         if verdict.printed.strip():
             self.line()
             self.line("your code printed:", style="dim", indent=2)

@@ -1,8 +1,8 @@
-"""Positions: how the order of the tokens enters the layer. Learned, sinusoidal, rotary or relative.
+"""Positions: how the layer represents the order of the tokens. Learned, sinusoidal, rotary or relative.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- position ids from the caller are used unchanged: left padding and packed sequences need nothing else. Otherwise they
-  follow the family's rule (families/spec.py, PositionIdRule)
+- position ids from the caller are used unchanged, which is all that left padding and packed sequences need. By default,
+  they follow the family's rule (families/spec.py, PositionIdRule)
 Tested in tests/positions/test_position_ids.py and tests/test_embeddings.py, against transformers in tests/families/.
 """
 
@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.errors import ConfigError, ShapeError, type_name
+from inlayer.errors import InputError, ShapeError, type_name
 from inlayer.families.spec import (
     Angles,
     DynamicNTKScaling,
+    LayerSpec,
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
@@ -34,7 +35,7 @@ __all__ = [
     "SCHEMES", "Angles", "DynamicNTKScaling", "LearnedPositions", "LinearScaling", "Llama3Scaling", "LongRopeScaling",
     "PositionIdRule", "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "YarnScaling",
     "alibi_from_spec", "apply_rotary", "build_positions", "make_position_ids", "position_ids_from_mask",
-    "relative_rows", "sinusoidal_encoding",
+    "positions_from_spec", "relative_rows", "sinusoidal_encoding",
 ]  # fmt: skip
 
 Positions = LearnedPositions | SinusoidalPositions | RotaryPositions
@@ -46,9 +47,9 @@ LEFT_PADDED = (
 
 
 def position_ids_from_mask(attention_mask: object) -> Tensor:
-    """Position ids that skip padding: the first real token of each text is at position 0.
+    """Compute position ids that skip padding: the first real token of each text is at position 0.
 
-    A batch that is padded on the left needs them wherever positions are absolute or rotary.
+    Pass them whenever a batch is padded on the left and positions are absolute or rotary.
 
     Args:
         attention_mask: (B, T), true or 1 for real tokens, false or 0 for padding.
@@ -75,7 +76,7 @@ def position_ids_from_mask(attention_mask: object) -> Tensor:
 def make_position_ids(
     rule: PositionIdRule, shape: tuple[int, int], device: torch.device, ids: Tensor | None, mask: Tensor | None
 ) -> Tensor:
-    """Position ids (B, T), or (1, T) if they are the same for all texts."""
+    """Make position ids (B, T), or (1, T) if they are the same for all texts."""
     real: Tensor | None = None
     if rule.by == "ids" and ids is not None and rule.padding_idx is not None:
         real = ids.ne(rule.padding_idx)
@@ -105,34 +106,45 @@ def build_positions(
     head_dim: int | None,
     learned: dict[str, Any],
 ) -> Positions | None:
-    """Return the position module for rows of `width`; `learned`: further arguments of LearnedPositions."""
+    """Return the position module for rows of `width`; `learned` has the other arguments of LearnedPositions."""
     if positions is None:
         positions = "none" if block_size is None else "learned"
     if isinstance(positions, str) and positions not in SCHEMES:
-        raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
+        raise InputError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
     if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions)):
-        raise ConfigError(
+        raise InputError(
             f"positions is {type_name(positions)}; pass one of {', '.join(SCHEMES)}, or a module from inlayer.positions"
         )
     if head_dim is not None and positions != "rotary":
-        raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')
+        raise InputError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')
     if isinstance(positions, RotaryPositions):
         return positions
     if not isinstance(positions, str):
         actual = positions.embedding_dim if isinstance(positions, LearnedPositions) else positions.n_embd
         if actual != width:
-            raise ConfigError(f"positions of width {actual} cannot be added to rows of width {width}")
+            raise InputError(f"positions of width {actual} cannot be added to rows of width {width}")
         return positions
     if positions == "learned":
         if block_size is None:
-            raise ConfigError('positions="learned" needs block_size, the number of positions to learn')
+            raise InputError('positions="learned" needs block_size, the number of positions to learn')
         return LearnedPositions(block_size, width, **learned)
     if positions == "sinusoidal":
         return SinusoidalPositions(width, block_size, theta=theta, device=learned["device"])
     if block_size is not None:
-        raise ConfigError(
+        raise InputError(
             f'block_size {block_size} is for learned and sinusoidal positions; positions="{positions}" has no limit'
         )
     if positions == "none":
         return None
     return RotaryPositions(width if head_dim is None else head_dim, Angles(theta=theta))
+
+
+def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> str | Positions:
+    """Return the positions of a spec as `build_positions` takes them: a scheme, or a module for rotary and CTRL."""
+    if spec.rotary:
+        return RotaryPositions(**vars(spec.rotary)).to(device)
+    if spec.positions != "sinusoidal":
+        return spec.positions
+    positions = SinusoidalPositions(spec.n_embd, spec.block_size, layout="half in float32")  # CTRL
+    # The encodings are computed, so they have values even if the layer is on the meta device.
+    return positions if torch.device(device or "cpu").type == "meta" else positions.to(device)

@@ -1,9 +1,10 @@
 """Absolute positions: a vector per position, added to the token rows. Learned, or sinusoidal (Vaswani et al., 2017).
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- learned: a second table. A position outside it is an error; `offset`: unused rows at its start (OPT has 2)
+- learned: a second table, which may start with unused rows (`offset`; OPT has 2). A position outside it is an error
 - sinusoidal: pair i is sin and cos of position / theta^(2i / D); "interleaved" puts them side by side (the paper),
-  "half" puts all sines first. If D is odd, the last sine has no cosine. The buffer stays float32 in every model
+  "half" puts all sines first. If D is odd, the last sine has no cosine. The buffer stays float32 even if the
+  model is cast
 Tested in tests/positions/test_learned.py and test_sinusoidal.py, and against transformers in tests/families/.
 """
 
@@ -19,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.checks import check_std, is_integer
-from inlayer.errors import ConfigError, PositionRangeError
+from inlayer.errors import InputError, PositionRangeError
 from inlayer.initialization import init_rows
 from inlayer.tensors import check_ids, is_meta_or_traced
 
@@ -42,13 +43,13 @@ class LearnedPositions(nn.Embedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         if not (is_integer(block_size) and is_integer(offset)) or block_size < 1 or n_embd < 1 or offset < 0:
-            raise ConfigError(
+            raise InputError(
                 f"learned positions have {block_size!r} rows of width {n_embd} and offset {offset!r}; rows and width "
-                "must be at least 1, the offset at least 0"
+                "must be at least 1, and the offset at least 0"
             )
         block_size, offset = int(block_size), int(offset)
         if padding_idx is not None and not 0 <= padding_idx < block_size + offset:
-            raise ConfigError(
+            raise InputError(
                 f"padding_idx {padding_idx} is outside the {block_size + offset} rows of learned positions; "
                 "is block_size too small for this padding id?"
             )
@@ -82,7 +83,7 @@ def sinusoidal_encoding(
         rates = 1 / torch.pow(theta, 2 * (channels // 2) / n_embd)
         angles = position_ids[..., None].float() * rates
         return torch.cat((angles[..., 0::2].sin(), angles[..., 1::2].cos()), dim=-1)
-    # Float64 inside: at position 100,000 a float32 angle is already wrong in the third decimal.
+    # Computed in float64: at position 100,000, a float32 angle is already wrong in the third decimal.
     exponent = torch.arange(0, n_embd, 2, dtype=torch.float64, device=position_ids.device) / n_embd
     angles = position_ids[..., None].double() / theta**exponent
     sines, cosines = angles.sin(), angles.cos()[..., : n_embd // 2]
@@ -109,13 +110,13 @@ class SinusoidalPositions(nn.Module):
     ) -> None:
         super().__init__()
         if n_embd < 1 or (block_size or 0) < 0:
-            raise ConfigError(
+            raise InputError(
                 f"sinusoidal positions have width {n_embd} and block_size {block_size}; sizes must be positive"
             )
         if not 0 < theta < math.inf:
-            raise ConfigError(f"the base theta of sinusoidal positions is {theta}; it must be positive and finite")
+            raise InputError(f"the base theta of sinusoidal positions is {theta}; it must be positive and finite")
         if layout not in get_args(SinusoidalLayout):
-            raise ConfigError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(SinusoidalLayout))}")
+            raise InputError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(SinusoidalLayout))}")
         self.n_embd, self.block_size, self.theta = n_embd, block_size or 0, theta
         self.layout: SinusoidalLayout = layout
         self.register_buffer("table", self._encode(torch.arange(self.block_size, device=device)), persistent=False)

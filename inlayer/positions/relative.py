@@ -4,7 +4,7 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - they add nothing to the rows: attention adds the bias to its scores
 - ALiBi: a slope per head times the position of the key (BLOOM, Falcon, MPT)
 - buckets (T5, DeBERTa-v2): each near distance has its own learned row; far distances share rows in log-spaced buckets
-- `Embeddings.relative` is the setting of a model; its learned rows stay in the file, and a walk shows them
+- `Embeddings.relative` has a model's settings; its learned rows stay in the file, and a walk shows them
 Tested against transformers, bit by bit, in tests/positions/test_relative.py.
 """
 
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from inlayer.errors import ConfigError
+from inlayer.errors import InputError
 from inlayer.families.spec import AlibiSpec, BucketSpec
 from inlayer.tensors import check_ids
 
@@ -24,7 +24,7 @@ MAX_HEADS = 2**16
 
 
 def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, " H"]:
-    """The slope of every attention head: a geometric sequence, with more in between if heads are not a power of two.
+    """Compute the slope of every head: a geometric sequence, with extra slopes if `heads` is not a power of two.
 
     `bias_max` is MPT's `alibi_bias_max`, whose slopes are in a different order; None for BLOOM and Falcon.
 
@@ -33,7 +33,7 @@ def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, 
         tensor([0.2500, 0.0625, 0.0156, 0.0039])
     """
     if not isinstance(heads, int) or not 1 <= heads <= MAX_HEADS:
-        raise ConfigError(f"heads is {heads!r}; it must be an integer in 1..{MAX_HEADS:,}")
+        raise InputError(f"heads is {heads!r}; it must be an integer in 1..{MAX_HEADS:,}")
     if bias_max is not None:
         power = 2 ** math.ceil(math.log2(heads))
         slopes = 1.0 / torch.pow(2, torch.arange(1, power + 1).float() * (bias_max / power))
@@ -50,7 +50,7 @@ def _powers(heads: int, exponents: Tensor) -> Tensor:
 
 
 def alibi_bias(slopes: Float[Tensor, " H"], position_ids: Int[Tensor, "B T"]) -> Float[Tensor, "B H 1 T"]:
-    """What attention adds to the scores of each key: slope times position. Only differences of positions matter."""
+    """Compute what attention adds to the scores of each key: slope times position. Only differences matter."""
     return slopes[:, None, None] * check_ids(position_ids, "position_ids")[:, None, None]
 
 
@@ -59,8 +59,8 @@ def alibi_from_spec(
 ) -> tuple[Float[Tensor, " H"], Float[Tensor, "B H 1 T"]]:
     """Return the slopes of a model, and the bias of each key, in the dtypes of the original model.
 
-    `spec` is `Embeddings.relative`, and `dtype` that of the hidden states; MPT's bias is always float32, and its
-    positions are those of the keys minus the position of the last token.
+    `spec` is `Embeddings.relative`, and `dtype` is the dtype of the hidden states. MPT's bias is always float32, and
+    its positions are relative to the last token's.
 
     Example:
         >>> slopes, bias = alibi_from_spec(AlibiSpec(heads=2), torch.arange(3)[None], torch.float32)
@@ -107,7 +107,7 @@ def t5_buckets(distances: Tensor, *, buckets: int, max_distance: int) -> Int[Ten
 
 
 def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> Int[Tensor, "..."]:
-    """DeBERTa-v2's signed bucket for each distance, query position - key position; near distances are kept."""
+    """Return DeBERTa-v2's signed bucket for each distance, query position - key position; short distances are kept."""
     _check_buckets(buckets, max_position)
     distances = check_ids(distances, "distances").long()
     middle = buckets // 2
@@ -120,6 +120,6 @@ def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> In
 
 def _check_buckets(buckets: int, longest: int) -> None:
     if buckets < 4 or longest <= buckets // 2 + 1:
-        raise ConfigError(
+        raise InputError(
             f"{buckets} buckets up to distance {longest}; pass at least 4 buckets, and a distance above half of them"
         )

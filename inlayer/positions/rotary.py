@@ -3,11 +3,12 @@
 text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
 - pairing, which channels form a pair: "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
-- layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row), "single" (each
-  once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). Usually the same as the pairing, but
-  GLM pairs interleaved channels and lays out its tables in halves
+- layout of cos and sin: "half" (all angles, then all of them again), "interleaved" (each angle twice in a row),
+  "single" (each angle once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). It is usually the
+  same as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
-- angles are always float32 and are cast to the model's dtype at the end; no table is cached, so none can be stale
+- angles are always float32; cos and sin are cast to the model's dtype at the end. No table is cached, so none gets
+  stale
 - see also: scaling rules for longer texts, such as YaRN (positions/rotary_scaling.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
@@ -23,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.checks import is_integer
-from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.errors import InputError, ShapeError
 from inlayer.families.spec import Angles, Layout, Pairing
 from inlayer.positions.rotary_scaling import scaled_frequencies
 from inlayer.tensors import check_dense, check_ids, is_jit_tracing
@@ -56,7 +57,7 @@ class RotaryPositions(nn.Module):
     ) -> None:
         super().__init__()
         if not is_integer(head_dim) or not 2 <= head_dim <= MAX_HEAD_DIM:
-            raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
+            raise InputError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
         self.head_dim, self.float32, self.layer_types = int(head_dim), float32, layer_types
         self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
@@ -66,11 +67,11 @@ class RotaryPositions(nn.Module):
         self.pairing: Pairing = pairing
         self.layout: Layout = layout or pairing
         if self.angles == {}:
-            raise ConfigError("rotary positions that differ by layer need the angles of at least one layer type")
+            raise InputError("rotary positions that differ by layer need the angles of at least one layer type")
         for layer_type, layer_angles in self.angles.items() if isinstance(self.angles, dict) else [(None, self.angles)]:
             rotated = self.rotated_dim(layer_angles)
             if rotated < 2 or rotated % 2:
-                raise ConfigError(
+                raise InputError(
                     f"a head of {head_dim} channels with a rotated fraction of "
                     f"{layer_angles.partial_rotary_factor:g} has {rotated} rotated channels; channels are rotated in "
                     "pairs, so it must be an even number of at least 2"
@@ -80,14 +81,14 @@ class RotaryPositions(nn.Module):
                 and not layer_angles.sections_interleaved
                 and sum(layer_angles.sections) != rotated // 2
             ):
-                raise ConfigError(
+                raise InputError(
                     f"mrope_section {list(layer_angles.sections)} has {sum(layer_angles.sections)} channel pairs, "
                     f"but {rotated // 2} are rotated"
                 )
-            # Computed once here, so settings that do not fit together fail now and not at the first text.
+            # Computed once here, so that settings that do not fit together fail now, not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
-                raise ConfigError(f"{layer_angles} gives non-finite rotary frequencies or a non-finite cos/sin factor")
+                raise InputError(f"{layer_angles} gives non-finite rotary frequencies or a non-finite cos/sin factor")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositions:
         before = self.alpha
@@ -217,7 +218,7 @@ def apply_rotary(
     Raises:
         DtypeError: If one of them is not a dense tensor.
         ShapeError: If the shapes do not fit together.
-        ConfigError: If pairing or layout is unknown.
+        InputError: If pairing or layout is unknown.
 
     Example:
         >>> q = torch.tensor([[[[1.0, 0.0]]]])
@@ -239,7 +240,7 @@ def apply_rotary(
 def _check_names(pairing: str, layout: str) -> None:
     for name, value, known in (("pairing", pairing, get_args(Pairing)), ("layout", layout, get_args(Layout))):
         if value not in known:
-            raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+            raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
 
 
 def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
@@ -250,7 +251,7 @@ def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
-    rotated_dim, tracing = 2 * cos.shape[-1], is_jit_tracing()  # while tracing, sizes cannot be compared
+    rotated_dim, tracing = 2 * cos.shape[-1], is_jit_tracing()  # sizes cannot be compared while tracing
     if not tracing and rotated_dim > x.shape[-1]:
         raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin rotate {rotated_dim} channels")
     fits = (ours in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False))

@@ -1,8 +1,8 @@
 """Rotary scaling rules for texts longer than those in training: linear, dynamic NTK, YaRN, Llama-3, LongRoPE, ...
 
 position ids -> [frequencies] -> cos and sin
-- the order of operations is that of transformers: a step that looks clumsy is usually there for its rounding
-- for "dynamic", transformers keeps the longest length seen; here, only the length of the current text counts
+- operations are in the same order as in transformers; a step that looks clumsy usually reproduces its rounding
+- for "dynamic", transformers remembers the longest text so far; here, only the current text counts
 - see also: the settings of each rule (families/spec.py), which config has which rule (families/rope.py)
 Tested against transformers in tests/positions/test_scaling.py.
 """
@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from inlayer.errors import ConfigError
+from inlayer.errors import InputError
 from inlayer.families import spec
 from inlayer.families.spec import Scaling
 
@@ -26,7 +26,7 @@ def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
 
 
 def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
-    """Inverse frequencies of `dim // 2` channel pairs and the factor on cos and sin, for `length` tokens."""
+    """Return inverse frequencies of `dim // 2` channel pairs, and the factor on cos and sin, for `length` tokens."""
     if scaling is None:
         return plain_frequencies(dim, theta), 1.0
     if isinstance(scaling, spec.LinearScaling):
@@ -50,7 +50,7 @@ def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: 
 
 def _check_ntk(dim: int) -> None:
     if dim <= 2:
-        raise ConfigError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
+        raise InputError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
 
 
 def _proportional(rule: spec.ProportionalScaling, dim: int, theta: float) -> Tensor:
@@ -72,9 +72,7 @@ def _dynamic_ntk(rule: spec.DynamicNTKScaling, dim: int, theta: float, length: T
 
 def _yarn(rule: spec.YarnScaling, dim: int, theta: float) -> Tensor:
     if not theta > 1:
-        raise ConfigError(
-            f"rotary scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}"
-        )
+        raise InputError(f"rotary scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}")
     powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
     unscaled, divided = 1.0 / powers, 1.0 / (rule.factor * powers)
     # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length
@@ -107,7 +105,7 @@ def _llama3(rule: spec.Llama3Scaling, dim: int, theta: float) -> Tensor:
 def _long_rope(rule: spec.LongRopeScaling, dim: int, theta: float, length: Tensor) -> Tensor:
     for name in ("short_factor", "long_factor"):
         if len(getattr(rule, name)) != dim // 2:
-            raise ConfigError(
+            raise InputError(
                 f"rotary scaling 'longrope' has {len(getattr(rule, name))} values in {name}; "
                 f"a rotated width of {dim} needs {dim // 2}"
             )

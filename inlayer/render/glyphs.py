@@ -42,11 +42,11 @@ class Glyphs:
     plus_minus: str
     strip: str  # seven levels, from most negative to most positive
 
-    def safe(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         """Escape a text so that it stays on one line and cannot control the terminal."""
-        return self.fold(text, len(text) * 10, blank=" ")
+        return self.truncate(text, len(text) * 10, blank=" ")
 
-    def fold(self, text: str, columns: int, blank: str | None = None) -> str:
+    def truncate(self, text: str, columns: int, blank: str | None = None) -> str:
         """Escape a text and truncate it to `columns`."""
         if text.isascii() and text.isprintable() and len(text) <= columns:  # most texts: nothing to escape
             return text.replace(" ", self.blank if blank is None else blank)
@@ -70,9 +70,9 @@ class Glyphs:
                 right_to_left = True
         return "".join(shown) + (LEFT_TO_RIGHT if right_to_left else "")
 
-    def fold_bytes(self, data: str, columns: int) -> str:
+    def truncate_bytes(self, data: str, columns: int) -> str:
         """Like `fold`, for bytes in hexadecimal; those that are not whole characters are shown as escape codes."""
-        return self.fold(bytes.fromhex(data).decode(errors="surrogateescape"), columns)
+        return self.truncate(bytes.fromhex(data).decode(errors="surrogateescape"), columns)
 
     def glyph(self, character: str, blank: str | None = None) -> str:
         """Escape one character."""
@@ -189,7 +189,7 @@ def _stands_alone(character: str) -> bool:
 
 
 def _code(character: str) -> str:
-    r"""An escape code: \xe2 is always a byte, \u00e2 a character."""
+    r"""Return an escape code: \xe2 is always a byte, \u00e2 a character."""
     point = ord(character)
     if 0xDC80 <= point <= 0xDCFF:  # how surrogateescape represents a byte
         return f"\\x{point - 0xDC00:02x}"

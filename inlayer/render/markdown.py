@@ -2,7 +2,8 @@
 
 Markdown text -> [parse] -> MarkdownNode tree -> elements (page), rich renderables (terminal), cells (notebook)
 - parsed once per text by markdown-it (CommonMark and tables); raw HTML stays text
-- a quote that starts with `**Common misconception: ...**` is a callout: text between rules, an <aside>, a quote
+- a quote that starts with `**Common misconception: ...**` is a callout: between rules on the terminal, an <aside>
+  on the page, a quote in a notebook
 - the page gets nested lists, ["p", {}, ["text"]], and creates each element itself, so no text can become a script
 - see also: what a link or picture of the course refers to (learn/links.py), passed in as functions
 Tested with hostile texts in tests/learn/test_links.py.
@@ -226,7 +227,7 @@ def print_fence(console: Console, node: MarkdownNode) -> None:
 
 
 def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
-    """Code as one text, in color if it is Python."""
+    """Return code as one text, in color if it is Python."""
     if node.info != "python":
         return Text(node.text.rstrip("\n"), style={"formula": "bold"}.get(node.info, "dim"))
     if not colored:

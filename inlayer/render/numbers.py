@@ -9,7 +9,7 @@ import math
 
 
 def duration(seconds: float) -> str:
-    """A duration in at most two units.
+    """Return a duration in at most two units.
 
     >>> duration(7.25), duration(65), duration(3725)
     ('7.2 s', '1 min 5 s', '1 h 2 min')
@@ -22,12 +22,12 @@ def duration(seconds: float) -> str:
 
 
 def count(amount: int, noun: str) -> str:
-    """A number and its noun, in the plural unless it is 1."""
+    """Return a number and its noun, in the plural unless the number is 1."""
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
 def short(value: float | None) -> str:
-    """About three digits; a dash for None, NaN and infinity."""
+    """Return a number with about three digits; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{value:.2f}" if 0.01 <= abs(value) < 100 or value == 0 else f"{value:.3g}"

@@ -52,7 +52,7 @@ class BufferPool:
         return sum(buffer.nbytes for buffer in list(self._idle.values()))
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """An uninitialized contiguous CPU tensor; its memory is returned when its last alias is gone."""
+        """Return an uninitialized contiguous CPU tensor; its memory is reused once its last alias is gone."""
         nbytes = math.prod(shape) * dtype.itemsize
         buffer = self._acquire(nbytes)
         view = buffer[:nbytes]
@@ -63,7 +63,7 @@ class BufferPool:
         return torch.empty(0, dtype=dtype).set_(torch.from_numpy(view).untyped_storage(), 0, shape, strides)
 
     def _acquire(self, nbytes: int) -> Buffer:
-        """The smallest idle buffer that fits (of equal ones the last one, still in the CPU caches), or a new one."""
+        """Return the smallest idle buffer that fits (the last of equal ones, still in the CPU caches), or a new one."""
         fitting = [buffer for buffer in list(self._idle.values()) if nbytes <= buffer.nbytes <= 2 * nbytes]
         best = min(reversed(fitting), key=lambda buffer: buffer.nbytes, default=None)
         if best is not None and self._idle.pop(id(best), None) is not None:  # None: another thread was faster

@@ -4,7 +4,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - one `NgramSpec` describes every variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
   hash heads; LongCat-Flash and BLT add them up
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
-- a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` takes the place of older ids
+- a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` replaces older ids
 - see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
 Tested against plain loops over Python integers, transformers and sglang in tests/tables/test_ngram_hash.py.
 """
@@ -116,7 +116,7 @@ def ngram_ids(
 def _with_history(
     spec: NgramSpec, ids: IdArray, history: object, mask: object, limit: int
 ) -> tuple[IdArray, npt.NDArray[np.bool_], int]:
-    """The ids after the part of the history that matters, which of them are not padding, and where they start."""
+    """Return the ids with the relevant part of the history, which of them are not padding, and where the ids start."""
     if ids.ndim != 2:
         raise ShapeError(f"input_ids has shape {ids.shape}; expected (batch, tokens)")
     before = np.empty((len(ids), 0), np.int64) if history is None else check_id_array(history, limit)
@@ -138,7 +138,7 @@ def _looked_back(
     spec: NgramSpec, tokens: IdArray, inside: npt.NDArray[np.bool_], stops: npt.NDArray[np.bool_],
     token_map: IdArray | None,
 ) -> list[IdArray]:  # fmt: skip
-    """For each distance, the id that many positions earlier; `fill` where the look-back has ended."""
+    """Return, for each distance, the id that many positions earlier; `fill` where the look-back has ended."""
     fill = spec.fill if token_map is None else token_map[spec.fill]
     continues = inside & ~stops
     context = [np.where(inside if spec.stops_are_hashed else continues, tokens, fill)]

@@ -1,4 +1,4 @@
-"""A table that stays where it is stored: only the requested rows are read. Numpy only.
+"""A table that stays in its file: only the requested rows are read. Numpy only.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a table combines two independent things: where the bytes of a row come from (a `RowSource`: a local or remote file),
@@ -91,7 +91,7 @@ class PairedRows(RowSource):
 
 
 class StoredTable:
-    """V rows of width D in a file. `dtype` is the dtype of a looked-up row, `stored_dtype` that of the file."""
+    """V rows of width D in a file. Looked-up rows have `dtype`, rows in the file have `stored_dtype`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class StoredTable:
 
     @classmethod
     def from_array(cls, array: Array, padding_idx: int | None = None) -> StoredTable:
-        """A table whose rows are in memory."""
+        """Make a table whose rows are in memory."""
         return cls(ArrayRows(array), array.shape[1], array.dtype, padding_idx=padding_idx)
 
     @property
@@ -127,7 +127,7 @@ class StoredTable:
         )  # fmt: skip
 
     def rows(self, ids: object) -> Array:
-        """Rows in the table's dtype for one id, a list, or an array of any shape: `ids.shape + (D,)`.
+        """Return rows in the table's dtype for one id, a list, or an array of any shape: `ids.shape + (D,)`.
 
         Raises:
             IdRangeError: If an id is not a row of the table.
@@ -159,7 +159,7 @@ class StoredTable:
         return self._whole
 
     def stored_weight(self) -> Array:
-        """All rows in the stored dtype, mapped where the bytes are the values."""
+        """Return all rows in the stored dtype, mapped where the bytes are the values."""
         return self._decode(self.source.map())
 
     def _decode(self, raw: Bytes) -> Array:

@@ -4,7 +4,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - no parameters and no state; `in_memory()` makes a `Table` that can be trained and saved
 - `.to(dtype)` and `.to(device)` read nothing: rows are converted when they are looked up, by torch
 - rows are read straight into reused output memory (tables/buffers.py)
-- a tracer (torch.compile) has no ids to read rows for, so it gathers from `weight`: access that before compiling
+- a tracer (torch.compile) has no ids to read rows for, so it gathers from `weight`. Access `weight` before compiling
 Tested against the same table in memory in tests/tables/test_stored.py and tests/tables/test_mapped.py.
 """
 
@@ -73,7 +73,7 @@ class StoredEmbedding(nn.Module):
 
     @property
     def weight(self) -> Shaped[Tensor, "V D"]:
-        """The whole table (V, D). It is never trained, and writing into it changes no file.
+        """The whole table (V, D). It is never trained, and writing into it does not change the file.
 
         Example:
             >>> inlayer.load("default").embeddings.token_embedding.weight.shape
@@ -104,7 +104,7 @@ class StoredEmbedding(nn.Module):
         return Table.from_weight(self.weight.clone(), self.padding_idx)
 
     def extra_repr(self) -> str:
-        """Rows, width, dtype and name, for print(model)."""
+        """Return rows, width, dtype and name, for print(model)."""
         return f"{self.num_embeddings}, {self.embedding_dim}, dtype={self.dtype}, name={self.table.name!r}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> StoredEmbedding:

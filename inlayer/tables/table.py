@@ -1,4 +1,4 @@
-"""A table in memory, the learnable part of the input layer, and the lookup of its rows.
+"""A table in memory, which is the learnable part of the input layer, and the lookup of its rows.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - an id outside the table is an error, detected before the gather. Only a tracer (torch.compile, export, jit, meta and
@@ -44,7 +44,7 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     if weight.dim() != 2:
         raise ShapeError(f"the table has {weight.dim()} axes {tuple(weight.shape)}; it must be (V, D), rows by width")
     if index.device != weight.device:
-        raise DtypeError(f"input_ids are on {index.device} but the table is on {weight.device}; move one to the other")
+        raise InputError(f"input_ids are on {index.device}, but the table is on {weight.device}; move one of them")
     if index.dtype not in (torch.int64, torch.int32):  # the only dtypes the kernels support
         index = index.to(torch.int64)
     check_id_range(index, weight.shape[0])
@@ -59,13 +59,13 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
 
 
 def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Uninitialized memory for rows that are read from a file; reused if it is large."""
+    """Return uninitialized memory for rows that are read from a file; large memory is reused."""
     nbytes = math.prod(shape) * dtype.itemsize
     return _POOL.lease(shape, dtype) if nbytes >= POOLED_BYTES else torch.empty(shape, dtype=dtype)
 
 
 def add_up(rows: Tensor, added: Tensor) -> Tensor:
-    """`rows + added`, where `added` is broadcast to `rows`; the memory of a large sum is reused.
+    """Return `rows + added`, where `added` is broadcast to `rows`; the memory of a large sum is reused.
 
     The result is always a new tensor, because a hook or a cache may hold the rows.
     """

@@ -1,4 +1,4 @@
-"""Tokenizer: the interface of every tokenizer, with the input checks they share.
+"""Tokenizer: the interface of every tokenizer, and the input checks that all of them share.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - a text must be valid Unicode: a lone surrogate raises TextError instead of silently becoming U+FFFD
@@ -215,7 +215,7 @@ class Tokenizer(ABC):
 
         Returns:
             Spans in UTF-8 byte offsets, in order, not empty, without overlap; no token crosses their boundaries. Each
-            special or added token in the text has a span of its own. Text that no token covers (whitespace in BERT) is
+            special or added token in the text has its own span. Text that no token covers (whitespace in BERT) is
             outside all spans, unless a normalizer removed it from the middle of a word. None if the tokenizer does not
             pre-tokenize, or if its boundaries cannot be determined with certainty.
 
@@ -230,7 +230,7 @@ class Tokenizer(ABC):
         return None
 
     def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        """The tokens and the pre-tokens of a text, which some tokenizers compute in one pass."""
+        """Return the tokens and the pre-tokens of a text, which some tokenizers compute in one pass."""
         return self.tokens(text), self.pre_tokens(text)
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
@@ -322,7 +322,7 @@ def check_text(text: object, name: str = "text") -> str:
     """Return the text if it is a str of valid Unicode; otherwise raise an error that names the argument."""
     if not isinstance(text, str):
         raise DtypeError(f"{name} is {type_name(text)}, not a str{decode_hint(text)}")
-    if not text.isascii():  # isascii is free: Python stores it with the string
+    if not text.isascii():  # isascii costs nothing: Python stores it with the string
         try:
             text.encode()
         except UnicodeEncodeError as error:

@@ -1,10 +1,10 @@
-"""train_bpe: learn a byte-level BPE of a given size from text files.
+"""train_bpe: train a byte-level BPE tokenizer of a given size on text files.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - trained with `tokenizers`: ids 0..255 are the bytes, then one merge per id, then the special tokens
 - text is pre-tokenized like GPT-2's before merges are counted
-- the vocabulary has exactly the requested size; a text too small for it is an error with the number of merges found,
-  unless `exact` is False
+- the vocabulary has exactly the requested size. If the text is too small for it, the error says how many merges were
+  found; with exact=False, the vocabulary is smaller instead
 - the same files give the same tokenizer.json, regardless of the number of threads
 - all arguments, including `save_to`, are checked before training starts
 - not included: choosing a good size, other models' split patterns
@@ -51,7 +51,7 @@ def train_bpe(
             A new name with a different extension is an error.
         special_tokens: Tokens that get the last ids.
         min_frequency: How often a pair must occur to be merged.
-        exact: Whether a text too small for `vocab_size` is an error. If not, the vocabulary is smaller.
+        exact: Raise an error if the text is too small for `vocab_size`. Otherwise the vocabulary is smaller.
 
     Returns:
         The trained tokenizer.

@@ -1,11 +1,12 @@
-"""GGUF tokenizers: converts the tokenizer fields of a GGUF file to a tokenizer.json or a sentencepiece model.
+"""GGUF tokenizers: convert the tokenizer fields of a GGUF file to a tokenizer.json or a sentencepiece model.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - "gpt2" (byte-level BPE) and "bert" (WordPiece) become a tokenizer.json, "llama" (BPE by scores) and "t5" (Unigram) a
   sentencepiece model. The result is opened and validated like any other file of that format
-- a file only names its pre-tokenizer. Where llama.cpp deviates from the original (no NFC, runs of digits), the original
-  is followed; an unknown name is an error, since a near miss would give wrong ids
-- tokens such as `[PAD151665]` pad the vocabulary to the size of the table. At its end they are omitted
+- a file only names its pre-tokenizer. Where llama.cpp deviates from the original (no NFC, runs of digits), we follow
+  the original. An unknown name is an error, because a similar pre-tokenizer would give wrong ids
+- tokens such as `[PAD151665]` pad the vocabulary to the size of the table; at the end of the vocabulary, they are
+  omitted
 Tested against the original tokenizers in tests/tokenizers/test_gguf.py.
 """
 
@@ -156,7 +157,7 @@ def byte_level_bpe(fields: GgufFields) -> Tokenizer:
 
 
 def word_piece(fields: GgufFields) -> Tokenizer:
-    """Only newer files say whether a vocabulary is lowercase; in others, an upper-case letter means that it is not."""
+    """Only newer files say if a vocabulary is lowercase; in older ones, it is not if any letter is uppercase."""
     words = [restore_word(token) for token in fields.tokens]
     vocab = {word: token_id for token_id, word in enumerate(words)}
     if len(vocab) < len(words):

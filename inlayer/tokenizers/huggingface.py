@@ -2,8 +2,8 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
-- truncation and padding stored in the file are turned off, and so is dropout, which makes ids random
-- the padding token is the one in the config files, else the file's own `padding`, else a special token of that name
+- truncation and padding stored in the file are turned off, as is dropout, which would make ids random
+- the padding token comes from the config files, else from the file's own `padding`, else from a special token's name
 - `compressed_ids` gives tokens with the same normalized text one id, for n-gram memories
 - see also: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
 Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/;
@@ -104,7 +104,10 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:
-        """The library's tokenizer with these settings. They are fields of the object, so threads cannot share one."""
+        """Return the library's tokenizer with these settings.
+
+        Settings are fields of the object, so threads cannot share one.
+        """
         key = (parse_special, post_process)
         with self._lock:
             if key not in self._variants:
@@ -201,7 +204,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _explain(
         self, text: str, add_special_tokens: bool, parse_special: bool
     ) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        """Tokens and pre-tokens; tokens that the post-processor adds, such as begin-of-text, have empty spans."""
+        """Return tokens and pre-tokens; tokens that the post-processor adds, such as begin-of-text, get empty spans."""
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             # without the post-processor, which would trim whitespace from the offsets
@@ -259,10 +262,12 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
 
 
 def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
-    """The compressed id of every token, numbered in the order of their first tokens, as DeepSeek's Engram hashes them.
+    """Return the compressed id of every token, as DeepSeek's Engram hashes them.
+
+    Compressed ids are numbered in the order of their first tokens.
 
     " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
-    has no text to normalize: it keeps an id of its own.
+    has no text to normalize, so it gets an id of its own.
 
     Args:
         tokenizer: The model's tokenizer; its tokenizer.json has the spelling that distinguishes incomplete characters.

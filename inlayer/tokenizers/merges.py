@@ -1,10 +1,10 @@
 """BPE merges, replayed: how the bytes of a pre-token become its tokens, one merge at a time.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- among adjacent pairs the one with the lowest rank is merged first, the leftmost if equal, as in `tokenizers` and
+- the adjacent pair with the lowest rank is merged first, and the leftmost of equal pairs, as in `tokenizers` and
   tiktoken
-- a pre-token that is in the vocabulary is taken whole, without merges, if the file sets `ignore_merges` (Llama-3) and
-  always in tiktoken files
+- a pre-token that is in the vocabulary becomes one token without merges: always in tiktoken files, otherwise if the
+  file sets `ignore_merges` (Llama-3)
 - a replay returns None if a pre-token cannot be replayed: it is too long, or one of its bytes has no token
 Tested against a slow loop and the ids of the libraries in tests/tokenizers/test_merges.py.
 """

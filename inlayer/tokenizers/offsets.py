@@ -1,8 +1,8 @@
-"""Library offsets -> token spans that never overlap, for tokenizers that normalize the text first.
+"""Token spans that never overlap, from a library's offsets, for tokenizers that normalize the text first.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - spans are in order and count UTF-8 bytes. Tokens that share a character split it where their own bytes add up to it;
-  otherwise the first token that claims a byte gets it. A `▁` put before the text covers nothing
+  otherwise the first token that claims a byte gets it. A `▁` added before the text covers nothing
 - text that a normalizer removed belongs to no token (whitespace in BERT), unless it was composed into the character
   before it: combining marks and Hangul vowels belong to that character's token
 - a pre-token extends from its first token to its last

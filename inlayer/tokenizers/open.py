@@ -3,7 +3,7 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - in a folder: tokenizer.json, else tiktoken.model, tokenizer.model, or a single *.tiktoken or *.model file
 - the content decides the format: `tokenizer.model` is a tiktoken file for Llama-3 and a sentencepiece model for
-  Llama-2. The name decides only if the content is damaged, so the error can name the damaged line
+  Llama-2. The name decides only if the content is damaged, so that the error can name the damaged line
 - files next to it are read as data: tokenizer_config.json, special_tokens_map.json (pad_token), config.json
   (model_type) and pat_str.txt. Code in the folder is never run
 Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizers/test_malformed_files.py.
@@ -41,7 +41,7 @@ def open_tokenizer(
         special_tokens: The special tokens of a tiktoken file, text -> id.
 
     Returns:
-        The tokenizer. Its ids equal those of the library that defines the format.
+        The tokenizer. Its ids equal the ids of the library that defines the format.
 
     Raises:
         MissingFileError: If there is no such file, or no tokenizer in the folder.
@@ -146,7 +146,7 @@ def read_sibling(file: Path, name: str) -> dict[str, Any]:
 
 
 def check_special_tokens(config: dict[str, Any]) -> None:
-    """TokenizerError if one of the special tokens is not valid Unicode, even if it is not used here."""
+    """Raise TokenizerError if a special token is not valid Unicode, even if it is not used here."""
     for name, value in config.items():
         if name in {"additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"}:
             for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -218,7 +218,7 @@ def rename_special_tokens(known: dict[str, int], config: dict[str, Any], where: 
 
 
 def added_id(config: dict[str, Any], name: str, special_tokens: Mapping[str, int], where: str) -> Sequence[int]:
-    """Return the id that add_bos_token or add_eos_token says to add to every text, if any."""
+    """Return the id that add_bos_token or add_eos_token adds to every text, if any."""
     if config.get(f"add_{name}") is not True:
         return ()
     token = token_text(config.get(name))

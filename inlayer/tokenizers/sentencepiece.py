@@ -37,7 +37,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         add_bos_eos: tuple[bool, bool] = (False, False),
         pad_token: str | None = None,
     ) -> None:
-        """`add_bos_eos`: whether begin-of-text is added before, and end-of-text after every text."""
+        """Open a model; `add_bos_eos` says whether to add begin-of-text before and end-of-text after every text."""
         import sentencepiece
 
         self._where = where

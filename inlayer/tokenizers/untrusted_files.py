@@ -1,16 +1,16 @@
 """Untrusted tokenizer files: size limits, the validation of tokenizer.json, and one-line errors.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- libraries raise plain Exception, and the Rust ones panic on some files: both become a one-line TokenizerError
+- libraries raise a plain Exception, and those in Rust panic on some files; both become a one-line TokenizerError
 - a file of a few kilobytes can require terabytes: 28 Replace steps that double a letter, or a template that repeats
   1,000 ids. The factor by which each part can lengthen a text is computed when the file is opened; too large a factor
   is an error. ALBERT's is 324: NFKD and sentencepiece's rules each turn one character into up to 18
-- too many steps are an error as well: they take time even if none lengthens a text
+- too many steps are an error, too: they take time even if none of them lengthens a text
 - regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
-  error when the file is opened. A pattern that passes can still take polynomial time, as those of GPT-2 and its
-  successors do: on a long text, not on a sentence. tiktoken's engine has a limit of its own
+  error when the file is opened. A pattern that passes can still take polynomial time, as the patterns of GPT-2
+  and its successors do: on a long text, not on a sentence. tiktoken's engine has its own limit
 Tested in test_malformed_files.py, test_growth.py, test_patterns.py and test_open.py of tests/tokenizers/.
 """
 
@@ -88,7 +88,7 @@ def read_file(path: Path) -> bytes:
 
 
 def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a tokenizer.json whose vocabulary is usable. Everything else is left to `tokenizers`."""
+    """Parse a tokenizer.json and check its vocabulary. Everything else is left to `tokenizers`."""
     config = parse_json(data, where, TokenizerError)
     model = config.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
@@ -199,7 +199,7 @@ def _has_whole_map(charsmap: object) -> bool:
 
 
 def check_pattern(step: dict[str, Any], part: str, where: str, before: int) -> int:
-    """The length of a step's regular expression, if there is one; TokenizerError if it can take exponential time."""
+    """Return the length of a step's regular expression. Raises TokenizerError if it can take exponential time."""
     kind = step.get("pattern")
     pattern = kind.get("Regex") if isinstance(kind, dict) else None
     if pattern is None:
@@ -227,7 +227,7 @@ def step_growth(step: dict[str, Any]) -> tuple[float, int]:
 
 
 def template_growth(step: dict[str, Any]) -> tuple[float, int]:
-    """How often a post-processor repeats the text, and how many ids it adds."""
+    """Return how often a post-processor repeats the text, and how many ids it adds."""
     if step["type"] != "TemplateProcessing":
         return 1.0, 4
     lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
@@ -266,7 +266,7 @@ class Group:
 
 
 def slow_part(pattern: str) -> str | None:
-    """What makes a valid pattern potentially slow, or None.
+    """Return what makes a valid pattern potentially slow, or None.
 
     >>> slow_part(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), slow_part("(a+)+b")
     (None, 'a repeated group of variable length')

@@ -3,8 +3,8 @@
 text -> ids -> [rows] <- (positions) <- hidden states <- head <- loss
 - the loss is the cross-entropy of the next token, predicted by the head directly from the hidden states, without the
   decoder. A model without a head, or with a very large one, uses the sum of its hidden states instead
-- computed by torch autograd in float32 on the rows in use: a row's gradient is summed over its lookups, and the padding
-  row receives none
+- computed by torch autograd in float32 on the rows in use: a row's gradient is summed over its lookups, and the
+  padding row receives none
 - a tied head sends a second gradient to every row of the table; it is computed for the rows in use, because a dense
   gradient would be as large as the table
 Tested against autograd on the whole table in tests/trace/test_backward.py.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
 MAX_HEAD_VALUES = 2**27  # largest head run in this step: 512 MB in float32
-MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are predicted
+MAX_LOGITS = 2**23  # logits held at once; in a longer text, only the first tokens are predicted
 
 
 class LossInputs(NamedTuple):
@@ -150,8 +150,10 @@ def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Te
 
 
 def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int]:
-    """The loss, the gradients of the unique rows (U, D) through the lookup and through a tied head, that of the padding
-    row without padding_idx, and the number of other rows that receive a gradient from a tied head.
+    """Compute the loss and the gradients.
+
+    Returns the loss, the gradients of the unique rows (U, D) through the lookup and through a tied head, the gradient
+    of the padding row without padding_idx, and how many other rows receive a gradient from a tied head.
     """
     unique, padding, mask_BT = inputs.unique, inputs.layer.padding_idx, inputs.result.mask_BT
     head_UD, n_other_rows = None, 0
@@ -186,7 +188,7 @@ def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tenso
 
 
 def backward_note(inputs: LossInputs) -> str:
-    """What the loss is computed from."""
+    """Describe what the loss is computed from."""
     head, n_targets, part = inputs.pipeline.head, len(inputs.index_N), _part(inputs.result)
     if inputs.targets is not None:
         tokens = "1 next token" if n_targets == 1 else f"{n_targets:,} next tokens"
@@ -206,7 +208,7 @@ def backward_note(inputs: LossInputs) -> str:
 
 
 def _part(result: Forward) -> str:
-    """Name the tokens that were run if they are a part of the text."""
+    """Name the tokens that were run, if they are only a part of the text."""
     if result.count == result.length:
         return ""
     first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1

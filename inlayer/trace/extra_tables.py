@@ -1,8 +1,8 @@
 """Other tables in a walk: per-layer embeddings (Gemma), value embeddings (NeoMME) and the experts of each token.
 
 text -> ids -> [rows of the second table] -> vectors of each block
-- the vectors are those of `Embeddings.per_layer` and `.value`; the terminal shows norms of the former, the page shows
-  heat strips
+- the vectors come from `Embeddings.per_layer` and `.value_embeddings`. For per-layer vectors, the terminal shows norms,
+  and the page shows heat strips
 Part of step 4 of trace/terminal.py. Tested in tests/trace/test_per_layer.py.
 """
 
@@ -62,7 +62,7 @@ def value_facts(result: Forward) -> ValueFacts | None:
 
 
 def routing_facts(result: Forward) -> list[RoutingFacts]:
-    """The experts of the shown tokens in every block that has a table of them; empty for a walk without ids."""
+    """Return the experts of the shown tokens in every block with a routing table; empty for a walk without ids."""
     model = result.pipeline.model
     return (
         []

@@ -1,4 +1,4 @@
-"""Facts of a walk: the dataclasses that every rendering of a trace reads.
+"""Facts of a walk: the dataclasses that the terminal, the page and the JSON show.
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
 - a walk records a range: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each

@@ -4,8 +4,8 @@ text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next t
 - plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
   every row of it moves; an untied head and everything else stay as they are
 - the loss comes from the backward pass, in float32 (trace/backward.py)
-- where a row moves on the map: exact on a PCA map, which is linear. t-SNE cannot place a new row, so the shift is
-  that of the mean position of the row's nearest neighbors
+- the shift of a row on the map is exact for PCA, which is linear. t-SNE cannot place a new row, so the shift of the
+  mean position of its nearest neighbors is shown
 Tested against torch.optim.SGD on the whole table in tests/trace/test_gradient_step.py.
 """
 
@@ -153,7 +153,7 @@ def _gradient(inputs: LossInputs) -> Tensor:
 
 
 def _evaluate(inputs: LossInputs, rate: float, gradient_VD: Tensor, last: int) -> tuple[float, Tensor, Tensor]:
-    """The loss after a step, and the probabilities after token `last` of text 0 and after the last one trained."""
+    """Return the loss after a step, and the probabilities after token `last` of text 0 and after the last target."""
     unique, weight_VD = inputs.unique, inputs.pipeline.head_rows()
     hidden_BTD = inputs.hidden(unique.rows_UD.float() - rate * gradient_VD[unique.ids_U])
     if inputs.head.tied:

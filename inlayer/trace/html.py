@@ -2,7 +2,7 @@
 
 trace -> [html] -> browser
 - a served page calls the API of its server; an exported page contains its data and works from disk: the walk, one more
-  for each change the controls offer, each with its scene, the tokens with their neighbors, the initialization of the
+  walk for each change that the controls offer, their scenes, the tokens with their neighbors, the initialization of the
   table, a sample of its values, its map, and a step of learning
 - plain JavaScript in small files that share one scope, in the order below, without a build step
 Tested in Chromium in tests/browser/.

@@ -27,7 +27,7 @@ INDENT = 3
 MAX_TEXTS = 4
 MAX_TOKENS = 12  # limit per text; the rest is counted, not printed
 MAX_BATCH_TOKENS = 8  # limit per text of a batch
-MAX_PADDING = 2  # per text; of more padding tokens only the first is shown, since their rows are the same
+MAX_PADDING = 2  # per text; if there are more, only the first is shown, since their rows are equal
 MAX_BANDS = 3  # bands of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
@@ -78,8 +78,8 @@ class Layout:
     # ---- lines of text
 
     def heading(self, step: StepFacts) -> Iterator[Text]:
-        """A step's title with its line of PyTorch on the right if it fits, and its note."""
-        rule, title, code = self.glyphs.rule, self.words(step.title), self.glyphs.safe(step.code)
+        """Yield a step's title, with its line of PyTorch on the right if it fits, and its note."""
+        rule, title, code = self.glyphs.rule, self.words(step.title), self.glyphs.escape(step.code)
         line = Text.assemble((f"{rule}{rule} ", "bright_black"), (str(step.number), "bold cyan"), f"  {title} ")
         line.stylize("bold", 3)
         spare = self.columns - cell_len(line.plain)
@@ -95,21 +95,21 @@ class Layout:
                 yield from self.code(statement)
 
     def note(self, text: str, *, style: str = "dim", indent: int = INDENT, max_lines: int = 4) -> Iterator[Text]:
-        """Text wrapped to the width, at most `max_lines` lines."""
+        """Yield text wrapped to the width, at most `max_lines` lines."""
         lines = wrap(self.words(text), max(10, self.columns - indent), break_on_hyphens=False)
         for index, line in enumerate(lines[:max_lines], start=1):
             more = self.glyphs.more if index == max_lines and len(lines) > max_lines else ""
-            shown = self.glyphs.fold(f"{line} " if more else line, self.columns - indent - len(more), blank=" ")
+            shown = self.glyphs.truncate(f"{line} " if more else line, self.columns - indent - len(more), blank=" ")
             yield Text(" " * indent + shown + more, style=style)
 
     def code(self, line: str, indent: int = INDENT) -> Iterator[Text]:
-        """A line of Python; if it does not fit, it is continued after a backslash, or is a comment of several lines."""
+        """Yield a line of Python; a long one continues after a backslash or becomes several comment lines."""
         width = max(20, self.columns - indent)
         if line.startswith("#"):
-            lines = [f"# {part}" for part in wrap(self.glyphs.safe(line[2:]), width - 2)]
+            lines = [f"# {part}" for part in wrap(self.glyphs.escape(line[2:]), width - 2)]
         else:
             lines = [""]
-            for part in _breakable(self.glyphs.safe(line), width):
+            for part in _breakable(self.glyphs.escape(line), width):
                 if cell_len(lines[-1] + part) >= width:
                     lines[-1] += "\\"
                     lines.append("")
@@ -118,10 +118,10 @@ class Layout:
 
     def words(self, text: str) -> str:
         """Escape text, and use the terminal's arrow."""
-        return self.glyphs.safe(text).replace("->", self.glyphs.arrow)
+        return self.glyphs.escape(text).replace("->", self.glyphs.arrow)
 
     def more(self, amount: int, noun: str) -> Iterator[Text]:
-        """A line that counts what was omitted, if anything."""
+        """Yield a line that counts what was omitted, if anything."""
         if amount > 0:
             yield Text(f"{' ' * INDENT}{self.glyphs.more} and {count(amount, f'more {noun}')}", style="dim")
 
@@ -133,7 +133,7 @@ class Layout:
         return text.tokens[: min(self.max_tokens, self.real_tokens(text) + padding)]
 
     def real_tokens(self, text: TextTrace) -> int:
-        """Tokens from the start of the window to the end of the text, without padding."""
+        """Count the tokens from the start of the window to the end of the text, without padding."""
         return max(0, text.n_tokens - self.trace.first_token)
 
     def each_text(self, lines: Callable[[int, TextTrace], Iterable[Text]]) -> Iterator[Text]:
@@ -141,7 +141,7 @@ class Layout:
         for index, text in enumerate(self.texts):
             if self.is_batch:
                 line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
-                shown = self.glyphs.fold(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
+                shown = self.glyphs.truncate(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
                 yield line if text.text is None else line.append(f"  {shown}", style="not bold dim")
             yield from lines(index, text)
         yield from self.more(self.trace.shape[0] - len(self.texts), "text")
@@ -175,13 +175,13 @@ class Layout:
             yield from self.note(f"followed by {count(hidden_padding, 'padding token')}")
 
     def label(self, token: TokenTrace) -> Text:
-        """A token's label: its text, its bytes if they are not whole characters, or its name if it is special."""
+        """Return a token's label: its text, its bytes if it is not whole characters, or its name if it is special."""
         if not token.special and not is_text(token.bytes):
-            return Text(self.glyphs.fold_bytes(token.bytes, self.widest_label), style="yellow")
+            return Text(self.glyphs.truncate_bytes(token.bytes, self.widest_label), style="yellow")
         text = with_spaces(token.label)
         if not text.startswith(" ") and with_spaces(token.token or "").startswith(" "):
             text = f" {text}"  # the tokenizer put a space before the text: the token of " king", not of "king"
-        shown = self.glyphs.fold(text, self.widest_label, blank=" " if token.id is None else None)
+        shown = self.glyphs.truncate(text, self.widest_label, blank=" " if token.id is None else None)
         return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 
     def head(self, index: int | None, token: TokenTrace | None = None) -> Text:
@@ -194,7 +194,7 @@ class Layout:
     # ---- vectors
 
     def grid(self, vectors: Sequence[Vector], channels: int, *, head: int = 0) -> Grid:
-        """Columns for vectors that share a scale."""
+        """Return columns for vectors that share a scale."""
         recorded = max(map(len, vectors), default=0)
         before = head or self.head_width
         available = self.columns - before - 2 - len(f" {self.glyphs.more}")
@@ -205,7 +205,7 @@ class Layout:
         return Grid(head=before, numbers=numbers, more=more, strip=strip, scale=largest(vectors))
 
     def grid_heading(self, grid: Grid, name: str = "token", *, unit: str = "", indent: int | None = None) -> Text:
-        """Column headings: channel numbers, and the scale of the heat strips."""
+        """Return column headings: channel numbers, and the scale of the heat strips."""
         before = self.label_start if indent is None else indent
         line = padded(Text(" " * before + name[: max(0, grid.head - before)], style="dim"), grid.head)
         first = 0 if unit else self.trace.first_channel
@@ -216,7 +216,7 @@ class Layout:
         return line.append(scale if fits and grid.strip and not math.isnan(grid.scale) else "")
 
     def vector(self, head: Text, values: Vector, grid: Grid, *, style: str = "") -> Text:
-        """A line with a vector: its first values as numbers, and more of them as a heat strip."""
+        """Return a line with a vector: its first values as numbers, and more of them as a heat strip."""
         line = padded(head, grid.head)
         for value in values[: grid.numbers]:
             line.append(f" {grid.number(value):>{NUMBER}}", style=style or number_style(value))
@@ -239,14 +239,14 @@ class Layout:
         yield line
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
-        """Columns for several named vectors per token."""
+        """Return columns for several named vectors per token."""
         first = max((self.label_width + 2 + len(vectors[0][0]) for vectors in tokens), default=0)
         names = max((len(name) for vectors in tokens for name, _ in vectors[1:]), default=0)
         head = self.label_start + max(first, names)
         return self.grid([vector for vectors in tokens for _, vector in vectors], channels, head=head)
 
     def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> Iterator[Text]:
-        """One line per named vector of a token; the first also has the token's label."""
+        """Yield one line per named vector of a token; the first also has the token's label."""
         for part_number, (name, values) in enumerate(vectors):
             line = self.head(None if part_number else index)
             if part_number == 0:

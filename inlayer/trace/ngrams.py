@@ -78,7 +78,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
 
 
 def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
-    """Groups of tokens whose n-grams share all rows of an order, then those that share the row of one hash head."""
+    """Return tokens whose n-grams share all rows of an order, then tokens that share the row of one hash head."""
     whole: dict[tuple[int, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
     single: dict[tuple[int, int, int], list[TokenIndex]] = defaultdict(list)
     for b, text in enumerate(reads):
@@ -105,7 +105,7 @@ def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
 
 
 def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
-    """One n-gram memory: where it is, one line per token and order, and what shares rows."""
+    """Yield the lines of an n-gram memory: where it is, one line per token and order, and what shares rows."""
     glyphs = layout.glyphs
     where = "added to the rows" if memory.layer is None else f"read by layer {memory.layer}"
     parts = "" if memory.n_tensors == 1 else f" and {count(memory.n_tensors - 1, 'more tensor')}"
@@ -127,7 +127,7 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
             line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
             line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
             available = layout.columns - len(line.plain) - 2
-            yield line.append(f"  {layout.glyphs.fold(read.text, max(1, available))}", style="dim")
+            yield line.append(f"  {layout.glyphs.truncate(read.text, max(1, available))}", style="dim")
 
     yield from layout.each_token(lines)
     for group in memory.shared[:MAX_SHARED]:
@@ -138,7 +138,7 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
 def _sharing(layout: Layout, group: SharedNgrams) -> str:
     first, several = layout.trace.first_token, layout.is_batch
     places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.occurrences)
-    names = " and ".join(repr(layout.glyphs.fold(text, layout.widest_label)) for text in group.texts[:3])
+    names = " and ".join(repr(layout.glyphs.truncate(text, layout.widest_label)) for text in group.texts[:3])
     shares_all = group.shared_heads == group.order_heads
     heads = "all" if shares_all else f"{group.shared_heads} of {group.order_heads}"
     heads += " hash heads" if shares_all else " hash heads, by collision"

@@ -55,7 +55,7 @@ from inlayer.trace.table_facts import STAGE_TABLES, TOKEN_TABLE, describe_tables
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # values read at once from a larger table
 MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
-CACHE_SIZES = {  # methods whose results are kept with the pipeline, and how many of the last ones
+CACHE_SIZES = {  # methods whose latest results are cached with the pipeline, and how many
     "active_layer": 32, "float32_layer": 4, "float32_rows": 2, "rotations": 64, "spelling": 65_536, "merges": 4_096,
     "padding": 4,
 }  # fmt: skip
@@ -309,8 +309,8 @@ def walk(
         tokenizer: Replaces the model's own tokenizer.
         dims: Number of channels to record per vector.
         tokens: Maximum number of tokens to record per text (also used in step 8).
-        first_token: Index of the first token to record of each text.
-        first_channel: Index of the first channel to record of each vector.
+        first_token: Index of the first token to record in each text.
+        first_channel: Index of the first channel to record in each vector.
         positions: Replaces the model's position scheme: "none", "learned", "sinusoidal" or "rotary".
         theta: Replaces the base of rotary or sinusoidal positions.
         swap: Indices of two tokens of the first text to swap.

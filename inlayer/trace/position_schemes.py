@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from inlayer.embeddings import Embeddings
-from inlayer.errors import ConfigError, InputError
+from inlayer.errors import InputError
 from inlayer.families.spec import Angles, Llama3Scaling, PositionIdRule, Scaling, YarnScaling
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
 from inlayer.positions.rotary import one_angle_per_pair
@@ -56,7 +56,7 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
     """Return the layer with a different scheme or theta; the layer itself if neither differs from its own."""
     own = scheme_of(layer)
     if scheme is not None and scheme not in SCHEMES:
-        raise ConfigError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
+        raise InputError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
     chosen = scheme or own
     if theta is not None and (not isinstance(theta, (int, float)) or isinstance(theta, bool)):
         raise InputError(f"theta is {theta!r}; it must be a number above 0, such as 10000")

@@ -2,7 +2,7 @@
 
 text -> ids -> rows -> [positions] -> hidden states -> head
 - they add nothing to the rows; attention adds the bias to its scores, or multiplies the rows by queries and keys
-- the numbers are those of positions/relative.py. A learned table is small, and read as a whole
+- the numbers come from positions/relative.py. A learned table is small, so it is read as a whole
 Part of step 6 of trace/terminal.py. Tested against transformers in tests/trace/test_relative.py.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from inlayer.trace.forward import Forward
 
 KEY, FROM_LAST, DISTANCE = "position of the key", "position of the key - last position", "position of the key - query"
-MAX_HEADS = 4  # shown on the terminal
+MAX_HEADS = 4  # heads shown on the terminal
 MAX_BIAS_BYTES = 16 << 20
 
 
@@ -88,7 +88,7 @@ def _find_table(result: Forward, spec: BucketSpec) -> TensorInfo | None:
 
 
 def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
-    """One column per position or distance: the row of the table, and the bias of the first heads."""
+    """Yield a table with one column per position or distance: the row used, and the bias of the first heads."""
     yield from layout.note(_description(facts))
     if not facts.columns:
         return

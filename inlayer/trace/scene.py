@@ -1,8 +1,8 @@
 """The scene of a walk: heat strips of all tokens and channels, cosines between tokens, and a sample of the table.
 
 rows, hidden states -> [scene] -> canvas
-- strips are for color only: one signed byte per value, round(127 * value / scale), clipped; -128 marks NaN and
-  infinity. Exact digits come from a walk
+- strips only give colors: one signed byte per value, round(127 * value / scale), clipped; -128 marks NaN and infinity.
+  Exact digits come from a walk
 - the scale is a high quantile of the absolute values, so a few outlier channels do not make all others pale
 - cosines are computed for the rows, and for the hidden states, where positions have been added
 - see also: the recorded values (trace/record.py), a step of learning (trace/gradient_step.py), the map

@@ -1,7 +1,7 @@
 """The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
-Each line uses names of the lines before it; `setup_code` gives the first ones: imports, text, model, tokenizer, layer
-and head. They run as printed, in this order: tests/trace/test_steps.py. A long text is cut, with a comment.
+Each line uses names from the lines before it; `setup_code` writes the first lines: imports, text, model, tokenizer,
+layer and head. They run as printed, in this order (tests/trace/test_steps.py). A long text is cut, with a comment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, Trace
 from inlayer.trace.family_facts import RelativeFacts
 
-MAX_CODE_TEXT = 240  # characters of the texts that are written into the code; else the first CUT_TEXT of each
+MAX_CODE_TEXT = 240  # characters; longer texts are cut to CUT_TEXT each in the printed code
 CUT_TEXT, CUT_TEXTS = 60, 4
 CLEARLY = 0.1  # nats above a uniform guess that are worth an explanation; random rows have fewer
 SKIPPED = "skipped: the walk starts from vectors"
@@ -249,7 +249,7 @@ def _given(trace: Trace) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """A string in Python; right-to-left characters as escape codes, because a terminal would reorder the line."""
+    """Return a string in Python, with escapes for right-to-left characters: a terminal would reorder the line."""
     return "".join(
         ascii(char)[1:-1] if unicodedata.bidirectional(char) in ("R", "AL", "AN") else char for char in repr(text)
     )

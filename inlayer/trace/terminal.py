@@ -93,11 +93,11 @@ def _model(layout: Layout) -> Iterator[Text]:
 
 def bytes_step(layout: Layout) -> Iterator[Text]:
     """Step 1: each character above its bytes."""
-    fold, as_hex = layout.glyphs.fold, layout.glyphs.hex
+    cut, as_hex = layout.glyphs.truncate, layout.glyphs.hex
 
     def lines(_: int, text: TextTrace) -> Iterator[Text]:
         units = [
-            (fold(char.text, 12), as_hex(char.bytes, 24), "cyan" if len(char.bytes) > 2 else "dim")
+            (cut(char.text, 12), as_hex(char.bytes, 24), "cyan" if len(char.bytes) > 2 else "dim")
             for char in text.characters
         ]
         yield from layout.bands(units, " ", text.n_characters, "character")
@@ -113,7 +113,7 @@ def pre_tokens_step(layout: Layout) -> Iterator[Text]:
 
     def lines(_: int, text: TextTrace) -> Iterator[Text]:
         units = [
-            (layout.glyphs.fold_bytes(part.bytes, available), layout.glyphs.hex(part.bytes, available), "dim")
+            (layout.glyphs.truncate_bytes(part.bytes, available), layout.glyphs.hex(part.bytes, available), "dim")
             for part in text.pre_tokens or []
         ]
         return layout.bands(units, layout.glyphs.bar, text.n_pre_tokens, "pre-token")
@@ -151,7 +151,7 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
     digits = max([2, *(len(str(token.id)) for token in tokens)])
     offsets = max([len("byte"), *(len(f"{token.offset:,}") for token in tokens)])
     available = layout.columns - (layout.head_width + digits + offsets + 6)
-    title = glyphs.fold(f"first {'values' if table.itemsize else 'block'} in hex", available, blank=" ")
+    title = glyphs.truncate(f"first {'values' if table.itemsize else 'block'} in hex", available, blank=" ")
     yield _token_heading(layout).append(f"  {'id':>{digits}}  {'byte':>{offsets}}  {title}")
 
     def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
@@ -264,7 +264,7 @@ def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
     merged = list({pre_token.bytes: pre_token for pre_token in every}.values())  # equal pre-tokens have equal merges
     if not merged:
         return
-    names = [layout.glyphs.fold_bytes(pre_token.bytes, layout.widest_label) for pre_token in merged[:MAX_MERGED]]
+    names = [layout.glyphs.truncate_bytes(pre_token.bytes, layout.widest_label) for pre_token in merged[:MAX_MERGED]]
     columns = max(layout.head_width, layout.label_start + max(cell_len(name) for name in names))
     yield from layout.note("merges, in the order they are applied", max_lines=1)
     for pre_token, name in zip(merged, names, strict=False):
@@ -275,7 +275,7 @@ def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
 
 def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
     shown = [
-        "+".join(layout.glyphs.fold_bytes(part, layout.widest_label) for part in (merge.left, merge.right))
+        "+".join(layout.glyphs.truncate_bytes(part, layout.widest_label) for part in (merge.left, merge.right))
         for merge in pre_token.merges or []
     ]
     available = layout.columns - cell_len(line.plain)
@@ -293,7 +293,7 @@ def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
 
 
 def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channels: int) -> Iterator[Text]:
-    """One vector per token, for each text shown."""
+    """Yield one vector per token, for each text shown."""
     grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
     yield layout.grid_heading(grid)
 

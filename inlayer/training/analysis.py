@@ -1,10 +1,10 @@
 """Comparison of a table before and after training: nearest neighbors of some tokens, and how much rows changed.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> logits
-- tokens to show: frequent ones that a person can judge, whole words first, with frequencies spread on a log scale: the
-  most frequent words alone ("the", "of") would say little
+- the tokens shown are frequent ones that a person can judge, whole words first. Their frequencies are spread on a log
+  scale, because the most frequent words ("the", "of") alone would say little
 - change: direction, distance and norm of rows, by how often their token occurs in the text. Tokens that never occur are
-  a group of their own: a tied head moves their rows, an untied table does not
+  a separate group: a tied head moves their rows, an untied table does not
 - the padding row is excluded; a zero row has no cosine similarity; non-finite values become None
 - rows are read in blocks, in float64: this works for tables of any size and for diverged runs
 - see also: the course of training (plot.py), presentation (report.py)

@@ -3,9 +3,10 @@
 - TrainConfig is the argument of `inlayer.train`. The flags of `inlayer train` are generated from its fields, so this
   module does not import torch
 - a field that is None is derived: sizes come from the preset, warm-up from the number of steps, scales from tying
-- tables and heads do not decay by default: the row of a rare token would shrink between its few gradients
+- tables and heads have no weight decay by default: the row of a rare token would shrink between its few gradients
 - rows start at N(0, 0.02) and are multiplied by 1 / 0.02, so they enter the first block at unit scale; a tied head
-  multiplies its input by 3. Among all variants of the study, only this trains well at every rate (docs/tying.md)
+  multiplies its input by 3. Of all variants in the study, only this one trains well at every learning rate
+  (docs/tying.md)
 - presets base-768 and large-1024 with architecture gpt have the sizes of GPT-2 and GPT-2 medium
 Tested in tests/training/test_config.py.
 """
@@ -48,7 +49,7 @@ class DecoderConfig:
     n_inner       width of the feed-forward layer (`hidden_width`)
     positions     gpt: "learned" or "sinusoidal"; llama: "rotary" (`position_scheme`)
     theta         base of rotary and sinusoidal positions
-    padding_idx   a table row that stays zero; targets equal to it are ignored, and it is never generated
+    padding_idx   a table row that stays zero; targets with this id are ignored, and the id is never generated
     init          initialization of the table, see Embeddings; init_std also applies to all other weights
     input_scale   factor of the looked-up rows (Gemma: sqrt(n_embd))
     output_scale  factor of the head's input (T5: 1 / sqrt(n_embd))
@@ -113,7 +114,7 @@ class DecoderConfig:
 
 
 def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: A002
-    """A field that is also a command-line flag.
+    """Return a field that is also a command-line flag.
 
     `limits` may hold minimum, maximum, choices, and `derived`, which describes the default of a field that is None.
     """
@@ -140,7 +141,7 @@ class TrainConfig:
         tie: Whether the head shares the embedding table.
         steps: Number of optimizer steps.
         batch_size: Sequences of block_size tokens per step, over all processes.
-        threads: CPU threads of torch. A different number changes the order of sums, and thus the last digits of losses.
+        threads: CPU threads of torch. Another number changes the order of sums, and so the last digits of losses.
 
     Raises:
         ConfigError: If a value is out of range, or two of them contradict each other.
@@ -291,7 +292,7 @@ def warmup_steps(config: TrainConfig) -> int:
 
 
 def learning_rate_at(config: TrainConfig, step: int) -> float:
-    """The learning rate of the blocks at a step, counted from 1."""
+    """Return the learning rate of the blocks at a step, counted from 1."""
     warmup = warmup_steps(config)
     if step <= warmup:
         return config.learning_rate * step / warmup
@@ -319,7 +320,7 @@ def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
 
 
 def is_due(config: TrainConfig, every: int, step: int) -> bool:
-    """Whether something done every `every` steps is done after this one; after the last step it always is."""
+    """Whether something that happens every `every` steps happens after this one; it always does after the last step."""
     return step == config.steps or (every > 0 and step % every == 0)
 
 
@@ -345,6 +346,6 @@ def check_value(setting: Field[Any], value: object) -> None:
 
 
 def check_not_equal(config: DecoderConfig | TrainConfig, name: str, limit: int) -> None:
-    """Raise ConfigError if a number that `check_value` accepted is equal to its limit."""
+    """Raise ConfigError if a number that `check_value` accepted equals its limit, which is excluded."""
     if (value := getattr(config, name)) == limit:
         raise ConfigError(f"{name} is {value:g}; it must be {'less' if limit else 'greater'} than {limit}")

@@ -6,8 +6,8 @@
   a leading byte order mark; a file without text has no chunk
 - Python's text is its documentation topics and the docstrings of its modules. They are parsed, never imported or run,
   and the same Python gives the same text on every machine
-- repeated long paragraphs are omitted there: topics quote each other, and text that is in both training and validation
-  would make a model look better than it is
+- there, repeated long paragraphs are omitted, because topics quote each other: text in both training and validation
+  data would make a model look better than it is
 - see also: ids, and which text is held out (encoded_corpus.py)
 Tested in tests/training/test_corpus.py.
 """
@@ -51,7 +51,7 @@ def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def python_chunks() -> Iterator[Chunk]:
-    """English text from Python's standard library: one file per documentation topic and per module.
+    """Yield English text from Python's standard library: one file per documentation topic and per module.
 
     A Python without sources (zipped or frozen) has only the topics; one without either raises MissingFileError.
     """
@@ -62,7 +62,7 @@ def python_chunks() -> Iterator[Chunk]:
 
 
 def cut(text: str, start: int, size: int) -> int:
-    """End of a segment of at most `size` characters from `start`: after the last line break in it, if there is one."""
+    """Return the end of a segment of at most `size` characters from `start`: after its last line break, if any."""
     end = start + size
     return len(text) if len(text) <= end else (text.rfind("\n", start, end) + 1 or end)
 
@@ -111,7 +111,7 @@ def _docstrings(library: str) -> list[str]:
 
 
 def _docstrings_of(path: Path) -> list[str]:
-    """Docstrings in source order; none if the file is not valid Python, such as a template."""
+    """Return docstrings in source order; none if the file is not valid Python, such as a template."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in old sources

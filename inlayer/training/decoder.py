@@ -182,7 +182,7 @@ class Decoder(nn.Module):
     def loss(
         self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean", z_loss: float = 0.0
     ) -> Float[Tensor, "..."]:
-        """Cross-entropy against `targets`, which the caller has shifted; see `Head.loss`."""
+        """Compute the cross-entropy against `targets`, which the caller has shifted; see `Head.loss`."""
         return self.head.loss(self(input_ids), targets, reduction=reduction, z_loss=z_loss)
 
     @torch.no_grad()

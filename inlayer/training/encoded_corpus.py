@@ -4,10 +4,10 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> lo
 - the folder has three files: train.bin and validation.bin hold little-endian ids of 2 bytes, or 4 for a large
   vocabulary; tokens.json has their counts and checksums
 - a corpus of any size is streamed. The folder is written atomically (files.py)
-- text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments the middle one is
-  used for validation: spread over the whole corpus, and the same for the same text. Segments start small and grow to
-  MAX_SEGMENT characters, so a small corpus has validation text too. If there are too few segments for that, the start
-  of the middle one is held out, as many characters as the fraction of the whole
+- text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments, the middle one is
+  used for validation, so validation text is spread over the whole corpus, and the same text gives the same split.
+  Segments start small and grow to MAX_SEGMENT characters, so a small corpus has validation text too. If there are too
+  few segments for that, the start of the middle one is held out, as long as the requested fraction of the whole text
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends on seed and step only, so a resumed run needs no data state
 - see also: the text (corpus.py), inputs and targets of a window (trainer.py)
@@ -59,14 +59,14 @@ class EncodedCorpus:
     vocab_size: int
 
     def count_ids(self) -> IdArray:
-        """Number of occurrences of each id in the training ids (V,)."""
+        """Count the occurrences of each id in the training ids (V,)."""
         counts_V = np.zeros(self.vocab_size, np.int64)
         for start in range(0, self.train.size, BLOCK):
             counts_V += np.bincount(self.train[start : start + BLOCK], minlength=self.vocab_size)
         return counts_V
 
     def unigram_loss(self) -> float:
-        """Training loss, in nats, of a model that predicts ids by their frequency alone; 0 without ids."""
+        """Return the training loss, in nats, of a model that predicts ids by frequency alone; 0 without ids."""
         counts = self.count_ids()
         shares = counts[counts > 0] / max(1, self.train.size)
         return float(-(shares * np.log(shares)).sum())
@@ -126,7 +126,7 @@ def write_tokens(
 
 
 def count_rows(tokenizer: Tokenizer) -> int:
-    """Rows of a table for this tokenizer; special tokens may have ids beyond the vocabulary."""
+    """Return how many rows a table needs for this tokenizer; special tokens may have ids beyond the vocabulary."""
     return max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
 
 
@@ -154,7 +154,10 @@ def draw_batch(
 def validation_batches(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, max_windows: int
 ) -> Iterator[Int64[Tensor, "_ width"]]:
-    """At most `max_windows` windows, evenly spread and not overlapping, in batches of up to `rows`; always the same."""
+    """Yield at most `max_windows` windows, evenly spread and not overlapping, in batches of up to `rows`.
+
+    The windows are always the same.
+    """
     check_windows(ids, width)
     count = min(max_windows, ids.size // width)
     starts = np.arange(count, dtype=np.uint64) * np.uint64(ids.size - width) // np.uint64(max(count - 1, 1))
@@ -191,7 +194,7 @@ def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _split_middle(segments: list[Chunk], validation: float) -> tuple[list[Chunk], int]:
-    """Cut the part to hold out off the middle segment of a small text; returns the segments, and the part's index."""
+    """Cut the part to hold out off the middle segment of a small text; return the segments and the part's index."""
     middle, size = len(segments) // 2, round(validation * sum(len(segment.text) for segment in segments))
     text, starts_file = segments[middle]
     if not 0 < size < len(text):

@@ -3,8 +3,8 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 - gpt is saved as GPT2LMHeadModel, llama as LlamaForCausalLM: config.json, model.safetensors and tokenizer files
 - GPT-2 stores its projections transposed; Llama stores q, k, v and gate, up separately
-- sinusoidal positions are stored as learned ones, since transformers' GPT-2 has no others. The config's `inlayer` entry
-  records what they are; load_decoder checks that the values are still sinusoidal
+- sinusoidal positions are stored as learned ones, because transformers' GPT-2 has no other kind. The config's `inlayer`
+  entry records what they are, and load_decoder checks that the values are still sinusoidal
 - `input_scale` and `output_scale` have no field in either family and are multiplied into the table and the last norm.
   Hidden states stay bit-identical, logits equal up to rounding, and a loaded decoder has scales of 1
 - `soft_cap` and `input_norm` cannot be expressed this way; `check_savable` rejects them
@@ -209,7 +209,7 @@ def is_sinusoidal(store: Store, config: DecoderConfig) -> bool:
 
 
 def stored_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
-    """How each tensor that a decoder of this config may have is stored."""
+    """Return how each tensor that a decoder of this config may have is stored."""
     is_gpt = config.architecture == "gpt"
     root, table, layers, norm = (
         ("transformer", "wte", "h", "ln_f") if is_gpt else ("model", "embed_tokens", "layers", "norm")
@@ -254,7 +254,7 @@ def to_config(config: DecoderConfig) -> dict[str, Any]:
 
 
 def from_config(raw: dict[str, Any]) -> DecoderConfig:
-    """DecoderConfig from the config of a GPT-2 or Llama; ConfigError for unsupported features."""
+    """Convert the config of a GPT-2 or Llama to a DecoderConfig. Raises ConfigError for unsupported features."""
     spec = describe(raw)
     if spec.family not in SUPPORTED:
         raise ConfigError(f"{spec.family} models cannot be loaded as a decoder; supported: {', '.join(SUPPORTED)}")
@@ -298,7 +298,7 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
 
 
 def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[str, bytes]:
-    """Name and contents of each file of a tokenizer, given as its file or folder."""
+    """Return name and contents of each file of a tokenizer, given as its file or folder."""
     if isinstance(tokenizer, ByteTokenizer):
         files = {"tokenizer.json": byte_tokenizer_json()}
     else:
@@ -309,7 +309,7 @@ def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[s
 
 
 def byte_tokenizer_json() -> bytes:
-    """A byte-level BPE without merges: id 72 is the byte 72."""
+    """Return a byte-level BPE without merges: id 72 is the byte 72."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(byte_alphabet(), []))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()

@@ -3,7 +3,7 @@
 rows -> [metrics] <- gradients
 - row norms, and the norm of the mean vector relative to them: rows that share a direction are hard to tell apart
 - the gradient of a tied table is a sum: the part from lookups is recorded by hooks, the rest comes from the head
-- norms and shares describe the whole table, even if each process holds only some of its rows
+- norms and shares describe the whole table, even if each process stores only some of its rows
 - see also: when to measure (trainer.py)
 Tested against autograd on an untied copy in tests/training/test_metrics.py.
 """
@@ -34,7 +34,7 @@ Metrics = dict[str, int | float]
 
 
 def to_line(metrics: Metrics) -> bytes:
-    """A line of metrics.jsonl, with null for NaN and infinity, which JSON lacks."""
+    """Return a line of metrics.jsonl. JSON has no NaN and no infinity, so both become null."""
     values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     return (json.dumps(values) + "\n").encode()
 
@@ -69,7 +69,7 @@ def record_input_gradient(table: Table) -> tuple[RemovableHandle, Tensor]:
 
 @torch.no_grad()
 def measure_rows(weight_VD: Tensor, padding_idx: int | None = None) -> dict[str, float]:
-    """Norms of the rows and of their mean, without the padding row."""
+    """Return norms of the rows and of their mean, without the padding row."""
     norms_V = weight_VD.float().norm(dim=1)
     total_D, rows = weight_VD.float().sum(0), len(norms_V)
     if padding_idx is not None:  # the row is zero and adds nothing to the sum

@@ -61,7 +61,7 @@ def zero_moments(weight: Tensor, *, shared: bool) -> dict[str, Tensor]:
 
 
 def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    """One AdamW for all groups, and a CoupledAdamW for the table if its second moment is shared."""
+    """Make one AdamW for all groups, and a CoupledAdamW for the table if its second moment is shared."""
     groups = make_groups(decoder, config)
     options: Group = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
     coupled = [group for group in groups if group["name"] == "table" and config.shared_second_moment]
@@ -71,7 +71,7 @@ def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.O
 
 
 def make_groups(decoder: Decoder, config: TrainConfig) -> list[Group]:
-    """Parameter groups with their learning-rate multiplier; empty groups are omitted."""
+    """Return parameter groups with their learning-rate multipliers; empty groups are omitted."""
     table = decoder.embeddings.token_embedding.weight
     groups: dict[str, Group] = {
         "table": {"rate": config.embedding_lr_scale, "weight_decay": config.embedding_weight_decay},

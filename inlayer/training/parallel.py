@@ -5,11 +5,11 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   while they are used, gradients are averaged)
 - "vocab": each process takes the whole batch and stores all blocks, but only some rows of table and head (DTensor); no
   process ever holds all logits (inlayer/sharding.py)
-- gradients, and the norm they are clipped by, equal those of one process with the whole batch. In "data" mode each
+- gradients, and the norm used to clip them, equal those of one process with the whole batch. In "data" mode, each
   process therefore multiplies the sum of its losses by size / number of targets
 - tying is by module (head.py), so there is one weight to shard in both modes
 - states are gathered whole, under the decoder's own names: any number of processes writes and reads the same files
-- a group of one process makes the same calls, but starts no process group and changes no bit
+- a single process makes the same calls, but starts no process group, and its results are bit-identical
 - see also: the training loop (run_folder.py), files (state.py). The modes cannot be combined, and blocks are never
   split
 Tested with three processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.optim import Optimizer
 
-from inlayer.errors import CheckpointError, ConfigError, InlayerError
+from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
 from inlayer.sharding import MESH, is_sharded, rows_per_process
 from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder
@@ -113,7 +113,7 @@ def _rank_and_size() -> tuple[int, int]:
     rank, size = (int(value) if value and value.isdecimal() else -1 for value in environment.values())
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 and name not in os.environ]
     if not 0 <= rank < size or missing:
-        raise ConfigError(
+        raise InputError(
             f"RANK is {environment['RANK']!r} and WORLD_SIZE is {environment['WORLD_SIZE']!r}"
             + (f"; {' and '.join(missing)} not set" if missing else "")
             + "; torchrun sets all of them: torchrun --nproc-per-node N -m inlayer train ..."
@@ -127,7 +127,7 @@ def _device() -> torch.device:
         return CPU
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= gpus:
-        raise ConfigError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")
+        raise InputError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
 
@@ -141,7 +141,7 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
     Create the optimizer afterwards, and call the decoder in all processes. A group of one changes nothing.
     """
     if mode not in PARALLEL_MODES:
-        raise ConfigError(f"parallel is {mode!r}; choose one of {', '.join(PARALLEL_MODES)}")
+        raise InputError(f"parallel is {mode!r}; choose one of {', '.join(PARALLEL_MODES)}")
     if group.size == 1:
         return decoder
     from torch.distributed.device_mesh import init_device_mesh
@@ -187,7 +187,7 @@ def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
     if mode == "vocab" or group.size == 1:
         return batch
     if len(batch) < group.size:
-        raise ConfigError(f"a batch of {len(batch)} is too small for {group.size} processes; each needs a sequence")
+        raise InputError(f"a batch of {len(batch)} is too small for {group.size} processes; each needs a sequence")
     return batch[group.rank :: group.size]
 
 
@@ -195,8 +195,8 @@ def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: ProcessGroup) -> Tensor:
     """Clip the global gradient norm to `max_norm` (None only measures it) and return the norm before clipping.
 
-    Sharded gradients contribute this process's part. Replicated ones are averaged first: a GPU may add in another
-    order, and the copies have to stay equal.
+    Sharded gradients contribute this process's part. Replicated gradients are averaged first: a GPU may
+    add in a different order, and the copies have to stay equal.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
@@ -228,7 +228,9 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: ProcessGroup) -> dict[str, Tensor]:
-    """Weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU; empty in other processes.
+    """Return weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU.
+
+    Empty in all processes except the main one.
 
     Tensors that are not sharded are not copied: write them before the next step.
     """

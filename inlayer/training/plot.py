@@ -1,8 +1,8 @@
 """Plot of a training run: loss, row norms, mean-vector ratio, and gradient share of lookups and head, over steps.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- drawn from metrics.jsonl: one dict per step, without the values that a step did not measure. Values that are not
-  finite (null, NaN, infinity; a diverged run) are marked, and curves have a gap there
+- the plot is drawn from metrics.jsonl: one dict per step, without values that the step did not measure. Values that are
+  not finite (null, NaN, infinity; a diverged run) are marked, and curves have a gap there
 - the legend has the last value of each curve; the loss is smoothed, with the values of single steps behind it
 - matplotlib is imported only when a plot is drawn, and pyplot's global state is not used
 Tested in tests/training/test_plot.py.

@@ -4,8 +4,8 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -
 - terminal: readable without color; ASCII if it supports nothing else
 - page: one HTML file that loads and runs nothing. page/report.html is a Jinja template (torch installs Jinja) that
   escapes every value; the content security policy allows one style sheet, by its hash, and embedded images
-- tokens, prompts and names are untrusted: they can neither control the terminal nor run in the page. Both show blanks
-  and control characters with the same glyphs
+- tokens, prompts and names are untrusted: they can neither control the terminal nor run in the page. Terminal and page
+  show blanks and control characters with the same glyphs
 - non-finite values (a diverged run) are null in the JSON and a dash elsewhere
 - see also: the comparison of tables (analysis.py), the plot (plot.py)
 Tested at three widths in tests/training/test_report.py, in Chromium in tests/browser/test_training.py.
@@ -144,7 +144,7 @@ def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
 
 
 def change_cells(change: RowChange, arrow: str, times: str) -> tuple[str, ...]:
-    """One row of the table of changes, in the order of COLUMNS."""
+    """Return one row of the table of changes, in the order of COLUMNS."""
     return (
         change.name,
         f"{change.rows:,}",
@@ -156,7 +156,7 @@ def change_cells(change: RowChange, arrow: str, times: str) -> tuple[str, ...]:
 
 
 def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
-    """What to know about the table of changes: a label and its text."""
+    """Yield remarks on the table of changes: a label and its text."""
     ratios = (report.table.mean_vector_ratio_before, report.table.mean_vector_ratio_after)
     before, after = ("not finite" if ratio is None else f"{ratio:.1%}" for ratio in ratios)
     yield "mean vector", f"{before} -> {after} of the mean row norm (how much all rows point the same way)"
@@ -186,14 +186,14 @@ def show(report: TrainingReport, console: Console) -> None:
         """Print labels, and next to each its untrusted text, wrapped to the remaining columns."""
         grid = Table.grid(Column(width=LABEL_WIDTH), Column(overflow="fold"), padding=(0, 1, 0, 0))
         for label, text in pairs:
-            safe = "\n".join(map(glyphs.safe, text[:MAX_TEXT].replace("->", arrow).split("\n")))
+            safe = "\n".join(map(glyphs.escape, text[:MAX_TEXT].replace("->", arrow).split("\n")))
             grid.add_row(Text(label, style=STYLES.get(label, "bold")), Text(safe))
         console.print(grid)
 
     def token(text: str) -> str:
-        return glyphs.fold(text, MAX_TOKEN_WIDTH) or '""'
+        return glyphs.truncate(text, MAX_TOKEN_WIDTH) or '""'
 
-    console.print(Text(glyphs.fold(report.name, console.width, blank=" "), style="bold"))
+    console.print(Text(glyphs.truncate(report.name, console.width, blank=" "), style="bold"))
     print_pairs([*summary(report), *(("warning", warning) for warning in report.warnings)], glyphs.arrow)
     if report.table.tokens:
         print_heading("nearest neighbors, before and after training")
@@ -221,7 +221,7 @@ def to_html(report: TrainingReport, png: bytes | None) -> str:
     style = f"\n{style_sheet()}\n{read_files('inlayer.training', 'page/report.css')}"
     return _template().render(
         report=report,
-        name=PAGE_GLYPHS.fold(report.name, MAX_PAGE_NAME_WIDTH, blank=" "),
+        name=PAGE_GLYPHS.truncate(report.name, MAX_PAGE_NAME_WIDTH, blank=" "),
         style=style,
         policy=f"default-src 'none'; style-src '{hash_of(style)}'; img-src data:; base-uri 'none'; form-action 'none'",
         summary=list(summary(report)),
@@ -237,9 +237,9 @@ def to_html(report: TrainingReport, png: bytes | None) -> str:
 def _template() -> Template:
     environment = Environment(autoescape=True, keep_trailing_newline=True)
     environment.filters |= {
-        "line": lambda text: PAGE_GLYPHS.safe(str(text)[:MAX_TEXT]).replace("->", PAGE_GLYPHS.arrow),
-        "lines": lambda text: "\n".join(map(PAGE_GLYPHS.safe, text[:MAX_TEXT].split("\n"))),
-        "token": lambda text: PAGE_GLYPHS.fold(text, MAX_PAGE_TOKEN_WIDTH) or '""',
+        "line": lambda text: PAGE_GLYPHS.escape(str(text)[:MAX_TEXT]).replace("->", PAGE_GLYPHS.arrow),
+        "lines": lambda text: "\n".join(map(PAGE_GLYPHS.escape, text[:MAX_TEXT].split("\n"))),
+        "token": lambda text: PAGE_GLYPHS.truncate(text, MAX_PAGE_TOKEN_WIDTH) or '""',
         "value": _value,
     }
     return environment.from_string(read_files("inlayer.training", "page/report.html"))

@@ -2,11 +2,11 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss
 - the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run` has
-  what resuming needs: config, tokenizer, tokens, the last two states
+  what is needed to resume: config, tokenizer, tokens, and the last two states
 - files are written atomically. After a kill, `train` continues, with losses bit-identical to an uninterrupted run
 - a state has the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
-- a run that fails before its first step, because of its text for example, leaves nothing behind
+- a run that fails before its first step, for example because of its text, leaves nothing behind
 - a non-finite loss or gradient ends the run: later states would be useless
 - see also: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
 Tested in tests/training/test_run_folder.py, and with kills in tests/training/test_resume.py.
@@ -290,7 +290,7 @@ class Run:
             self.progress.warning(warning)
 
     def _load_state(self) -> State | None:
-        """The newest state, if config, tokenizer and metrics are those that it was saved with; reads the metrics."""
+        """Return the newest state, and read the metrics. Config, tokenizer and metrics must match the state."""
         path, state, lines = self.folder / METRICS, load_state(self.inner), list[bytes]()
         step = 0 if state is None else state.step
         if path_kind(path) == "file":

@@ -100,7 +100,7 @@ def _start(config: TrainConfig, resume: bool) -> Run:
 
 
 def _shown(value: object) -> str:
-    """A setting for a message; one from an untrusted file may be anything."""
+    """Return a setting for a message; one from an untrusted file may be anything."""
     return shown(value) if isinstance(value, str) else quoted(value)
 
 
@@ -147,7 +147,7 @@ def make_report(run: Run) -> TrainingReport:
 
 
 def prompt_ids(tokenizer: Tokenizer, text: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The first ids of a text, up to the next token that starts with a space: a prompt ends with a whole word."""
+    """Return the first ids of a text, up to a token that starts with a space: a prompt ends with a whole word."""
     starts = (n for n in range(PROMPT_IDS, 2 * PROMPT_IDS) if tokenizer.decode(text[n : n + 1].tolist())[:1].isspace())
     return text[: next(starts, PROMPT_IDS)].astype(np.int64)
 

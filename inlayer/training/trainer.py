@@ -40,7 +40,7 @@ SINGLE_PROCESS = ProcessGroup()
 
 
 class Trainer:
-    """A decoder in training: `decoder`, `step` (steps taken so far), `take_step`, `validate`, `state`, `load`."""
+    """Trains a decoder: `decoder`, `step` (steps taken so far), `take_step`, `validate`, `state`, `load`."""
 
     def __init__(
         self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
@@ -87,7 +87,10 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self, batches: Iterable[Tensor]) -> float:
-        """Mean loss over windows (n, block_size + 1), without dropout and z-loss. Every process computes all of it."""
+        """Return the mean loss over windows (n, block_size + 1), without dropout and z-loss.
+
+        Every process computes all of it.
+        """
         self.decoder.eval()
         total, count = 0.0, 0
         try:
@@ -103,7 +106,7 @@ class Trainer:
     # ---- state
 
     def state(self) -> dict[str, Tensor]:
-        """Weights and moments by name: all that the next step needs besides its number. In the main process only."""
+        """Return weights and moments by name: all that the next step needs besides its number. Main process only."""
         return full_state(self.decoder, self.optimizers, self.group)
 
     def load(self, step: int, state: Mapping[str, Tensor]) -> None:
@@ -171,7 +174,7 @@ class Trainer:
 
 
 def derive_seed(seed: int, *key: int) -> int:
-    """A seed for one part of a run; different parts practically never share one."""
+    """Derive a seed for one part of a run; seeds of different parts practically never coincide."""
     return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint64)[0])
 
 

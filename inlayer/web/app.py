@@ -1,7 +1,7 @@
 """The web application: routes for the page, the walk and its models; the course adds its own (course.py).
 
 browser -> guard -> [app] -> Pipeline -> facts -> JSON
-- a model is one of those named at start; nothing in a request is opened, looked up or fetched by name
+- only the models named at start can be used; nothing in a request is opened, looked up or fetched by name
 - work runs in threads (worker_threads.py); an error of the library is status 400 with its one line, without local paths
 - FastAPI validates requests and writes /api/openapi.json from the models in schemas.py
 Tested with a real server on loopback in tests/web/test_app.py and tests/web/test_redact.py.

@@ -2,8 +2,8 @@
 
 guard -> [body] -> routes
 - a body is JSON; its size and arrival time are limited while it is read
-- parsing holds the event loop, even in a thread (it holds the GIL), so what makes it slow is counted first: values,
-  lists and objects, strings and keys. The commas, brackets and escaped quotes inside texts do not count
+- parsing blocks the event loop, even in a thread, because it holds the GIL. What makes it slow is therefore counted
+  first: values, lists and objects, strings and keys. The commas, brackets and escaped quotes inside texts do not count
 - jiter (pydantic's parser) reads numbers ten times as fast as the json module, and stops at 200 levels of nesting
 Tested in tests/web/test_body.py with the slowest bodies of each kind.
 """

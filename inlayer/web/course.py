@@ -1,7 +1,7 @@
 """Routes of the course: its page, and what the page shows and does.
 
 page -> guard -> [course] -> CourseService
-- everything reads or writes files, so it runs in threads (worker_threads.py); grading has threads of its own
+- everything reads or writes files, so it runs in threads (worker_threads.py); grading has separate threads
 - code is run and files are written only if the server is reachable from this machine alone; others may read and answer
 - an answer reaches the page only after the learner has given one, or asked to see it
 Tested in tests/web/test_course.py.

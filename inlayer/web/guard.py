@@ -1,9 +1,10 @@
 """The guard: who may send requests, and which headers every response has.
 
 request -> [guard] -> app
-- every request presents the token, including those of our own page; it is compared in constant time
-- against other websites: Host must be an IP address or a name of ours (DNS rebinding), Origin must be ours, and
-  Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is sent
+- every request, even from our own page, presents the token, which is compared in constant time
+- protection from other websites: Host must be an IP address or one of our names (against DNS rebinding), Origin must be
+  ours, and Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is
+  sent
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
 - see also: limits of a body (body.py)

@@ -38,7 +38,7 @@ class RequestModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_few_fields(cls, body: Any) -> Any:
-        """One error for a body with very many fields; pydantic would make one for each, which takes seconds."""
+        """Reject a body with very many fields with one error; pydantic would make one for each, which takes seconds."""
         if isinstance(body, dict) and len(body) > MAX_FIELDS:
             raise ValueError(f"the body has {len(body):,} fields; at most {MAX_FIELDS:,} are allowed")
         return body

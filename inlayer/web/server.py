@@ -2,7 +2,7 @@
 
 models -> [serve] -> guard -> app
 - uvicorn supervises the workers, one per core; each opens the models itself, and all share one listening socket
-- connections are bounded in number, time and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
+- connections are limited in number, time and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
   slow client, and parse a quarter of a megabyte at once
 - stopping takes about a second: connections are closed and running jobs are abandoned
 - requests are not logged, because their addresses contain the token
@@ -82,7 +82,7 @@ class Address:
         return self._url_of("/learn")
 
     def _url_of(self, path: str) -> str:
-        """A server that listens everywhere is reached on loopback."""
+        """Return the address of a server; one that listens everywhere is reached on loopback."""
         address, host = _address(self.host), self.host
         if address is not None and address.is_unspecified:
             host = "127.0.0.1" if address.version == 4 else "::1"
@@ -220,7 +220,7 @@ def send_model_names(sender: Connection, open_pipelines: OpenPipelines) -> None:
 
 
 def start_fork_server() -> BaseContext:
-    """How processes start: forked from one process that imports torch once, where the system has fork."""
+    """Return how processes start: where the system has fork, from one process that imports torch once."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker

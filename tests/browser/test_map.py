@@ -166,7 +166,7 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
 def test_tokens_are_written_as_on_the_terminal(page: Page) -> None:
     texts = [" a\n\t\r", "\x00\x7f", "\xa0\u200b\u2028\ufeff", "\U000e0041é日🙂", text_of_bytes(b" \xe2\x80")]
     glyphs = glyphs_for("utf-8", color=False)
-    assert page.evaluate("(texts) => texts.map(visible)", texts) == [glyphs.fold(text, 99) for text in texts]
+    assert page.evaluate("(texts) => texts.map(visible)", texts) == [glyphs.truncate(text, 99) for text in texts]
 
 
 def test_tokens_of_single_bytes_are_labeled(page: Page) -> None:
@@ -348,7 +348,7 @@ def test_compared_rows_are_listed_and_marked(browser: Browser, model: inlayer.Mo
 
 
 def visible_text(model: inlayer.Model, token: int) -> str:
-    return glyphs_for("utf-8", color=False).fold(model.vocabulary.text(token), 99)
+    return glyphs_for("utf-8", color=False).truncate(model.vocabulary.text(token), 99)
 
 
 def test_inspect_page_is_about_the_linked_model(browser: Browser, client: Any) -> None:

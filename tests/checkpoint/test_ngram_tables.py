@@ -99,13 +99,13 @@ def test_a_layer_without_rows_still_computes_ids(qwen: tuple[Path, Any]) -> None
     found = layer.ngram_ids(ids, layer=0)
     assert torch.equal(found, inlayer.load(qwen[0]).embeddings.ngram_ids(ids, layer=0))
     assert found[0].tolist() == plain(layer.ngrams[0], [5, 6, 7])
-    with pytest.raises(InputError, match="has no rows"):
+    with pytest.raises(InputError, match=r"rows of the n-gram memory .* were not loaded; use inlayer.load"):
         layer.ngram(ids, layer=0)
-    with pytest.raises(InputError, match=r"several n-gram memories; choose one with layer=\. Layers: 0, 2"):
+    with pytest.raises(InputError, match="several n-gram memories; pass layer=0 or layer=2"):
         layer.ngram_ids(ids)
-    with pytest.raises(InputError, match=r"in layer 1 has no n-gram memory\. Layers: 0, 2"):
+    with pytest.raises(InputError, match="layer 1 has no n-gram memory; pass layer=0 or layer=2"):
         layer.ngram_ids(ids, layer=1)
-    with pytest.raises(InputError, match=r"this model has no n-gram memory\. Layers: none"):
+    with pytest.raises(InputError, match=r"this model has no n-gram memory$"):
         inlayer.load("default").embeddings.ngram_ids(ids)
 
 

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import inlayer
-from inlayer.errors import ConfigError, InputError
+from inlayer.errors import InputError
 
 
 def save(folder: Path, **changes: Any) -> Path:
@@ -44,7 +44,7 @@ def test_trainable_layer_trains_and_resizes(tmp_path: Path, tied: bool) -> None:
 
 @pytest.mark.parametrize("value", ["yes", 1, None])
 def test_trainable_is_true_or_false(value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"trainable is {value!r}; it must be True or False"):
+    with pytest.raises(InputError, match=f"trainable is {value!r}; it must be True or False"):
         inlayer.load("default", trainable=value)
 
 

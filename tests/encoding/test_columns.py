@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import inlayer
-from inlayer.encoding import resumable_job, sources
+from inlayer.encoding import reader, resumable_job
 
 
 @pytest.mark.parametrize("out", ["v.parquet", "v.jsonl"])
@@ -84,10 +84,10 @@ def test_parquet_file_with_columns_of_another_type_is_named(run, tmp_path):
 def test_row_group_is_not_read_at_once(monkeypatch, tmp_path):
     texts = [np.random.default_rng(number).bytes(500).hex() for number in range(30_000)]  # 30 MB
     pq.write_table(pa.table({"text": texts, "other": texts}), tmp_path / "a.parquet", use_dictionary=False)
-    monkeypatch.setattr(sources, "ROWS_BYTES", 2**20)
-    monkeypatch.setattr(sources, "BLOCK", 2**20)
+    monkeypatch.setattr(reader, "ROWS_BYTES", 2**20)
+    monkeypatch.setattr(reader, "BLOCK", 2**20)
     before, most, rows = pa.total_allocated_bytes(), 0, 0
-    for block in sources.Reader(
+    for block in reader.Reader(
         [tmp_path / "a.parquet"], field="text", per_file=False, on_bad_row=pytest.fail, keep=True
     ):
         most, rows = max(most, pa.total_allocated_bytes() - before), rows + len(block.texts)

@@ -24,7 +24,8 @@ from tokenizers.models import WordLevel
 from tokenizers.normalizers import Replace
 
 import inlayer
-from inlayer.encoding import lines, outputs, resumable_job, sources
+from inlayer.encoding import lines, outputs, resumable_job
+from inlayer.encoding import reader as reader_module
 
 TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
 TIMEOUT = 300
@@ -525,8 +526,8 @@ def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monke
     texts = [f"{number} {'dogs and cats ' * 40}" for number in range(300)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "long.parquet", row_group_size=100, use_dictionary=False)
     (tmp_path / "long.csv").write_text("\n".join(["text", *texts]))
-    monkeypatch.setattr(sources, "ROWS_BYTES", 10_000)
-    reader = sources.Reader([tmp_path / kind], field=None, per_file=False, on_bad_row=pytest.fail, keep=False)
+    monkeypatch.setattr(reader_module, "ROWS_BYTES", 10_000)
+    reader = reader_module.Reader([tmp_path / kind], field=None, per_file=False, on_bad_row=pytest.fail, keep=False)
     sizes = [sum(map(len, rows.texts)) for rows in reader]
     assert max(sizes) < 12_000
     assert sum(sizes) == sum(map(len, texts))

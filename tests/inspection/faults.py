@@ -548,7 +548,7 @@ def index_points_outside_the_folder(folder: Path) -> None:
     set_index(folder, TABLE, "../other/model.safetensors")
 
 
-@unreadable("index puts tensor")
+@unreadable("the index says tensor")
 def index_names_the_wrong_shard(folder: Path) -> None:
     set_index(folder, TABLE, SECOND)
 

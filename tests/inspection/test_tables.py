@@ -108,8 +108,8 @@ FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
     "copy differs in a few rows": (fill(MTP, slice(50, 52), 0.5), "warning", "table-copy-differs"),
     "many dead rows": (fill(PER_LAYER, slice(20, 60), 0.0), "error", "table-zero-rows"),
     "value table of zeros": (fill(VALUE, slice(None), 0.0), "note", "table-zero-rows"),
-    "negative expert": (fill(ROUTING, slice(50, 51), -1), "error", "table-not-finite"),
-    "expert that does not exist": (fill(ROUTING, slice(50, 51), 8), "error", "table-not-finite"),
+    "negative expert": (fill(ROUTING, slice(50, 51), -1), "error", "routing-out-of-range"),
+    "expert that does not exist": (fill(ROUTING, slice(50, 51), 8), "error", "routing-out-of-range"),
     "narrow per-layer table": (
         lambda tensors: tensors.update({PER_LAYER: tensors[PER_LAYER][:, :-1]}),
         "error",
@@ -120,7 +120,7 @@ FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
         "note",
         "fp8-without-scales",
     ),
-    "routing table of zeros": (fill(ROUTING, slice(None), 0), "note", "table-zero-rows"),
+    "routing table of zeros": (fill(ROUTING, slice(None), 0), "note", "routing-untrained"),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inlayer import Embeddings
-from inlayer.errors import ConfigError, DtypeError, PositionRangeError
+from inlayer.errors import DtypeError, InputError, PositionRangeError
 from inlayer.positions import LearnedPositions
 
 
@@ -98,18 +98,18 @@ def test_empty_and_meta() -> None:
 
 @pytest.mark.parametrize("arguments", [(0, 4), (8, 0), (-1, 4)])
 def test_sizes_must_be_at_least_1(arguments: tuple[int, int]) -> None:
-    with pytest.raises(ConfigError, match="must be at least 1"):
+    with pytest.raises(InputError, match="must be at least 1"):
         LearnedPositions(*arguments)
 
 
 def test_other_errors() -> None:
-    with pytest.raises(ConfigError, match="offset -1"):
+    with pytest.raises(InputError, match="offset -1"):
         LearnedPositions(8, 4, offset=-1)
-    with pytest.raises(ConfigError, match="padding_idx 8 is outside the 8 rows"):
+    with pytest.raises(InputError, match="padding_idx 8 is outside the 8 rows"):
         LearnedPositions(8, 4, padding_idx=8)
     with pytest.raises(DtypeError, match="position_ids"):
         LearnedPositions(8, 4)(torch.tensor([0.5]))
-    with pytest.raises(ConfigError, match="needs block_size"):
+    with pytest.raises(InputError, match="needs block_size"):
         Embeddings(9, 4, positions="learned")
-    with pytest.raises(ConfigError, match="positions of width 5 cannot be added to rows of width 4"):
+    with pytest.raises(InputError, match="positions of width 5 cannot be added to rows of width 4"):
         Embeddings(9, 4, positions=LearnedPositions(8, 5))

@@ -10,7 +10,7 @@ from transformers.models.falcon.modeling_falcon import build_alibi_tensor as bui
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from inlayer.errors import ConfigError
+from inlayer.errors import InputError
 from inlayer.positions import position_ids_from_mask
 from inlayer.positions.relative import alibi_bias, alibi_slopes, deberta_buckets, t5_buckets
 
@@ -58,10 +58,10 @@ def test_deberta(buckets: int, longest: int) -> None:
 
 def test_wrong_settings_are_errors() -> None:
     for heads in (0, -1, 2**20):
-        with pytest.raises(ConfigError, match="heads is"):
+        with pytest.raises(InputError, match="heads is"):
             alibi_slopes(heads)
     for buckets, longest in ((2, 128), (32, 16), (32, 0)):
-        with pytest.raises(ConfigError, match="buckets up to distance"):
+        with pytest.raises(InputError, match="buckets up to distance"):
             t5_buckets(DISTANCES, buckets=buckets, max_distance=longest)
-        with pytest.raises(ConfigError, match="buckets up to distance"):
+        with pytest.raises(InputError, match="buckets up to distance"):
             deberta_buckets(DISTANCES, buckets=buckets, max_position=longest)

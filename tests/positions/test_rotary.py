@@ -176,7 +176,7 @@ def test_each_layer_type_has_its_own_base() -> None:
     ],
 )
 def test_invalid_rotary_settings_are_an_error(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(InputError, match=message):
         RotaryPositions(**arguments)
 
 

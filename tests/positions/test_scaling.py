@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from inlayer.errors import ConfigError
+from inlayer.errors import ConfigError, InputError
 from inlayer.families import describe
 from inlayer.positions import (
     Angles,
@@ -287,7 +287,7 @@ def test_factors_must_be_positive(factor: float) -> None:
 
 
 def test_settings_that_would_divide_by_zero_are_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"log\(theta\)"):
+    with pytest.raises(InputError, match=r"log\(theta\)"):
         RotaryPositions(8, Angles(theta=1.0, scaling=YarnScaling(factor=2.0, original_max_position_embeddings=8)))
     with pytest.raises(ConfigError, match="original_max_position_embeddings 1; it must be at least 2"):
         LongRopeScaling(short_factor=(1.0,), long_factor=(1.0,), original_max_position_embeddings=1, factor=2.0)

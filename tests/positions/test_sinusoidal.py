@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from inlayer import Embeddings
-from inlayer.errors import ConfigError, DtypeError, PositionRangeError
+from inlayer.errors import DtypeError, InputError, PositionRangeError
 from inlayer.positions import SinusoidalPositions, sinusoidal_encoding
 
 
@@ -108,8 +108,8 @@ def test_errors() -> None:
     with pytest.raises(DtypeError, match="position_ids"):
         SinusoidalPositions(8, 4)(torch.tensor([0.0]))
     for arguments in ({"n_embd": 0}, {"n_embd": 8, "block_size": -1}):
-        with pytest.raises(ConfigError, match="sizes must be positive"):
+        with pytest.raises(InputError, match="sizes must be positive"):
             SinusoidalPositions(**arguments)
     for theta in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(ConfigError, match=r"theta of sinusoidal positions is .*; it must be positive and finite"):
+        with pytest.raises(InputError, match=r"theta of sinusoidal positions is .*; it must be positive and finite"):
             SinusoidalPositions(8, theta=theta)

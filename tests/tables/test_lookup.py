@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.errors import DtypeError, IdRangeError, InlayerError, ShapeError
+from inlayer.errors import DtypeError, IdRangeError, InlayerError, InputError, ShapeError
 from inlayer.tables import look_up
 from inlayer.tables import table as table_module
 
@@ -199,7 +199,7 @@ def test_meta_and_fake_tensors_need_no_values() -> None:
 
 
 def test_ids_and_table_on_different_devices_are_an_error() -> None:
-    with pytest.raises(DtypeError, match="move one"):
+    with pytest.raises(InputError, match="move one of them"):
         look_up(torch.zeros(2, dtype=torch.int64), torch.empty(9, 4, device="meta"))
 
 

@@ -71,7 +71,7 @@ def test_numpy_ids_are_checked(plain: StoredTable) -> None:
     with pytest.raises(IdRangeError, match=r"^id of 16,610 bits at position 0 of ids does not fit in 64 bits$"):
         plain.rows([10**5000])  # more digits than Python converts
     for ids in ([0.5], [True], ["0"]):
-        with pytest.raises(DtypeError, match="ids are integers"):
+        with pytest.raises(DtypeError, match="ids must be integers"):
             plain.rows(ids)
     with pytest.raises(ShapeError, match="rows of different lengths"):
         plain.rows([[0], [0, 1]])

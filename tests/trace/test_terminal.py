@@ -415,16 +415,16 @@ def test_heat_strips_increase_with_the_values(values: list[float]) -> None:
     ],
 )
 def test_fold_escapes_and_truncates(text: str, columns: int, shown: str) -> None:
-    assert glyphs_for("utf-8", color=False).fold(text, columns) == shown
-    assert glyphs_for("utf-8", color=False).fold_bytes(text.encode().hex(), columns) == shown
+    assert glyphs_for("utf-8", color=False).truncate(text, columns) == shown
+    assert glyphs_for("utf-8", color=False).truncate_bytes(text.encode().hex(), columns) == shown
 
 
 @pytest.mark.parametrize("data", [b" \xe2\x80", b"\xff", "é".encode() + b"\x80 \n"])
 def test_one_notation_of_bytes(data: bytes) -> None:
     """On the terminal, in JSON and on pages (tests/browser/test_map.py), from bytes and from labels."""
     glyphs = glyphs_for("utf-8", color=False)
-    assert glyphs.fold_bytes(data.hex(), 40) == glyphs.fold(text_of_bytes(data), 40)
-    assert glyphs.fold_bytes(b" \xe2\x80".hex(), 7) == "␣\\xe2…"
+    assert glyphs.truncate_bytes(data.hex(), 40) == glyphs.truncate(text_of_bytes(data), 40)
+    assert glyphs.truncate_bytes(b" \xe2\x80".hex(), 7) == "␣\\xe2…"
 
 
 def test_empty_text_and_one_pre_token() -> None:

@@ -280,11 +280,11 @@ def check_clipping(group: ProcessGroup) -> None:
 
 
 def check_errors(group: ProcessGroup) -> None:
-    with pytest.raises(ConfigError, match="choose one of data, vocab"):
+    with pytest.raises(InputError, match="choose one of data, vocab"):
         shard(make_model("tied"), "both", group)
     with pytest.raises(ConfigError, match="some would have no rows"):
         shard(make_model("tied", vocab_size=group.size - 1, padding_idx=None), "vocab", group)
-    with pytest.raises(ConfigError, match=r"a batch of 1 is too small"):
+    with pytest.raises(InputError, match=r"a batch of 1 is too small"):
         local_batch(make_batch(0)[:1], "data", group)
     decoder = shard(make_model("tied"), "data", group)
     with pytest.raises(InputError, match="sharded by FSDP"):

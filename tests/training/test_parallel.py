@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from inlayer.errors import CheckpointError, ConfigError, InlayerError
+from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.sharding import rows_per_process
 from inlayer.training.config import PARALLEL_MODES, DecoderConfig
 from inlayer.training.decoder import Decoder
@@ -250,7 +250,7 @@ def test_incomplete_environment(variables: dict[str, str], message: str, monkeyp
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=re.escape(message)), process_group():
+    with pytest.raises(InputError, match=re.escape(message)), process_group():
         pass
 
 

@@ -78,7 +78,7 @@ class RemoteFile:
         return self._version.size
 
     def read(self, start: int, stop: int) -> bytes:
-        """Bytes start..stop - 1; fewer only if the file ends before."""
+        """Read bytes start..stop - 1; fewer are returned only if the file ends earlier."""
         if start >= stop:
             return b""
         parts = self.read_cached([(start, stop)])
@@ -108,7 +108,7 @@ class RemoteFile:
         return digest(self.url, version) if version is not None and (version.etag or self.hub) else ""
 
     def fetch(self, spans: Sequence[Span], out: dict[Span, bytes] | None = None) -> dict[Span, bytes]:
-        """Read spans without the cache. If one fails, the others are still added to `out`."""
+        """Read spans without the cache. If one fails, the rest are still added to `out`."""
         out = {} if out is None else out
         if self.local is not None:
             for start, stop in spans:
@@ -200,7 +200,7 @@ class RemoteFolder(ABC):
 
     @abstractmethod
     def _file(self, name: str) -> RemoteFile:
-        """A file of the folder by its plain name."""
+        """Return a file of the folder by its plain name."""
 
     def has(self, name: str) -> bool:
         """Whether the folder has a file of this name."""

@@ -43,7 +43,7 @@ from inlayer.tokenizers.open import SIBLINGS, choose_file
 
 SINGLE = "model.safetensors"
 START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
-MAX_SHARDS = 256  # whose headers are read without an index
+MAX_SHARDS = 256  # shards whose headers are read if the index is missing
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 # Beyond either limit, downloading the whole table is faster than fetching rows.
@@ -52,7 +52,7 @@ MANY_BYTES = 128 << 20
 MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
 MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
 BLOCK = 16 << 20  # bytes of a download that are synced to disk at a time
-BLOCKS = 4  # requested at a time
+BLOCKS = 4  # blocks requested at a time
 
 
 def open_remote(source: str) -> Store:
@@ -259,7 +259,7 @@ class RemoteRows(RowSource):
             self._table.check()
 
     def _read_some(self, ids: Sequence[int]) -> list[bytes] | None:
-        """Rows from the cache or the server; None if downloading the whole table is faster."""
+        """Return rows from the cache or the server; None if downloading the whole table is faster."""
         from fsspec.utils import merge_offset_ranges
 
         spans = [(at, at + self.row_bytes) for at in (self.offset + row * self.row_bytes for row in ids)]
@@ -289,7 +289,7 @@ class RemoteRows(RowSource):
         return digest(self.file.url, self.file.size, self.file.version, self.offset, self.rows, self.row_bytes)
 
     def _find_table(self) -> FileRows | None:
-        """Return the downloaded table, if there is one of the right size."""
+        """Return the downloaded table, if a file of the right size exists."""
         if self._table is None:
             path = self.file.cache.folder / self._key() / "table.rows"
             with suppress(OSError):

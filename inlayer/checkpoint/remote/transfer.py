@@ -43,7 +43,7 @@ RETRIED = {408, 429, 500, 502, 503, 504}
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 MAX_RANGE = 64 << 20  # bytes
 MAX_BYTES = 32 << 30
-CHECKSUM = 4  # bytes before those of the range
+CHECKSUM = 4  # bytes before the bytes of the range
 PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 
 
@@ -101,7 +101,7 @@ def translate(error: Exception, what: str) -> Exception:
 
 
 def _not_connected(error: Exception) -> str:
-    """What to report if a server does not listen; aiohttp's own message also has the settings of the connection."""
+    """Describe a failed connection; aiohttp's own message also contains the connection's settings."""
     cause = getattr(error, "os_error", None)
     refused = isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause)
     if type(error).__name__ != "ClientConnectorError" or not refused:  # a proxy, a name that does not resolve, TLS
@@ -110,7 +110,7 @@ def _not_connected(error: Exception) -> str:
 
 
 def one_line(error: object) -> str:
-    """An untrusted text or an exception, short and on one line."""
+    """Return an untrusted text or an exception, short and on one line."""
     text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
     return printable(text)[:160].removesuffix(": ")
 
@@ -198,7 +198,7 @@ def check_online(what: str) -> None:
 
 @lru_cache(maxsize=16)
 def open_filesystem(protocol: str, _pid: int) -> Any:
-    """An fsspec file system, shared by the threads of a process: its event loop does not survive a fork."""
+    """Open an fsspec file system, shared by the threads of a process: its event loop does not survive a fork."""
     try:
         import fsspec
 
@@ -228,7 +228,7 @@ def open_cache() -> DiskCache:
 
 
 def digest(*parts: object) -> str:
-    """A hash of any values, which may be secret, as a cache key."""
+    """Hash any values, which may be secret, into a cache key."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:40]
 
 
@@ -260,7 +260,7 @@ class DiskCache:
                 temporary.unlink(missing_ok=True)
 
     def load(self, key: str) -> Any:
-        """A JSON value, or None."""
+        """Return a saved JSON value, or None."""
         cached = self.get(key, [(0, 0)])
         return json.loads(cached[0, 0]) if cached else None
 
@@ -269,7 +269,7 @@ class DiskCache:
         self.put(key, {(0, 0): json.dumps(value).encode()})
 
     def last_known(self, key: str, request: Callable[[], Result], failed: str) -> Result:
-        """What `request` returns; if the server cannot be reached, what it returned the last time."""
+        """Return the result of `request` or, if the server cannot be reached, its last known result."""
         known: Result | None = self.load(key)
         try:
             result = retry(request, failed, attempts=0 if known is None else 1)

@@ -29,7 +29,7 @@ FOLDER = Annotated[
         help="Folder for your files; remembered for the next command. \\[default: inlayer-course in the current folder]"
     ),
 ]
-SEED = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Random seed, to repeat a run.")]
+SEED = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Random seed; reuse it to repeat a run.")]
 TASK_OR_FILE = Annotated[
     str | None,
     typer.Argument(metavar="TASK|FILE", help="Task, or a file named after one. \\[default: the task in progress]"),
@@ -81,7 +81,7 @@ def open_service(*, must_save: bool = False, folder: str | None = None) -> Cours
 
 
 def open_printer() -> CoursePrinter:
-    """A printer for standard output."""
+    """Return a printer for standard output."""
     return CoursePrinter(console(MAX_WIDTH, file=EncodedOutput(sys.stdout)))
 
 

@@ -207,7 +207,7 @@ def ask_quiz(
 
 
 def repeat_note(before: int, due: int, *, repeated: bool) -> str:
-    """How often a missed question still returns."""
+    """Describe how often a missed question will come back."""
     if repeated:
         return "; because you missed it before, it will come back in another quiz"
     if due:

@@ -50,7 +50,7 @@ def check(
 
 
 def running_code(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
-    """On a terminal, show that the code is running until it has ended."""
+    """Show that the code is running until it finishes, if standard output is a terminal."""
     return (
         out.console.status("running your code...", spinner="line") if enabled and sys.stdout.isatty() else nullcontext()
     )

@@ -3,8 +3,8 @@
 - the file is read several times a second, which works on every file system and with editors that save by renaming;
   it is graded once it is unchanged between two reads
 - on a terminal, single keys are commands; pasted text and typing after an unknown key are ignored
-- after passing, without a terminal the command ends; on a terminal a key decides how to continue
-- the terminal settings are restored however the command ends
+- once the file passes, the command ends; on a terminal, it waits for a key that says how to continue
+- the terminal settings are restored in any case, however the command ends
 Tested on a pseudo-terminal in tests/learn/test_watch.py.
 """
 

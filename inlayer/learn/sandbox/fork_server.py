@@ -1,7 +1,7 @@
 """The fork server: a process that has imported torch and forks a runner for each graded file.
 
 session -> [fork server] -> runner
-- it is started fresh and shares no memory with the grader, so a runner has no data of the grader
+- it is a new process that shares no memory with the grader, so a runner has none of the grader's data
 - importing torch takes seconds, a fork milliseconds, which makes `watch` and batch grading fast
 - it runs no learner code itself and exits when the grader closes its end of the socket
 - it is the parent of the runners, so it knows how each of them ended
@@ -75,7 +75,7 @@ class ForkServer:
                 raise GraderError(f"the grader's process did not start: {self._reason(errors.read())}")
 
     def _reason(self, errors: bytes) -> str:
-        """The last line that a failed server printed, or else how it ended."""
+        """Return the last line that a failed server printed, or else how it ended."""
         lines = errors.decode("utf-8", "replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return printable(last)[:MAX_REASON] or f"it ended with code {self.process.returncode}"

@@ -1,7 +1,7 @@
 """Kernel restrictions of the runner, which hold even if its code disables the audit hook.
 
 fork server -> runner -> [restrict] -> the learner's file
-- no capabilities, so root, too, cannot read the grader's environment in /proc
+- no capabilities, so even root cannot read the grader's environment in /proc
 - Landlock (Linux 5.13 and later): read everything except the course and other processes, write only in the scratch
   folder, and with newer kernels no network and no signals to other processes
 - seccomp (Linux on x86-64 and ARM): no new process or program, and no change of process group. Only this stops a
@@ -92,7 +92,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
 
 
 def siblings(private: str) -> list[str]:
-    """Everything except a folder: its siblings, its parent's siblings, and so on up; without links."""
+    """List everything except a folder: its siblings, its parent's siblings, and so on up to the root; no links."""
     paths = []
     inner = Path(private).resolve()
     for outer in inner.parents:

@@ -286,7 +286,7 @@ class Runner:
     # ---- refusals
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """The audit hook."""
+        """Handle an audit event: refuse what no task needs."""
         if event in REFUSED:
             self.on_refusal(REFUSED[event])
         elif event == "import" and str(args[0]).startswith("inlayer.learn"):

@@ -1,4 +1,4 @@
-"""The inputs of `inlayer embed`: texts and other columns of files, folders, patterns and standard input.
+"""Reader: the input of `inlayer embed`, texts and other columns of files, folders, patterns and standard input.
 
 [files] -> rows of texts -> vectors
 - .txt (one text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
@@ -61,7 +61,7 @@ def unreadable_parquet(name: str, error: Exception) -> InputError:
 
 
 def rows_at_once(metadata: Any, max_rows: int = ROWS) -> int:
-    """How many rows of a Parquet file to read at once, given its metadata."""
+    """Return how many rows of a Parquet file to read at once, given its metadata."""
     size = sum(int(metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups))
     return max(1, min(max_rows, ROWS_BYTES * int(metadata.num_rows) // max(size, 1)))
 
@@ -111,7 +111,7 @@ class Reader:
             self.meter.done = before
 
     def _kind(self, source: Path | str) -> str:
-        """How a source is read; empty for a text."""
+        """Say how a source is read; empty for a text."""
         if isinstance(source, Path):
             return kind_of(source)
         return "" if source != "-" else ".txt" if self.field is None else ".jsonl"
@@ -138,7 +138,7 @@ class Reader:
                         yield self._with_file(batch, source) if kind == ".txt" else batch
 
     def _with_file(self, rows: TextRows, source: Path | str) -> TextRows:
-        """Rows of a .txt file with its name, which distinguishes them from the rows of other files."""
+        """Return rows of a .txt file with the file's name, which distinguishes them from the rows of other files."""
         if not self.keep or len(self.sources) == 1 or self.text_column == FILE:
             return rows
         return rows._replace(others=[{FILE: str(source)}] * len(rows.texts))
@@ -161,7 +161,7 @@ class Reader:
         yield self._checked([data.removeprefix(BOM_UTF8)], name, None)
 
     def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
-        """Texts of values, each checked; bad ones are reported by their number."""
+        """Check the texts of these values; report bad ones by their number."""
         texts, numbers = list[str](), list[int]()
         for index, value in enumerate(values):
             location = where if number is None else f"{where} {number + index}"
@@ -245,7 +245,7 @@ class Reader:
             decoded.detach()  # the stream belongs to the caller
 
     def _csv_rows(self, reader: Any, lines: CountedLines, name: str) -> Iterator[tuple[int, list[str]]]:
-        """Rows and their first lines, without those with misplaced or unclosed quotes or fields that are too long."""
+        """Yield each row with its first line; report rows with misplaced or unclosed quotes or long fields."""
         while True:
             first = lines.number + 1
             try:
@@ -270,7 +270,7 @@ class Reader:
         return chosen
 
     def _check_columns(self, names: Iterable[str], where: str) -> None:
-        """Columns keep their names, so none may have the name of the vectors."""
+        """Check that no column has the name of the output's vectors, because columns keep their names."""
         if self.keep and VECTORS in names:
             raise InputError(
                 f"{where} has a column {quoted(VECTORS)}, the name of the vectors in the output; rename it, or use "
@@ -349,12 +349,12 @@ def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
 
 
 def _lines_of(name: str, first: int, last: int) -> str:
-    """Where a record is: fields in quotes may have several lines."""
+    """Say where a record is: a quoted field may span several lines."""
     return f"{name}, lines {first} to {last}" if last > first else f"{name}, line {first}"
 
 
 def _csv_problem(error: Exception) -> str:
-    """What is wrong with a record, and what to do."""
+    """Say what is wrong with a record, and what to do about it."""
     reason = str(error)
     if isinstance(error, LongLineError) or "field limit" in reason:
         return f"{TOO_LONG}; is a quote not closed?"
