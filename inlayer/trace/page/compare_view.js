@@ -14,8 +14,8 @@ function compareView(trace) {
     make("h1", { id: "stage-title" }, "Compare"),
     make("p", { class: "lead" }, "The same text in two models: how it is split into tokens, and the vectors they become."));
   if (others.length === 0) {
-    return [head, plainFact(source.exported ? "An exported page has one model." : "Only one model is served. Start with "
-      + "two to compare them: inlayer serve --model default --model path/to/model")];
+    return [head, source.exported ? plainFact("An exported page has one model.")
+      : plainFact("Only one model is served. Start with two to compare them: ", code("inlayer serve --model default --model minilm"))];
   }
   comparedHues = new Map();
   const chosen = others.some((one) => one.name === state.other) ? state.other : others[0].name;
