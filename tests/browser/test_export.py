@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -29,6 +33,20 @@ def test_page_opens_at_its_step(exported, open_file):
     assert all(url.startswith(("file:", "data:")) for url in watched.requests)
     again = open_file(exported, watched.fragment())
     assert again.text("body") == watched.text("body")
+
+
+def test_the_page_gives_the_command_that_exports_it(open_page, open_file, tmp_path):
+    view = "text=it's+a+-+test&text=--+two&model=default&step=6&positions=sinusoidal&theta=100&swap=0,2&pad=1"
+    served = open_page(view)
+    program, *arguments = shlex.split(served.text("#share-command"))
+    assert program == "inlayer"
+    subprocess.run([sys.executable, "-m", "inlayer", *arguments], cwd=tmp_path, check=True, capture_output=True)
+    exported = open_file(tmp_path / "walk.html")
+    assert not exported.page.is_visible("#share")
+    for text in ("#chips", "#changed-note"):
+        assert exported.text(text) == served.text(text)
+    long = open_page("text=" + "the+dog+" * 100 + "&model=random&step=2")
+    assert long.text("#share-command") == "inlayer walk --model MODEL --step 2 --html walk.html --file FILE"
 
 
 def test_experiments_use_the_data_of_the_page(exported, open_file, pipelines):
