@@ -325,6 +325,10 @@ def test_tokens_are_in_one_place_in_every_step(open_page, width):
         places.append([labels.nth(t).bounding_box() for t in (0, 8)])
     assert places == [places[0]] * 6
     assert watched.text("#chips").endswith("is a space")
+    padded = open_page(f"{START}&step=2&pad=1", width=width)
+    assert not padded.page.is_visible(".padding-chip")
+    padded.step(3)
+    assert padded.page.is_visible(".padding-chip")
 
 
 def test_long_texts_keep_the_page_short_and_next_in_its_place(open_page):

@@ -13,8 +13,8 @@ function chipRow(trace) {
     rove(make("div", { class: "chip-row", role: "group", "aria-label": `Tokens of ${textName(trace, b)}` },
       span("chip-count", counted(text.n_tokens, "token")),
       text.tokens.filter((token) => token.mask).map((token, t) => chip(token, b, t)),
-      b === 0 && text.tokens.some((token) => nameOf(token).includes("\u2423")) && span("chip-count", "\u2423 is a space"),
-      text.n_padding > 0 && span("chip padding-chip", `${TIMES} ${text.n_padding} padding`)))));
+      text.n_padding > 0 && span("chip padding-chip", `${TIMES} ${text.n_padding} padding`),
+      b === 0 && text.tokens.some((token) => nameOf(token).includes("\u2423")) && span("chip-count", "\u2423 is a space"))))); // once
 }
 
 function chip(token, b, t) {
