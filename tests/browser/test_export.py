@@ -74,6 +74,7 @@ def test_missing_data_disables_controls_with_a_reason(exported, open_file):
     page = watched.page
     assert page.is_disabled("#model")
     assert page.is_disabled("#add-text")
+    assert page.is_hidden("#view-compare")
     assert page.get_attribute("#texts textarea", "readonly") is not None
     assert "inlayer serve" in watched.text("#input-note")
     page.click("#pad-more")

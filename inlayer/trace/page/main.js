@@ -189,6 +189,7 @@ function pageTitle() {
 function renderLinks() {
   const alone = source.exported || window.top !== window;
   byId("learn").hidden = byId("inspect-link").hidden = alone;
+  byId("view-compare").hidden = source.exported; // it has one model
   if (alone) return;
   byId("learn").href = `/learn${location.search}#step=${state.step}`;
   byId("inspect-link").href = `/inspect${location.search}${writeFragment(state)}`; // and back to this walk
