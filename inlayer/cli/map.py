@@ -45,7 +45,13 @@ def map_(
             "one, otherwise PCA.",
         ),
     ] = "best",
-    html: Annotated[str | None, output_file(help="Write an interactive page.")] = None,
+    html: Annotated[
+        str | None,
+        output_file(
+            help="Write an interactive page. Up to 60,000 rows, it compares every row with every other: 30,000 rows "
+            "take half a minute."
+        ),
+    ] = None,
     png: Annotated[str | None, output_file(help="Write a labeled picture.")] = None,
     parquet: Annotated[
         str | None,

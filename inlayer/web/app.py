@@ -10,6 +10,7 @@ Tested with a real server on loopback in tests/web/test_app.py and tests/web/tes
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -269,6 +270,10 @@ def _describe(problem: dict[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
         return f"unknown field {quoted(where)}"
     message = problem["msg"].removeprefix("Value error, ")
+    if message.startswith(("Input should ", "List should ")):
+        message = message.split(" ", 1)[1].replace("should", "must", 1).replace(" after validation", "")
+        message = re.sub(r"\d{5,19}", lambda digits: f"{int(digits[0]):,}", message)
+        where = where or "the body"
     value = problem.get("input")
     if value is None or isinstance(value, bool):
         received = f" (got {json.dumps(value)})"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -31,6 +35,20 @@ def test_page_opens_at_its_step(exported, open_file):
     assert again.text("body") == watched.text("body")
 
 
+def test_the_page_gives_the_command_that_exports_it(open_page, open_file, tmp_path):
+    view = "text=it's+a+-+test&text=--+two&model=default&step=6&positions=sinusoidal&theta=100&swap=0,2&pad=1"
+    served = open_page(view)
+    program, *arguments = shlex.split(served.text("#share-command"))
+    assert program == "inlayer"
+    subprocess.run([sys.executable, "-m", "inlayer", *arguments], cwd=tmp_path, check=True, capture_output=True)
+    exported = open_file(tmp_path / "walk.html")
+    assert not exported.page.is_visible("#share")
+    for text in ("#chips", "#changed-note"):
+        assert exported.text(text) == served.text(text)
+    long = open_page("text=" + "the+dog+" * 100 + "&model=random&step=2")
+    assert long.text("#share-command") == "inlayer walk --model MODEL --step 2 --html walk.html --file FILE"
+
+
 def test_experiments_use_the_data_of_the_page(exported, open_file, pipelines):
     watched = open_file(exported)
     watched.page.click("#swap")
@@ -56,6 +74,7 @@ def test_missing_data_disables_controls_with_a_reason(exported, open_file):
     page = watched.page
     assert page.is_disabled("#model")
     assert page.is_disabled("#add-text")
+    assert page.is_hidden("#view-compare")
     assert page.get_attribute("#texts textarea", "readonly") is not None
     assert "inlayer serve" in watched.text("#input-note")
     page.click("#pad-more")

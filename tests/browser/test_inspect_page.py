@@ -42,6 +42,7 @@ def test_verdict_and_undertrained_rows(browser: Any, tmp_path: Path, changed: di
     page.goto(file.as_uri())
     page.wait_for_selector("#facts dd")
     verdict = page.inner_text("#verdict")
+    assert "(zero or non-finite rows): 6142 (<pad>)." in page.inner_text("#map-note")
     undertrained = page.inner_text("#facts dt:text-is('Undertrained') + dd")
     page.close()
     assert verdict.endswith(expected)

@@ -139,9 +139,8 @@ def test_all_elements_have_accessible_names(open_page):
     assert landmarks == [1] * 6
     grids = watched.page.evaluate("[...document.querySelectorAll('table')].every((one) => one.tHead && one.ariaLabel)")
     assert grids
-    assert watched.page.evaluate("document.querySelectorAll('[id]').length") == len(
-        watched.page.evaluate("[...new Set([...document.querySelectorAll('[id]')].map((one) => one.id))]")
-    )
+    ids = watched.page.evaluate("Array.from(document.querySelectorAll('[id]'), (one) => one.id)")
+    assert len(ids) == len(set(ids))
 
 
 def test_reduced_motion_disables_transitions(open_page):
@@ -191,6 +190,16 @@ def test_all_columns_are_whole(width, open_page):
         )
         assert all(content <= shown for content, shown, _ in boxes), step
         assert max(columns for *_, columns in boxes) >= (8 if width < 2200 else 12), step
+
+
+@pytest.mark.parametrize("view", ["step=4", "step=5", "step=8", "view=compare&other=stages"])
+def test_a_table_with_hidden_columns_fades_until_its_end(view, open_page):
+    page = open_page(f"text=The+king+left+London+with+seven+friends&model=default&{view}", width=390, height=844).page
+    page.wait_for_selector(".scroll.has-more")
+    page.eval_on_selector(".scroll.has-more", "(box) => { box.id = 'wide'; box.scrollLeft = box.scrollWidth; }")
+    page.wait_for_selector("#wide:not(.has-more)")
+    page.eval_on_selector("#wide", "(box) => { box.scrollLeft = 0; }")
+    page.wait_for_selector("#wide.has-more")
 
 
 @pytest.mark.parametrize("view", ["step=8", "step=6&positions=sinusoidal"])

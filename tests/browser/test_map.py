@@ -16,7 +16,7 @@ from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_document, map_facts, map_page
 from inlayer.geometry.projection import TableProjection, pca
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.render.glyphs import glyphs_for
+from inlayer.render.glyphs import glyphs_for, with_spaces
 from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers.base import text_of_bytes
 from tests.browser.watched_page import TIMEOUT, Watched, watch
@@ -160,6 +160,12 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
         opened.goto(f"{path.as_uri()}#token={row}")
         assert (opened.inner_text("#token"), opened.inner_text("#about")) == (f"#{row}", about.format(row))
     assert opened.inner_text("#kinds") == ""
+    box = opened.locator("#map").bounding_box()
+    assert box is not None
+    x, y = opened.evaluate("inlayerMap.toScreen(1)")
+    opened.mouse.move(box["x"] + x, box["y"] + y)
+    opened.wait_for_selector(".map-tip", state="visible")
+    assert opened.inner_text(".map-tip").count("#") == 1  # an id, and no text
     opened.close()
 
 
@@ -167,6 +173,16 @@ def test_tokens_are_written_as_on_the_terminal(page: Page) -> None:
     texts = [" a\n\t\r", "\x00\x7f", "\xa0\u200b\u2028\ufeff", "\U000e0041é日🙂", text_of_bytes(b" \xe2\x80")]
     glyphs = glyphs_for("utf-8", color=False)
     assert page.evaluate("(texts) => texts.map(visible)", texts) == [glyphs.truncate(text, 99) for text in texts]
+    tokens = ["\u2581\u2581King", " King", "<\uff5cbegin\u2581of\u2581sentence\uff5c>"]
+    assert page.evaluate("(texts) => texts.map(tokenText)", tokens) == [
+        glyphs.truncate(with_spaces(token), 99) for token in tokens
+    ]
+
+
+def test_rows_that_are_not_drawn_have_a_name_that_can_be_recognized(page: Page) -> None:
+    texts = ["#0", "<|reserved_special_token_0|>", " " * 50]
+    expected = f"0, 1 ({texts[1]}), 2 ({'␣' * 39}…), ..."
+    assert page.evaluate("(texts) => rowNames([0, 1, 2], texts, 4)", texts) == expected
 
 
 def test_tokens_of_single_bytes_are_labeled(page: Page) -> None:
@@ -259,6 +275,7 @@ def test_map_next_to_the_walk(open_page: Callable[..., Watched], model: inlayer.
     shown = page.evaluate("Array.from(inlayerMap.data.points, value => Number.isNaN(value) ? null : value)")
     np.testing.assert_array_equal(np.array(shown, np.float32).reshape(-1, 2), model.project("best").points)
     assert "trustworthiness" in watched.text("#map-pane")
+    assert "6142 (<pad>)" in watched.text("#map-pane")
     page.fill("#map-query", "seven")  # by keyboard only
     page.press("#map-query", "Enter")
     page.wait_for_selector("#token:not([hidden]) .neighbors li")

@@ -17,6 +17,8 @@ def test_every_step_has_questions(open_page):
         watched.page.keyboard.press(str(step))
         watched.page.wait_for_selector(".question")
         assert watched.shown() == []  # no numbers are visible
+        assert not watched.page.is_visible(".chip")  # nor tokens, which answer questions
+        assert not watched.page.is_visible("#changes")
         seen = set()
         for _ in range(3):
             seen.add(watched.text("#question"))

@@ -313,6 +313,24 @@ def test_bytes_of_a_part_of_a_character_are_named_without_glyphs(open_page):
     assert watched.page.locator(".chip .token-label").all_inner_texts()[0] == r"\xe2\x80"
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_tokens_are_in_one_place_in_every_step(open_page, width):
+    watched = open_page(f"{START}&step=2", width=width)
+    places = []
+    for step in range(2, 8):  # on a phone, the map is above the first and the last step
+        watched.step(step)
+        labels = watched.page.locator(".chip .token-label")
+        assert labels.all_inner_texts()[:2] == ["The", "\u2423king"]
+        assert watched.page.is_visible(".chip .token-id") == (step >= 3)  # ids come from step 3
+        places.append([labels.nth(t).bounding_box() for t in (0, 8)])
+    assert places == [places[0]] * 6
+    assert watched.text("#chips").endswith("is a space")
+    padded = open_page(f"{START}&step=2&pad=1", width=width)
+    assert not padded.page.is_visible(".padding-chip")
+    padded.step(3)
+    assert padded.page.is_visible(".padding-chip")
+
+
 def test_long_texts_keep_the_page_short_and_next_in_its_place(open_page):
     watched = open_page("text=" + "the+dog+and+London+" * 500 + "&model=default&step=4")
     places = []

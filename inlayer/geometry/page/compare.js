@@ -37,17 +37,17 @@ function recolor() {
 function open(s, id, still = -1) {
   const other = partner(s, id), ids = s === 0 ? [id, other] : [other, id], index = indexes[s].get(id);
   maps.forEach((map, side) => (ids[side] === null ? map.choose(-1) : map.choose(ids[side], side !== still)));
-  page("token").textContent = mapLabel(sides[s].texts[id]);
+  page("token").textContent = tokenText(sides[s].texts[id]);
   page("token").className = "mono";
   page("about").textContent = other === null ? `Only in ${"AB"[s]}.`
     : `Cosine similarity of its rows in A and B: ${cosineText(cosines[index])}. Norms: ${normText(norms[0][index])} in A, ${normText(norms[1][index])} in B.`;
   page("about").hidden = false;
   page("overview").hidden = true;
   const near = ids.map((one, side) => (one === null ? [] : maps[side].neighborsOf(one)));
-  const names = near.map((list, side) => new Set(list.map(([one]) => mapLabel(sides[side].texts[one]))));
+  const names = near.map((list, side) => new Set(list.map(([one]) => tokenText(sides[side].texts[one]))));
   page("lists").replaceChildren(...near.flatMap((list, side) => (list.length === 0 ? [] : [
     heading(`Nearest in ${"AB"[side]}`),
-    listOf(list.map(([one, cosine]) => ({ side, id: one, cosine, both: names[1 - side].has(mapLabel(sides[side].texts[one])) })), "", nearCells),
+    listOf(list.map(([one, cosine]) => ({ side, id: one, cosine, both: names[1 - side].has(tokenText(sides[side].texts[one])) })), "", nearCells),
   ])));
   history.replaceState(null, "", `#${"ab"[s]}=${id}`);
 }
@@ -67,7 +67,7 @@ function listOf(items, kind, cells) {
     button.type = "button";
     button.className = kind;
     if (one.both) { button.classList.add("in-both"); button.title = "near in both models"; }
-    button.append(cell("near-name", mapLabel(sides[one.side].texts[one.id])), ...cells(one));
+    button.append(cell("near-name", tokenText(sides[one.side].texts[one.id])), ...cells(one));
     button.addEventListener("click", () => open(one.side, one.id));
     item.append(button);
     return item;

@@ -7,7 +7,7 @@ fillKindLegend(page("kinds"), map.kinds);
 
 function show(id) {
   const share = mapData.kept?.[id];
-  page("token").textContent = mapLabel(mapData.texts[id]);
+  page("token").textContent = tokenText(mapData.texts[id]);
   page("token").className = "mono";
   page("about").textContent = [
     mapData.texts[id] !== `#${id}` && `Token ${id}.`,
@@ -22,7 +22,7 @@ function show(id) {
 
 function neighborItem(id, cosine) {
   const item = document.createElement("li"), button = document.createElement("button");
-  const parts = [mapLabel(mapData.texts[id]), "", cosineText(cosine)].map((text, i) => {
+  const parts = [tokenText(mapData.texts[id]), "", cosineText(cosine)].map((text, i) => {
     const part = document.createElement("span");
     part.className = ["near-name", "near-bar", "near-cosine"][i];
     part.textContent = text;

@@ -2,7 +2,7 @@
 //
 // makeMap(canvas, data, options) -> map
 // data: {points, texts, kept?, near?, cosines?, k?, measured?}; a row with NaN is not on the map
-// options: {onHover(id | null), onChoose(id), labelOf(id), isStill(), byKind: color tokens by what they look like}
+// options: {onHover(id | null), onChoose(id), isStill(), byKind: color tokens by what they look like}
 
 const MOVE_TIME = 400; // milliseconds
 const MAX_ZOOM = 4000;
@@ -25,7 +25,7 @@ function makeMap(canvas, data, options = {}) {
 
   const isStill = () => reduced.matches || Boolean(options.isStill?.());
   const isPlaced = (id) => id >= 0 && id < facts.texts.length && Number.isFinite(points[2 * id]) && Number.isFinite(points[2 * id + 1]);
-  const labelOf = (id) => options.labelOf?.(id) ?? mapLabel(facts.texts[id] ?? `#${id}`);
+  const labelOf = (id) => tokenText(facts.texts[id] ?? `#${id}`);
   const shortLabel = (id) => {
     const word = facts.texts[id].replace(/^[ \u2581\u0120]/, "");
     return /^\p{L}/u.test(word) && word !== facts.texts[id] ? word : labelOf(id); // a whole word needs no mark of its space
@@ -346,7 +346,7 @@ function makeMap(canvas, data, options = {}) {
   function describe(id) {
     const share = facts.kept?.[id];
     const kept = share === undefined || Number.isNaN(share) ? "" : `\n${Math.round(share * 100)}% of its ${facts.measured} nearest tokens are also its neighbors on this map`;
-    return `${labelOf(id)}  #${id}${kept}`;
+    return `${labelOf(id)}${facts.texts[id] === `#${id}` ? "" : `  #${id}`}${kept}`;
   }
   function hover(id, px, py) {
     const changed = id !== scene.hovered;

@@ -2,12 +2,17 @@
 
 const LABEL_FONT = 12; // pixels
 const MAX_LABEL = 22; // characters
+const MAX_NAME = 40; // characters of a row that is not on the map
 
 const MIN_WORDS = 20; // with fewer, as in a vocabulary of single bytes, other tokens are named as well
 
-// A page may override it.
-function mapLabel(text) {
-  return text === "" ? "(empty)" : visible(text);
+// Ids of rows, with the names of those that have a token; `total` may be more than the ids given.
+function rowNames(ids, texts, total) {
+  const named = ids.map((id) => {
+    const name = Array.from(tokenText(texts[id])), isLong = name.length > MAX_NAME;
+    return texts[id] === `#${id}` ? String(id) : `${id} (${name.slice(0, isLong ? MAX_NAME - 1 : MAX_NAME).join("")}${isLong ? "\u2026" : ""})`;
+  });
+  return named.join(", ") + (total > ids.length ? ", ..." : "");
 }
 
 function cosineText(cosine) {

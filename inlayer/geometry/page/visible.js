@@ -7,6 +7,11 @@ function visible(text) {
   return Array.from(text, (character) => ESCAPES[character] ?? (/[\p{C}\p{Z}]/u.test(character) ? escaped(character) : character)).join("");
 }
 
+// The text of a token. A SentencePiece vocabulary writes the space before a word as an underscore-like block.
+function tokenText(text) {
+  return text === "" ? "(empty)" : visible(text.replace(/^\u2581+/, (marks) => " ".repeat(marks.length)));
+}
+
 function escaped(character) {
   const point = character.codePointAt(0), digits = point < 0x80 ? 2 : point < 0x10000 ? 4 : 8;
   return `\\${{ 2: "x", 4: "u", 8: "U" }[digits]}${point.toString(16).padStart(digits, "0")}`;

@@ -90,7 +90,7 @@ function showFindings(report, texts) {
   for (const finding of report.findings) {
     const color = colors.get(finding.code), list = make("ul", { class: "tokens", "aria-label": `Tokens of ${finding.code}` });
     for (const id of finding.ids.slice(0, MAX_SHOWN)) {
-      const button = make("button", { type: "button", title: `id ${id}` }, visible(texts?.[id] ?? `#${id}`));
+      const button = make("button", { type: "button", title: `id ${id}` }, tokenText(texts?.[id] ?? `#${id}`));
       button.addEventListener("click", () => map?.choose(id));
       list.append(make("li", {}, button));
     }
@@ -113,7 +113,7 @@ function showMap(report, data, colors) {
   else map = makeMap(byId("map"), data, { isStill: () => motion.instant });
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
-  const undrawn = data.n_undrawn ? ` Not drawn (zero or non-finite rows): ${data.undrawn_ids.join(", ")}${data.n_undrawn > data.undrawn_ids.length ? ", ..." : ""}.` : "";
+  const undrawn = data.n_undrawn ? ` Not drawn (zero or non-finite rows): ${rowNames(data.undrawn_ids, data.texts, data.n_undrawn)}.` : "";
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.kept_share)}% of a token's ${data.measured} nearest tokens are also its neighbors on this map.${undrawn}`;
 }
 

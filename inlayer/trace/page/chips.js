@@ -1,18 +1,20 @@
-// The text at the top of the stage: its bytes, which group into pre-tokens and merge into tokens, one hue per token.
+// The tokens of the text at the top of the stage, one hue per token, and the bytes of steps 1 to 3 in these hues.
 
 function renderChips(trace, step) {
-  const hidden = isHidden(step) || trace.input !== "text";
-  const content = hidden ? [] : step < 3 ? [] : step === 3 ? [mergePlayer(trace)] : [chipRow(trace)];
-  byId("chips").replaceChildren(...content.filter(Boolean));
+  const hidden = isHidden(step) || trace.input !== "text" || (step < 3 && isHidden(3)); // they answer its questions
+  byId("chips").classList.toggle("goal", step < 3);
+  byId("chips").replaceChildren(...(hidden ? [] : [chipRow(trace)]));
 }
 
-// ---- chips of steps 4 to 8
+// ---- chips; until step 3, which makes the tokens, they are the goal
 
 function chipRow(trace) {
   return make("div", { class: "chip-rows" }, trace.texts.map((text, b) =>
     rove(make("div", { class: "chip-row", role: "group", "aria-label": `Tokens of ${textName(trace, b)}` },
+      span("chip-count", counted(text.n_tokens, "token")),
       text.tokens.filter((token) => token.mask).map((token, t) => chip(token, b, t)),
-      text.n_padding > 0 && span("chip padding-chip", `${TIMES} ${text.n_padding} padding`)))));
+      text.n_padding > 0 && span("chip padding-chip", `${TIMES} ${text.n_padding} padding`),
+      b === 0 && text.tokens.some((token) => nameOf(token).includes("\u2423")) && span("chip-count", "\u2423 is a space"))))); // once
 }
 
 function chip(token, b, t) {

@@ -14,8 +14,8 @@ function compareView(trace) {
     make("h1", { id: "stage-title" }, "Compare"),
     make("p", { class: "lead" }, "The same text in two models: how it is split into tokens, and the vectors they become."));
   if (others.length === 0) {
-    return [head, plainFact(source.exported ? "An exported page has one model." : "Only one model is served. Start with "
-      + "two to compare them: inlayer serve --model default --model path/to/model")];
+    return [head, source.exported ? plainFact("An exported page has one model.")
+      : plainFact("Only one model is served. Start with two to compare them: ", code("inlayer serve --model default --model minilm"))];
   }
   comparedHues = new Map();
   const chosen = others.some((one) => one.name === state.other) ? state.other : others[0].name;
@@ -71,6 +71,7 @@ function comparedStrips(data, text, most) {
     make("span", { class: "compare-hole mono", title: `All ${grouped(width)} values of ${nameOf(token)} are NaN or infinite` }, "NaN"),
     { top: `${(100 * t) / image.height}%`, height: `${100 / image.height}%` })]));
   return make("div", {},
+    caption("Hidden states: one line per token, one column per channel."),
     styled(make("div", { class: "compare-lines" }, hues, image, holes), { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` }),
     legend(scaleOf([most]), HEAT_POWER));
 }
@@ -93,10 +94,12 @@ function comparedSimilarity({ similarity }, text, name) {
   const shown = similarity.tokens.slice(0, most);
   const lines = shown.map((t, i) => make("tr", {},
     make("th", { scope: "row" }, cut(nameOf(text.tokens[t]), 8)), similarity.hidden[i].slice(0, most).map(cell)));
-  const table = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Cosine similarity in ${name}` },
+  const table = make("div", { class: "scroll", tabindex: 0, on: { scroll: () => markMore(table) }, role: "region", "aria-label": `Cosine similarity in ${name}` },
     make("table", { class: "similarity", "aria-label": `Cosine similarity of the tokens in ${name}` },
       make("thead", {}, make("tr", {}, Array.from(head.children).slice(0, most + 1))),
       make("tbody", {}, lines)));
+  new ResizeObserver(() => markMore(table)).observe(table);
   const part = count > most || count < text.n_tokens;
-  return [part && note(`Cosine similarity of the first ${Math.min(count, most)} of ${counted(text.n_tokens, "token")}`), table];
+  const which = part ? `the first ${Math.min(count, most)} of ${counted(text.n_tokens, "token")}` : "every pair of tokens";
+  return make("div", {}, caption(`Cosine similarity of ${which}: 1 for the same direction, 0 for unrelated.`), table);
 }

@@ -136,5 +136,5 @@ function listed(items) {
 }
 
 function nameOf(token) {
-  return token.label === "" ? "(empty)" : visible(token.label);
+  return tokenText(token.label);
 }

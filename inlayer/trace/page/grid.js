@@ -57,9 +57,15 @@ function matrix({ label, rows, count, scale, corner = "", more = 0 }) {
 function gridTable(label, head, bodies, kind = "") {
   const table = make("table", { class: "matrix " + kind, role: "grid", "aria-label": label }, head, bodies);
   foldPadding(table);
-  const box = make("div", { class: "scroll" }, rove(table));
-  new ResizeObserver(() => endAtRow(box, table)).observe(table);
+  const box = make("div", { class: "scroll", on: { scroll: () => markMore(box) } }, rove(table));
+  const sizes = new ResizeObserver(() => { endAtRow(box, table); markMore(box); });
+  for (const one of [table, box]) sizes.observe(one);
   return box;
+}
+
+// The right edge fades while columns are hidden there.
+function markMore(box) {
+  box.classList.toggle("has-more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
 }
 
 // A table that scrolls in its box is cut between two rows, or between two groups of rows.

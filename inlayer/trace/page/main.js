@@ -1,5 +1,6 @@
 // From state to page: request the data, ignore responses that arrive too late, and draw.
 
+const MAX_SHARED = 300; // characters of texts in a command
 const LOADING_SHOWS = 150; // milliseconds; faster responses need no indicator
 
 const source = openSource();
@@ -135,9 +136,22 @@ function settled() {
   const { shape, dtype } = current?.trace.table ?? modelFacts();
   const size = `${name}: ${grouped(shape[0])} ${TIMES} ${grouped(shape[1])} ${dtype}`;
   byId("source").textContent = [size, remark].filter(Boolean).join("; ");
+  byId("share").hidden = failed || !current || state.view !== "walk" || source.exported || window.top !== window;
+  if (!byId("share").hidden) byId("share-command").textContent = walkCommand(state);
   if (failed) return; // the error was announced already
   const text = summary();
   if (text !== lastAnnounced) announce((lastAnnounced = text));
+}
+
+// The command that writes the walk shown to one file. A served model's path is not known here.
+function walkCommand({ texts, model, step, positions, theta, swap, pad }) {
+  const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const isLong = texts.join("").length > MAX_SHARED;
+  return [
+    "inlayer walk", model !== "default" && "--model MODEL", positions && `--positions ${positions}`,
+    theta !== null && `--theta ${theta}`, swap && `--swap ${swap.join(",")}`, pad > 0 && `--pad ${pad}`,
+    `--step ${step} --html walk.html`, isLong ? "--file FILE" : `-- ${texts.map(quote).join(" ")}`,
+  ].filter(Boolean).join(" ");
 }
 
 // Announced by screen readers when the step changes.
@@ -175,6 +189,7 @@ function pageTitle() {
 function renderLinks() {
   const alone = source.exported || window.top !== window;
   byId("learn").hidden = byId("inspect-link").hidden = alone;
+  byId("view-compare").hidden = source.exported; // it has one model
   if (alone) return;
   byId("learn").href = `/learn${location.search}#step=${state.step}`;
   byId("inspect-link").href = `/inspect${location.search}${writeFragment(state)}`; // and back to this walk

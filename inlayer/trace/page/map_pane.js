@@ -73,7 +73,6 @@ async function loadMap(model) {
   if (mapPane) mapPane.setData({ ...data, model });
   else {
     mapPane = makeMap(canvas, { ...data, model }, {
-      labelOf: (id) => visible(mapPane?.data.texts[id] ?? data.texts[id]),
       isStill: () => motion.instant,
       byKind: true,
       onHover: (id) => highlightToken(id === null ? null : { id }),
@@ -103,14 +102,15 @@ function showMap(isAvailable, message = "") {
 
 function describeMap({ method, complete, is_improving, texts, kept_share, measured, trustworthiness, n_undrawn, undrawn_ids }) {
   const name = method === "tsne" ? "t-SNE" : "Principal components";
-  const named = undrawn_ids.slice(0, 3).map((id) => `${id} ${cut(visible(texts[id]), 12)}`);
-  mapParts.about.textContent = [
+  const facts = [
     `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
     `On average, ${Math.round(toNumber(kept_share) * 100)}% of a token's ${measured} nearest tokens are also its neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
     is_improving && "A better layout is being computed.",
-    n_undrawn > 0 && `Not drawn (zero or non-finite rows): ${named.join(", ")}${n_undrawn > 3 ? DOTS : ""}.`,
+    n_undrawn > 0 && `Not drawn (zero or non-finite rows): ${rowNames(undrawn_ids.slice(0, 3), texts, n_undrawn)}.`,
   ].filter(Boolean).join(" ");
+  const meaning = "Each dot is a token. Tokens with similar rows tend to be close together: click one to see its neighbors. ";
+  mapParts.about.replaceChildren(span("map-meaning", meaning), span("map-facts", facts));
 }
 
 function markTokens() {

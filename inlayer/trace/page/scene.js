@@ -5,6 +5,7 @@
 // - rows beyond the window are drawn when they scroll into view
 
 const SCENE_HEIGHT = 320;
+const TRAINING_HEIGHT = 208; // of step 8, whose picture is the training step below
 const GAP = 28;
 const MIN_LINE = 14; // pixels of a strip next to a line of the similarities
 
@@ -26,25 +27,26 @@ function sceneTokens(trace) {
   return trace.texts.flatMap((text, b) => text.tokens.map((token, index) => ({ token, b, t: first + index })));
 }
 
-function lineHeight(count, most) {
-  return Math.max(6, Math.min(most, Math.floor(SCENE_HEIGHT / Math.max(1, count))));
+function lineHeight(count, most, room) {
+  return Math.max(6, Math.min(most, Math.floor(room / Math.max(1, count))));
 }
 
 function sceneLayout(trace, step, width) {
   const tokens = sceneTokens(trace);
   const isRotation = step === 6 && !scene.data.strips.position;
-  const line = lineHeight(tokens.length, isRotation ? 14 : 36); // the dial below is the picture of that step
+  const room = step === 8 ? TRAINING_HEIGHT : SCENE_HEIGHT;
+  const line = lineHeight(tokens.length, isRotation ? 14 : 36, room); // the dial below is the picture of that step
   const left = width < 520 ? 64 : 112;
-  const height = Math.max(step < 6 || step === 8 ? SCENE_HEIGHT : 0, tokens.length * line);
+  const height = Math.max(step < 6 || step === 8 ? room : 0, tokens.length * line);
   const body = width - left;
-  const parts = { tokens, line, left, height, width, table: hiddenPart(left, SCENE_HEIGHT), lanes: [], matrices: [] };
+  const parts = { tokens, line, left, height, width, table: hiddenPart(left, room), lanes: [], matrices: [] };
   const tableWidth = Math.min(200, body * 0.3);
   if (step === 4) {
     parts.table = { x: left + body * 0.18, y: 0, w: body * 0.82, h: SCENE_HEIGHT, alpha: 1 };
     parts.links = 1;
     parts.lanes.push({ name: "row", x: parts.table.x, w: parts.table.w, alpha: 1, inTable: true });
   } else if (step === 5 || step === 8) {
-    parts.table = { x: left + GAP * 1.5, y: 0, w: tableWidth, h: SCENE_HEIGHT, alpha: 1 };
+    parts.table = { x: left + GAP * 1.5, y: 0, w: tableWidth, h: room, alpha: 1 };
     parts.links = 1;
     const x = parts.table.x + tableWidth + GAP * 1.5;
     parts.lanes.push({ name: step === 5 ? "row" : "hidden", x, w: width - x, alpha: 1 });

@@ -1,14 +1,14 @@
 // Step 3: tokens with their ids, and the merges that produced them. Also the token buttons of the other steps.
 
 function stepIds(trace) {
-  return perText(trace, (text, b) => [
+  return [mergePlayer(trace), perText(trace, (text, b) => [
     (trace.texts.length > 1 || text.n_padding > 0) && caption(counted(text.n_tokens, "token"),
       text.n_padding > 0 && ` and ${counted(text.n_padding, "padding token")}`),
     rove(make("div", { class: "tokens", role: "group", "aria-label": `Tokens of ${textName(trace, b)}` },
       text.tokens.map((token, t) => tokenCard(token, b, t)))),
     missingTokens(text),
     merges(text),
-  ]);
+  ])];
 }
 
 function tokenCard(token, b, t) {
@@ -19,7 +19,6 @@ function tokenCard(token, b, t) {
     span("token-id number", String(token.id)),
     span("token-bytes mono", below),
   ], { step: 3, field: "id", value: exact(token.id), b, t });
-  card.dataset.flip = `token ${b} ${t}`;
   return colored(card, token);
 }
 

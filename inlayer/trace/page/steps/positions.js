@@ -17,9 +17,9 @@ function stepPositions(trace) {
     return [summary, relativeFigure(trace) ?? plainFact("No positions: the rows are unchanged, and the same tokens in another order give the "
       + "same vectors in another order.")];
   }
-  return [summary,
+  return [
     plainFact("Each channel pair has an angle that grows with the position. Attention rotates queries and keys by it."),
-    thetaSlider(trace), ropeFigure(trace), positions.rotary.map((rotary, s) => rotaryFigure(trace, rotary, s))];
+    ropeFigure(trace), thetaSlider(trace), summary, positions.rotary.map((rotary, s) => rotaryFigure(trace, rotary, s))];
 }
 
 // ---- rotary: the dial and the clocks, filled when all channels of a head are known

@@ -121,6 +121,7 @@ function oneHot(trace) {
   const viewBox = `0 0 300 ${tokens.length * 10}`;
   return make("section", { class: "check", "aria-label": "The same as a matrix product" },
     make("h2", {}, "The same as a matrix product"),
+    note("One line per token: a vector of zeros with a single 1 at the token\u2019s id. Multiplying it by the table selects that row."),
     make("div", { class: "check-line" },
       draw("svg", { class: "one-hot", viewBox, role: "img", "aria-label": label }, vectors),
       make("p", { class: "check-words" },
