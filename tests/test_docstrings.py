@@ -112,6 +112,34 @@ def test_class_documents_its_contract(name: str) -> None:
         assert described(text, "Raises")
 
 
+ADAPTERS = {"TextEncoder": "sklearn", "EmbedColumn": "datasets", "TableModule": "sentence_transformers"}
+SERVER = ["Address", "serve"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ADAPTERS, *SERVER])
+def test_adapters_and_server_document_their_contract(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name in ADAPTERS:
+        pytest.importorskip(ADAPTERS[name])
+    module = importlib.import_module(f"inlayer.integrations.{ADAPTERS[name]}" if name in ADAPTERS else "inlayer.web")
+    value = getattr(module, name)
+    own = [one for key, one in vars(value).items() if key[0] != "_"] if inspect.isclass(value) else []
+    functions = [getattr(one, "__func__", one) for one in own]
+    for one in [value, *filter(inspect.isfunction, functions)]:
+        text, signature = doc(one), inspect.signature(one)
+        assert [*re.findall(r"^    (?:\*+)?(\w+):", section(text, "Args"), flags=re.MULTILINE)] == [
+            parameter for parameter in signature.parameters if parameter not in {"self", "cls"}
+        ]
+        assert section(text, "Returns") or signature.return_annotation in {"None", None} or one is value
+        assert described(text, "Raises") or not may_raise(one)
+        assert section(text, "Example") or name == "serve"  # which runs until Ctrl-C
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run_examples(doctest.DocTestFinder().find(value, name, globs=vars(module) | {name: value}))
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PUBLIC])
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder with a `model` and a `book.txt`."""
@@ -127,6 +155,10 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert any(test.examples for test in found)
     for member in members(name).values() if inspect.isclass(value) else ():
         found += finder.find(member, f"{name}.{member.__name__}", False, globs=names)
+    run_examples(found)
+
+
+def run_examples(found: list[doctest.DocTest]) -> None:
     assert "+SKIP" not in "".join(test.docstring for test in found)
     messages: list[str] = []
     for test in found:
