@@ -236,7 +236,11 @@ class Layout:
                 yield line
                 line = Text("  ")
             line.append_text(self.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
-        yield line
+        scale = "" if math.isnan(largest(vectors)) else f"{self.glyphs.plus_minus} largest absolute value"
+        if scale and len(line) + len(scale) > self.columns:
+            yield line
+            line = Text("  ")
+        yield line.append(scale, style="dim")
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
         """Columns for several named vectors per token."""
