@@ -50,7 +50,7 @@ def command_pages() -> Iterator[str]:
         import_module(f"inlayer.cli.{module}")
     for name, command in list(walk(typer.main.get_command(app), "inlayer"))[1:]:
         yield f"\n{'#' * (name.count(' ') + 1)} {name}\n\n{plain(command.help)}\n"
-        rows = [(parameter, f"{plain(parameter.help)}") for parameter in command.params if parameter.name != "help"]
+        rows = [(parameter, described(parameter)) for parameter in command.params if parameter.name != "help"]
         if rows:
             yield "| argument | meaning |\n|---|---|"
             yield from (f"| {spelled(parameter)} | {text} |" for parameter, text in rows)
@@ -105,6 +105,15 @@ def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     yield name, command
     for child, subcommand in getattr(command, "commands", {}).items():
         yield from walk(subcommand, f"{name} {child}")
+
+
+def described(parameter: Any) -> str:
+    """What an argument or option means, with its default as in --help."""
+    text, default = plain(parameter.help), parameter.default
+    if parameter.is_flag if hasattr(parameter, "is_flag") else default is None:
+        return text
+    is_known = default is None or callable(default) or "[default:" in text
+    return text if is_known else f"{text} [default: {getattr(default, 'value', default)}]"
 
 
 def spelled(parameter: Any) -> str:

@@ -68,7 +68,9 @@ class Address:
         models: Names of the models.
 
     Example:
-        >>> address = Address(host="127.0.0.1", port=8000, token="secret", fragment="", models=["default"])
+        >>> address = Address(
+        ...     host="127.0.0.1", port=8000, token="secret", fragment="", models=["default"]
+        ... )
         >>> address.url, address.is_loopback
         ('http://127.0.0.1:8000/?token=secret', True)
         >>> address.course_url
