@@ -154,7 +154,7 @@ def check_lines(text: str, columns: int) -> None:
 
 def lines_of_neighbors(shown: str) -> list[str]:
     """The lines from the first neighbors of a token to the next heading, without those of tokens."""
-    lines = shown.partition("before and after training")[2].partition("how the rows changed")[0].splitlines()[1:-2]
+    lines = shown.partition("nearest neighbors")[2].partition("how the rows changed")[0].splitlines()[1:-2]
     return [line for line in lines if "in the text" not in line]
 
 
@@ -174,7 +174,9 @@ def test_terminal_shows_everything(columns: int) -> None:
     ):
         assert part in flat
     assert "\nwarning      the mean" in shown  # two spaces after the longest label
-    assert all(line.startswith("  ") for line in lines_of_neighbors(printed(make_report(" plain" * 9), columns - 20)))
+    neighbors = lines_of_neighbors(printed(make_report(" plain" * 9), columns - 20))
+    assert neighbors
+    assert all(line.startswith("  ") for line in neighbors)
     if columns >= 72:  # narrower tables wrap their cells
         cells = ["12,345", "90.5%", "0.31", "4.50×", "0.16 → 1.25"]
         (row,) = [line for line in shown.split("\n") if "most frequent quarter" in line]
