@@ -111,6 +111,7 @@ def test_examples_are_printed_as_written(
     assert [line for line in lines if line.startswith(PROGRAMS)] == own
     first = lines.index("Examples:") + 1
     assert lines[first : first + len(own)] == own  # without blank lines
+    assert max(map(len, own)) <= 78  # one line each on a terminal of 80 columns
 
 
 def run_here(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
