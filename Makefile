@@ -8,7 +8,8 @@ FIRST_START := sh -c '$(BIN)/inlayer --help && $(BIN)/inlayer walk' > /dev/null
 # What the commands of README.md need.
 EXTRAS := torch,web,embed,map,train,hub,gguf
 unexport PYTHONDONTWRITEBYTECODE  # otherwise every process of a test compiles the libraries again
-PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
+CONSTRAINTS := --constraint constraints.txt  # `make test CONSTRAINTS=` takes the newest libraries
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet $(CONSTRAINTS)
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 30
 
 LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_head.py tests/test_pooling.py

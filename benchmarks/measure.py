@@ -3,6 +3,8 @@
 - the implementations to compare take turns in one process, so noise affects all of them
 - the headline is a ratio of medians, next to the ratio of the fastest rounds
 - targets are reported as met or missed; missing one is not an error
+- next to the ratio to a peer there is one to a limit where it can be measured: the part of the work that no
+  implementation can leave out, in allocated memory
 """
 
 from __future__ import annotations
@@ -12,14 +14,17 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OUT = Path(__file__).parent / "out"
 
@@ -93,6 +98,33 @@ def milliseconds(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]
         name: {"median_ms": round(statistics.median(all_) * 1e3, 3), "min_ms": round(min(all_) * 1e3, 3)}
         for name, all_ in seconds.items()
     }
+
+
+def linear_products(weights: Iterable[Tensor], tokens: int, chunk: int | None = None) -> Callable[[], None]:
+    """Return the limit of training linear layers: their products forward and backward, in allocated memory.
+
+    Args:
+        weights: The matrices (out, in) of the layers.
+        tokens: Inputs per layer.
+        chunk: Inputs at once; by default all.
+    """
+    import torch
+
+    rows = chunk or tokens
+    layers = [
+        (weight.detach(), *(torch.ones(size) for size in ((rows, width), (rows, out), (out, width), (rows, width))))
+        for weight in weights
+        for out, width in [weight.shape]
+    ]
+
+    def multiply() -> None:
+        for weight, inputs, outputs, weight_gradient, input_gradient in layers:
+            for _ in range(0, tokens, rows):
+                torch.mm(inputs, weight.T, out=outputs)
+                torch.mm(outputs.T, inputs, out=weight_gradient)
+                torch.mm(outputs, weight, out=input_gradient)
+
+    return multiply
 
 
 def conditions() -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """The server under load: 50 clients on loopback for 30 s, each sending a request as soon as it has an answer.
 
-- walks: `inlayer serve` with the bundled sample model. Nothing is compared: the headline is the 95th percentile of the
+- walks: `inlayer serve` with the bundled sample model. There is no peer: the headline is the 95th percentile of the
   latency relative to 300 ms, which still feels immediate
 - vectors: POST /v1/embeddings with WordLlama's table, compared with the same table in sentence-transformers behind
   FastAPI (peer_server.py), with as many processes
+
+The limit is the same walks or vectors as JSON, computed in one process without a server, times the number of cores.
 
 The clients are one lean process on the same cores. Every request has its own text, so no response is cached.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -21,10 +24,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from benchmarks.measure import Ratio, Result, installed
+from benchmarks.measure import Ratio, Result, conditions, installed
 
 CLIENTS, SECONDS, WARM_UP = 50, 30.0, 10.0  # both servers have started their processes after the warm-up
 MAX_MS = 300
+LIMIT_SECONDS = 5.0
 WALKS, VECTORS = "/api/walk", "/v1/embeddings"
 TEXTS_PER_REQUEST = 8
 SENTENCE = "I love dogs and cats but the old house by the sea keeps its own time"
@@ -37,6 +41,7 @@ def run() -> Iterator[Result]:
         name="serve_walks",
         ratios=[
             Ratio(label=f"95th percentile / {MAX_MS} ms", value=load["p95_ms"] / MAX_MS, at_most=1),
+            limit_of(WALKS, load),
             Ratio(label="errors", value=load["errors"], at_most=0),
         ],
         measured=load,
@@ -58,6 +63,7 @@ def compare_vectors() -> Result:
         name="serve_vectors",
         ratios=[
             Ratio(label="requests per second: inlayer / sentence-transformers + FastAPI", value=rates[0] / rates[1]),
+            limit_of(VECTORS, ours),
             Ratio(label="errors", value=ours["errors"], at_most=0),
         ],
         measured={"inlayer": ours, "sentence-transformers + FastAPI": theirs},
@@ -79,6 +85,39 @@ def measure_load(command: list[str], path: str) -> dict[str, Any]:
             server.terminate()
     measured: dict[str, Any] = json.loads(done.stdout)
     return measured
+
+
+def limit_of(path: str, load: dict[str, Any]) -> Ratio:
+    """Requests per second relative to the limit, which is measured in a new process."""
+    command = [sys.executable, "-m", "benchmarks.serve", "limit", path]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=one_thread)
+    limit = float(done.stdout) * conditions()["cores"]
+    return Ratio(label="requests per second: limit / inlayer", value=limit / load["requests_per_second"])
+
+
+def rate_alone(path: str, seconds: float = LIMIT_SECONDS) -> float:
+    """Responses per second that one core computes, without a server."""
+    import inlayer
+    from inlayer.trace import Pipeline
+    from inlayer.web.worker_threads import as_json
+
+    model = inlayer.load("default" if path == WALKS else "wordllama")
+    pipeline = Pipeline(model) if path == WALKS else None
+
+    def respond(number: int) -> object:
+        if pipeline is not None:
+            return as_json(pipeline.walk([text_of(0, number)]))
+        texts = [text_of(0, number * TEXTS_PER_REQUEST + index) for index in range(TEXTS_PER_REQUEST)]
+        return as_json(model.encode(texts, normalize=True).tolist())
+
+    for number in range(10):
+        respond(number)
+    done, begin = 0, time.perf_counter()
+    while time.perf_counter() < begin + seconds:
+        respond(done)
+        done += 1
+    return done / (time.perf_counter() - begin)
 
 
 def text_of(client: int, number: int) -> str:
@@ -185,4 +224,7 @@ async def run_clients(url: str, path: str, clients: int = CLIENTS, seconds: floa
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run_clients(sys.argv[1], sys.argv[2]))))
+    if sys.argv[1] == "limit":
+        print(rate_alone(sys.argv[2]))
+    else:
+        print(json.dumps(asyncio.run(run_clients(sys.argv[1], sys.argv[2]))))

@@ -3,6 +3,9 @@
 Both are the same Llama with the same weights, fused AdamW, clipping and windows; their losses must agree step by step
 before anything is timed. The plain loop computes the loss with `model(input_ids, labels=...)`, which holds all logits;
 inlayer never does.
+
+The limit is the matrix products of the linear layers and the head, forward and backward. It leaves out attention,
+activations, norms, the loss and the optimizer.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.measure import Result, installed, interleave, milliseconds, ratio
+from benchmarks.measure import Result, installed, interleave, linear_products, milliseconds, ratio
 from inlayer.training.config import DecoderConfig, TrainConfig
 from inlayer.training.export import save_decoder
 from inlayer.training.trainer import Trainer
@@ -26,10 +29,11 @@ CASES = (
     {"vocab_size": 128_256, "n_embd": 128, "n_layer": 2, "batch_size": 4, "tie": True},
 )
 BLOCK, ROUNDS = 128, 6
+LIMIT = "limit: matrix products"
 
 
-def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
-    """A function that takes one step for each implementation, and the number of tokens per step."""
+def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], Callable[[], None], int]:
+    """A function that takes one step for each implementation, the limit, and the number of tokens per step."""
     from transformers import LlamaForCausalLM
 
     sizes = {name: case[name] for name in ("vocab_size", "n_embd", "n_layer", "tie")}
@@ -63,16 +67,18 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
         optimizer.zero_grad()
         return loss.item()
 
-    return {"inlayer": lambda: trainer.take_step(windows)["loss"], "transformers": plain_step}, windows[:, 1:].numel()
+    both = {"inlayer": lambda: trainer.take_step(windows)["loss"], "transformers": plain_step}
+    linear = [module.weight for module in plain.modules() if isinstance(module, torch.nn.Linear)]  # with the head
+    return both, linear_products(linear, targets.numel()), targets.numel()
 
 
 def run() -> Iterator[Result]:
     """Yield one result per size."""
     for case in CASES:
-        both, tokens = peers(case)
+        both, limit, tokens = peers(case)
         for _ in range(3):  # checks that both compute the same, and warms up
             torch.testing.assert_close(both["inlayer"](), both["transformers"](), rtol=1e-4, atol=1e-4)
-        seconds = interleave(both, ROUNDS)
+        seconds = interleave({**both, LIMIT: limit}, ROUNDS)
         large = case["vocab_size"] >= 32_000
         yield Result(
             name="train",
@@ -82,11 +88,12 @@ def run() -> Iterator[Result]:
                     seconds["inlayer"],
                     seconds["transformers"],
                     at_most=1.0 if large else 1.1,
-                )
+                ),
+                ratio(f"time per step: inlayer / {LIMIT}", seconds["inlayer"], seconds[LIMIT]),
             ],
             measured={
                 **milliseconds(seconds),
-                "tokens_per_second": {name: round(tokens / min(spent)) for name, spent in seconds.items()},
+                "tokens_per_second": {name: round(tokens / min(seconds[name])) for name in both},
             },
             sizes={**case, "block_size": BLOCK},
             notes=[f"transformers {installed('transformers')}, attention with sdpa"],

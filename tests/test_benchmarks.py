@@ -86,6 +86,17 @@ def test_plain_reads_give_the_rows_of_a_checkpoint(tmp_path: Path, monkeypatch: 
     assert torch.equal(rows, expected)
 
 
+def test_sparse_checkpoint_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_checkpoint, "SHARDS", 2)
+    monkeypatch.setattr(open_checkpoint, "EXPERTS", 3)
+    sizes = open_checkpoint.write_sparse_checkpoint(tmp_path)
+    assert sizes["tensors"] == 1 + 2 * 3 * 6
+    assert sizes["bytes"] > 2**31  # only the table of its first shard
+    rows, _ = open_checkpoint.with_inlayer(str(tmp_path), torch.tensor([[0, 163_839]]))
+    assert rows.shape == (1, 2, 7168)
+    assert not rows.any()
+
+
 @pytest.mark.slow
 def test_tying_study_runs_and_resumes(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"

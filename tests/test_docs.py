@@ -176,6 +176,20 @@ def test_site_loads_nothing_from_elsewhere(site: dict[Path, Links]) -> None:
 
 @pytest.mark.slow
 def test_reference_has_every_public_name_and_command(site: dict[Path, Links]) -> None:
-    anchors = {anchor for page, links in site.items() if page.parent.name == "reference" for anchor in links.anchors}
+    pages = [page for page in site if page.parent.name == "reference"]
+    shown = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert shown.count('<span class="gp">&gt;&gt;&gt; </span>') > 200  # examples are code, not quotations
+    assert "<blockquote>" not in shown
+    anchors = {anchor for page in pages for anchor in site[page].anchors}
     assert {anchor.rpartition(".")[2] for anchor in anchors} >= set(PUBLIC)
     assert anchors >= {"inlayer-walk", "inlayer-inspect", "inlayer-serve", "inlayer-train", "inlayer-learn-check"}
+    assert {"integrations.sklearn.TextEncoder", "web.serve", "post-apiwalk", "post-v1embeddings"} <= {
+        anchor.removeprefix("inlayer.") for anchor in anchors
+    }
+
+
+@pytest.mark.slow
+def test_documents_of_the_root_are_on_the_site(site: dict[Path, Links]) -> None:
+    headings = {"changelog": "010", "contributing": "adding-a-model-family", "security": "reporting-a-vulnerability"}
+    found = {page.stem: links.anchors for page, links in site.items()}
+    assert all(heading in found[name] for name, heading in headings.items())

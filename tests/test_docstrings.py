@@ -112,6 +112,46 @@ def test_class_documents_its_contract(name: str) -> None:
         assert described(text, "Raises")
 
 
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+DEEPER = re.findall(  # positions, adapters and the server, which are not imported from inlayer itself
+    r"^::: inlayer\.([\w.]+)\.(\w+)$",
+    "\n".join(page.read_text() for page in sorted(REFERENCE.glob("*.md"))),
+    re.MULTILINE,
+)
+ENDLESS = {"serve"}  # runs until Ctrl-C
+NOT_IN_EXAMPLES = {"make_app"}  # its pipelines are made by a command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "name"), DEEPER)
+def test_other_names_of_the_reference_document_their_contract(
+    module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if module.startswith("integrations."):
+        pytest.importorskip(module.partition(".")[2])
+    home = importlib.import_module(f"inlayer.{module}")
+    value = getattr(home, name)
+    own = [
+        getattr(one, "__func__", one) for key, one in vars(value).items() if key[0] != "_" and key not in TORCH_HOOKS
+    ]
+    for one in [value, *filter(inspect.isfunction, own if inspect.isclass(value) else [])]:
+        text, signature = doc(one), inspect.signature(one)
+        parameters = [parameter for parameter in signature.parameters if parameter not in {"self", "cls"}]
+        assert re.findall(r"^    (?:\*+)?(\w+):", section(text, "Args"), flags=re.MULTILINE) == parameters
+        assert section(text, "Returns") or signature.return_annotation in {"None", None} or inspect.isclass(one)
+        assert described(text, "Raises") or not may_raise(one)
+        assert section(text, "Example") or name in ENDLESS | NOT_IN_EXAMPLES
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path)
+    names = {"inlayer": inlayer, "np": np, "torch": importlib.import_module("torch")} | vars(home) | {name: value}
+    run_examples(doctest.DocTestFinder().find(value, name, globs=names))
+
+
+def test_the_reference_has_more_than_the_main_names() -> None:
+    assert len(DEEPER) >= 17
+    assert {"RotaryPositions", "TextEncoder", "serve", "Tokenizer"} <= {name for _, name in DEEPER}
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PUBLIC])
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder with a `model` and a `book.txt`."""
@@ -127,6 +167,10 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert any(test.examples for test in found)
     for member in members(name).values() if inspect.isclass(value) else ():
         found += finder.find(member, f"{name}.{member.__name__}", False, globs=names)
+    run_examples(found)
+
+
+def run_examples(found: list[doctest.DocTest]) -> None:
     assert "+SKIP" not in "".join(test.docstring for test in found)
     messages: list[str] = []
     for test in found:

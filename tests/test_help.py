@@ -107,8 +107,11 @@ def test_examples_are_printed_as_written(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     _, shown = run_here([*name.split(), "--help"], capsys, monkeypatch)
-    printed = [line.strip() for line in shown.splitlines() if line.strip().startswith(PROGRAMS)]
-    assert printed == [line for owner, line in EXAMPLES if owner == name]
+    lines, own = [line.strip() for line in shown.splitlines()], [line for owner, line in EXAMPLES if owner == name]
+    assert [line for line in lines if line.startswith(PROGRAMS)] == own
+    first = lines.index("Examples:") + 1
+    assert lines[first : first + len(own)] == own  # without blank lines
+    assert max(map(len, own)) <= 78  # one line each on a terminal of 80 columns
 
 
 def run_here(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:

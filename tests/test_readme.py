@@ -73,6 +73,26 @@ def test_the_other_commands_run(
     assert (tmp_path / "walk.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.slow
+def test_the_commands_of_the_table_run_in_this_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(ROOT / "README.md", tmp_path)
+    (tmp_path / "pairs.txt").write_text("king queen 8\nsun seven 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "data"))
+    commands = re.findall(r"^\| .* \| `(inlayer .+)` \|$", README, flags=re.MULTILINE)
+    assert len(commands) == 12
+    for command in commands:
+        if command == "inlayer serve":  # which runs until Ctrl-C; tests/web/ starts it
+            continue
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        assert (stopped.value.code or 0, bool(out)) == (0, True), (command, err)
+
+
 def test_its_pictures_are_there() -> None:
     pictures = re.findall(r"!\[.*?\]\((.+?)\)", README)
     assert len(pictures) == 2

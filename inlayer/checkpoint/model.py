@@ -62,10 +62,8 @@ class Model:
         (Model('default', llama, 6,144 x 128 BF16), 'llama', True, None, None)
         >>> model.tokenizer.encode("I love dogs")
         [40, 812, 2228, 82]
-        >>> model.table.rows([40, 812]).shape, model.vocabulary.texts[812]
-        ((2, 128), ' love')
-        >>> model.head(model.embeddings(torch.tensor([[40, 812]]))).shape
-        torch.Size([1, 2, 6144])
+        >>> model.vocabulary.texts[812]
+        ' love'
     """
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
@@ -111,7 +109,12 @@ class Model:
 
     @cached_property
     def table(self) -> StoredTable:
-        """The token rows: `table.rows(ids)` reads them from the file as numpy arrays, without torch."""
+        """The token rows: `table.rows(ids)` reads them from the file as numpy arrays, without torch.
+
+        Example:
+            >>> load("default").table.rows([40, 812]).shape
+            (2, 128)
+        """
         padding_idx = self.spec.padding_idx if self.spec is not None else None
         if padding_idx is not None and padding_idx >= self.table_info.shape[0]:
             padding_idx = None
@@ -160,6 +163,15 @@ class Model:
         """The whole input layer as a torch module.
 
         Its rows stay in the file, frozen; `load(source, trainable=True)` reads them into memory to train them.
+
+        Raises:
+            MissingExtraError: If torch is not installed.
+            ConfigError: If the config is invalid or its family not supported; `table` still has the rows.
+            CheckpointError: If a tensor of the layer is missing or damaged.
+
+        Example:
+            >>> load("default").embeddings(torch.tensor([[40, 812]])).shape
+            torch.Size([1, 2, 128])
         """
         with needs_torch("Model.embeddings"):
             from inlayer.checkpoint.layer import build_embeddings
@@ -167,7 +179,15 @@ class Model:
 
     @cached_property
     def head(self) -> Head | None:
-        """The head as a torch module, or None if the checkpoint has none."""
+        """The head as a torch module, or None if the checkpoint has none.
+
+        Raises:
+            InlayerError: Same as `embeddings`.
+
+        Example:
+            >>> load("default").head.tied
+            True
+        """
         with needs_torch("Model.head"):
             from inlayer.checkpoint.layer import build_head
         return build_head(self)
@@ -180,16 +200,9 @@ class Model:
         return Vocabulary(self.tokenizer, self.table.num_embeddings)
 
     def neighbors(
-        self,
-        query: Any,
-        k: int = 10,
-        *,
-        table: str = "input",
-        words: bool = False,
-        script: str | None = None,
-        special: bool = False,
-        progress: Progress | None = None,
-    ) -> list[Neighbor]:
+        self, query: Any, k: int = 10, *, table: str = "input", words: bool = False, script: str | None = None,
+        special: bool = False, progress: Progress | None = None,
+    ) -> list[Neighbor]:  # fmt: skip
         """Find the tokens whose rows are nearest to a query by cosine: exact, over the whole table.
 
         Args:
@@ -266,17 +279,10 @@ class Model:
         return project(self.table, method, cache=cache_folder(), progress=progress)
 
     def encode(
-        self,
-        texts: Any,
-        *,
-        pool: str = "mean",
-        weights: Weighting | str | os.PathLike[str] | None = None,
-        normalize: bool = False,
-        dim: int | None = None,
-        dtype: Any = "float32",
-        batch_size: int | None = None,
+        self, texts: Any, *, pool: str = "mean", weights: Weighting | str | os.PathLike[str] | None = None,
+        normalize: bool = False, dim: int | None = None, dtype: Any = "float32", batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Turn texts into vectors: the pooled rows of their tokens.
 
         Special tokens do not count, and a text is never truncated. A text without tokens gives zeros. A text's vector
@@ -318,16 +324,9 @@ class Model:
             return encoder.encode(texts, settings, batch_size, progress)
 
     def encode_iter(
-        self,
-        texts: Any,
-        *,
-        pool: str = "mean",
-        weights: Weighting | str | os.PathLike[str] | None = None,
-        normalize: bool = False,
-        dim: int | None = None,
-        dtype: Any = "float32",
-        batch_size: int | None = None,
-    ) -> Iterator[Any]:
+        self, texts: Any, *, pool: str = "mean", weights: Weighting | str | os.PathLike[str] | None = None,
+        normalize: bool = False, dim: int | None = None, dtype: Any = "float32", batch_size: int | None = None,
+    ) -> Iterator[Any]:  # fmt: skip
         """Turn any number of texts into vectors, in constant memory.
 
         Args:

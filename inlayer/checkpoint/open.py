@@ -86,6 +86,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
         MissingFileError: If there is no such source.
         CheckpointError: If its files are damaged or contain no embedding table.
         InputError: If `trainable` is not a bool.
+        DtypeError: If `dtype` is not a floating-point dtype.
         MissingExtraError: If a package that the source needs is not installed.
 
     Example:

@@ -42,8 +42,8 @@ def inlayer_(
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a help text. Typer joins lines unless a blank line separates them."""
-    return "\n\n".join(("Examples:", *lines)) + "\n"
+    """Return the end of a help text: commands, and remarks after a blank line."""
+    return "\n".join(("Examples:", *(line if line.startswith(PROGRAMS) else f"\n{line}" for line in lines))) + "\n"
 
 
 def _check_output(context: typer.Context, param: Any, name: str | None) -> str | None:
@@ -62,6 +62,7 @@ def _check_output(context: typer.Context, param: Any, name: str | None) -> str |
 
 SUFFIXES = {"html": (".html", ".htm"), "png": (".png",), "parquet": (".parquet",)}  # for output files, by option
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
+PROGRAMS = ("inlayer ", "torchrun ")
 MIN_WIDTH = 30  # columns
 MAX_TOKEN = 24  # columns
 SOURCE_HELP = (

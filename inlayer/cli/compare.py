@@ -90,13 +90,15 @@ def _print_report(facts: list[tuple[str, str]], comparison: ModelComparison, top
             listed = "  ".join([*(token_text(text) for text in texts[:top]), *more])
             print_labeled(output, Text(label, "bold"), Text(listed))
     if comparison.damaged:
+        output.print()
         print_table(
-            ("zero or not finite", "norm in A", "in B"),
+            ("zero or not finite", "norm in A", "norm in B"),
             ((token_text(row.text), _norm(row.norm_a), _norm(row.norm_b)) for row in comparison.damaged),
         )
     if comparison.moved:
+        output.print()
         print_table(
-            ("moved most", "cosine", "norm in A", "in B"),
+            ("moved most", "cosine", "norm in A", "norm in B"),
             (
                 (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
                 for row in comparison.moved
@@ -120,7 +122,7 @@ def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tup
         ("tokens",
          f"{comparison.shared:,} shared, {len(comparison.only_a):,} only in A, {len(comparison.only_b):,} only in B"),
         ("rows", f"{comparison.equal:,} of {comparison.shared:,} equal; {damaged}{median}"),
-        ("neighborhoods",
+        ("neighbors",
          "-" if overlap is None
          else f"on average, {overlap:.0%} of a token's 10 nearest tokens are the same in both"),
     ]  # fmt: skip

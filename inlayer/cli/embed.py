@@ -220,7 +220,7 @@ def _print_rows(embedded: Iterator[tuple[list[str], Any]], *, given: bool) -> No
         norms = np.linalg.norm(vectors.astype(np.float32), axis=1, keepdims=True)
         units = vectors / np.where(norms == 0, 1, norms)
         numbers = [str(number) for number in range(1, len(vectors) + 1)]
-        names = [f"{number} {text}" for number, text in zip(numbers, texts, strict=True)]
+        names = [f"{number} {text or '(empty text)'}" for number, text in zip(numbers, texts, strict=True)]
         _print_numbers("cosine similarity", numbers, names, units @ units.T)
     if given:
         cut = [f"the first {shown_values} of {vectors.shape[1]} values"] * (shown_values < vectors.shape[1])
@@ -241,7 +241,7 @@ def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any
     """Print a row of numbers for each text, which is cut to the width of the terminal; only columns that fit."""
     titles = titles[: _fitting_columns()]
     columns = min(SHOWN_TEXT, max(len(corner), MIN_LABEL, console().width - NUMBER * len(titles)))
-    labels = [short_text(text, columns) for text in texts]
+    labels = [short_text(text, columns) or "(empty text)" for text in texts]
     rows = zip(labels, values[:, : len(titles)].tolist(), strict=True)
     print_table([corner, *titles], [(label, *(f"{value:.3f}" for value in row)) for label, row in rows])
 

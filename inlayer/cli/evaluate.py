@@ -19,7 +19,7 @@ FEW_PAIRS = 30
 
 EVALUATE_EXAMPLES = examples(
     "inlayer evaluate --similarity pairs.txt",
-    "inlayer evaluate path/to/model --similarity pairs.txt --analogies questions.txt --json",
+    "inlayer evaluate minilm --similarity pairs.txt --analogies questions.txt",
 )
 
 

@@ -148,7 +148,9 @@ def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) ->
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("",) * width)]
     titles = list(chain(*((title, *(["id"] if ids else []), "cosine") for title in columns)))
     if len(columns) > 1 and natural_width(titles, rows) > console().width:
-        for title, column in columns.items():
+        for number, (title, column) in enumerate(columns.items()):
+            if number:
+                console().print()
             print_neighbors({title: column}, ids=ids)
     elif rows:
         print_table(titles, rows, left=range(0, len(titles), width))

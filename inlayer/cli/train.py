@@ -29,9 +29,9 @@ TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 EXAMPLES = examples(
     "inlayer train",
     "inlayer train book.txt more/*.txt --out model",
-    "inlayer train book.txt --out model --tokenizer bytes --architecture gpt --preset toy --steps 300",
+    "inlayer train book.txt --out model --tokenizer bytes --architecture gpt",
     "inlayer train --out model --resume --steps 900",
-    "torchrun --nproc-per-node 2 -m inlayer train book.txt --out model --parallel data",
+    "torchrun --nproc-per-node 2 -m inlayer train book.txt --parallel data",
 )
 FILES = typer.Argument(help="UTF-8 text files. \\[default: English text from Python's standard library]")
 RESUME = typer.Option("--resume", help="Continue the run in --out. A larger --steps extends it.", rich_help_panel="Run")

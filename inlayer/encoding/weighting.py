@@ -219,6 +219,7 @@ class Weighting:
 
         Raises:
             CheckpointError: If the file is not a weighting.
+        MissingFileError: If there is no such file.
 
         Example:
             >>> model = inlayer.load("default")

@@ -60,6 +60,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
 
     Raises:
         ConfigError: If the config is malformed or its family is not supported.
+        MissingFileError: If it is a path and there is no such file.
 
     Example:
         >>> describe({"model_type": "gpt2"}).positions

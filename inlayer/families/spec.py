@@ -2,20 +2,20 @@
 
 config.json -> families.describe -> [LayerSpec] -> Embeddings, Head
 - settings are checked when they are created; the computations they describe are in positions/, which needs torch
-- the scaling rules are the methods that extend a rotary model to texts longer than those it was trained on
+- see also: the rules for texts longer than those in training (families/scaling_rules.py)
 Tested in tests/families/ and tests/positions/test_scaling.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
+from inlayer.families.scaling_rules import Scaling
 from inlayer.tables.ngram_hash import NgramSpec
 
-MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
 MAX_LAYERS = 4096  # the deepest published models have a few hundred
 
@@ -28,147 +28,23 @@ Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingRule:
-    """A method for texts longer than those in training. Settings must be in a range; optional ones are not checked."""
-
-    kind: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            for item in value if isinstance(value, tuple) else (value,):
-                unchecked = field.default is None or isinstance(item, bool)
-                if not unchecked and not MIN_SETTING <= item <= MAX_SETTING:
-                    raise ConfigError(
-                        f"rotary scaling {self.kind!r} has {field.name} {item}; it must be a number in "
-                        f"{MIN_SETTING:g}..{MAX_SETTING:g}"
-                    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearScaling(ScalingRule):
-    """Linear scaling: every position is divided by `factor`."""
-
-    kind = "linear"
-    factor: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class DynamicNTKScaling(ScalingRule):
-    """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`."""
-
-    kind = "dynamic"
-    factor: float
-    original_max_position_embeddings: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class YarnScaling(ScalingRule):
-    """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between."""
-
-    kind = "yarn"
-    factor: float
-    original_max_position_embeddings: int
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    mscale: float | None = None
-    mscale_all_dim: float | None = None
-    attention_factor: float | None = None
-    truncate: bool = True
-
-    @property
-    def cos_sin_factor(self) -> float:
-        """The factor on cos and sin: 0.1 ln(factor) + 1 as in the paper, or DeepSeek's ratio of two such terms."""
-        if self.attention_factor is not None:
-            return self.attention_factor
-
-        def mscale_of(weight: float) -> float:
-            return 1.0 if self.factor <= 1 else 0.1 * weight * math.log(self.factor) + 1.0
-
-        if self.mscale and self.mscale_all_dim:
-            return mscale_of(self.mscale) / mscale_of(self.mscale_all_dim)
-        return mscale_of(1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Llama3Scaling(ScalingRule):
-    """Llama-3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended."""
-
-    kind = "llama3"
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_position_embeddings: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class LongRopeScaling(ScalingRule):
-    """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it."""
-
-    kind = "longrope"
-    short_factor: tuple[float, ...]
-    long_factor: tuple[float, ...]
-    original_max_position_embeddings: int
-    factor: float
-    attention_factor: float | None = None
-    mscales: tuple[float, ...] = ()  # Phi-3.5-MoE: the factors on cos and sin of short and of long texts
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.original_max_position_embeddings < 2:
-            raise ConfigError(
-                f"rotary scaling 'longrope' has original_max_position_embeddings "
-                f"{self.original_max_position_embeddings}; it must be at least 2"
-            )
-
-    @property
-    def cos_sin_factor(self) -> float:
-        """The factor on cos and sin."""
-        if self.attention_factor is not None or self.factor <= 1.0:
-            return 1.0 if self.attention_factor is None else self.attention_factor
-        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProportionalScaling(ScalingRule):
-    """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head, the others by no angle."""
-
-    kind = "proportional"
-    fraction: float
-    factor: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.fraction <= 1:
-            raise ConfigError(f"rotary scaling 'proportional' rotates {self.fraction} of a head; it must be in (0, 1]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NTKAlphaScaling(ScalingRule):
-    """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), for texts of any length."""
-
-    kind = "dynamic"
-    alpha: float
-
-
-Scaling: TypeAlias = (
-    LinearScaling
-    | DynamicNTKScaling
-    | YarnScaling
-    | Llama3Scaling
-    | LongRopeScaling
-    | ProportionalScaling
-    | NTKAlphaScaling
-)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Angles:
     """The rotary angles: the base theta, the fraction of each head that is rotated, and the scaling rule.
 
-    With `sections` (M-RoPE), positions have one axis per section, and each section is the number of channel pairs that
-    follow its axis, in chunks (Qwen2-VL) or interleaved (Qwen3.5). `head_dim` is set where a layer type has wider heads
-    than the others (Gemma-4).
+    Args:
+        theta: The base: pair i of R channels rotates by theta^(-2i / R) radians per token.
+        partial_rotary_factor: Fraction of each head that is rotated.
+        scaling: A rule for texts longer than those in training, such as `YarnScaling`.
+        sections: M-RoPE: the number of channel pairs that follow each axis of the positions.
+        sections_interleaved: Whether the pairs of the axes take turns (Qwen3.5) or are in chunks (Qwen2-VL).
+        head_dim: Width of a head where a layer type has wider heads than the others (Gemma-4).
+
+    Raises:
+        InlayerError: If theta is not positive and finite, or the fraction is not in (0, 1].
+
+    Example:
+        >>> Angles(theta=500_000.0, scaling=LinearScaling(factor=4.0)).theta
+        500000.0
     """
 
     theta: float = 10_000.0
@@ -191,9 +67,18 @@ class Angles:
 class PositionIdRule:
     """How position ids are numbered if the caller does not pass them.
 
-    Real tokens count up from `start`; padding that is skipped gets `start - 1`. `by` selects what counts as padding:
-    "order" counts by index (GPT-2, BERT, every rotary model), "ids" skips the id `padding_idx` (RoBERTa, MPNet), "mask"
-    skips positions where the attention mask is 0 (OPT).
+    Args:
+        by: What counts as padding: "order" counts by index (GPT-2, BERT, every rotary model), "ids" skips the id
+            `padding_idx` (RoBERTa, MPNet), "mask" skips positions where the attention mask is 0 (OPT).
+        start: Position of the first real token; padding that is skipped gets `start - 1`.
+        padding_idx: The id to skip with "ids".
+
+    Raises:
+        InlayerError: If `by` is "ids" and there is no `padding_idx`.
+
+    Example:
+        >>> PositionIdRule(by="ids", start=2, padding_idx=1)  # RoBERTa
+        PositionIdRule(by='ids', start=2, padding_idx=1)
     """
 
     by: Literal["order", "ids", "mask"] = "order"

@@ -123,6 +123,7 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
 
     Raises:
         InputError: If a model has no tokenizer, or the two share no token.
+        InlayerError: If a source cannot be opened; see `load`.
 
     Example:
         >>> result = compare("default", "model")  # a copy

@@ -66,7 +66,7 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
         yield Finding("warning", "unusual-value-distribution", message)
     yield from _channel_findings(facts, rows.width)
     if facts.padding_norm and facts.padding_id is not None:
-        message = f"the padding row {facts.padding_id:,} is not zero; its norm is {facts.padding_norm:.3g}"
+        message = f"the padding row {facts.padding_id} is not zero; its norm is {facts.padding_norm:.3g}"
         yield Finding("note", "padding-row-nonzero", message, ids=(facts.padding_id,))
     if facts.randomly_initialized:
         yield Finding("note", "random-initialization", "the table looks randomly initialized and not yet trained")
@@ -154,7 +154,7 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
     block = _repeated_block(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
     if block is not None:
         first, source, length = block
-        message = f"rows {first:,} to {first + length - 1:,} repeat the rows starting at {source:,}"
+        message = f"rows {first} to {first + length - 1} repeat the rows starting at {source}"
         in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
         yield from rows.finding("error", "repeated-block", message, in_block)
         return

@@ -102,7 +102,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
         yield "", f"inlayer train multiplied the rows by {scale} when it saved them; its report shows them unscaled"
     if rows.padding_id is not None and rows.padding_norm is not None:
         norm = "zero" if rows.padding_norm == 0 else f"norm {rows.padding_norm:.3g}"
-        yield "padding", f"row {rows.padding_id:,}: {norm}"
+        yield "padding", f"row {rows.padding_id}: {norm}"
     yield "undertrained", _undertrained(report)
 
 

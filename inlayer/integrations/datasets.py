@@ -30,6 +30,11 @@ class EmbedColumn:
         dtype: Dtype of the vectors.
         batch_size: Texts per batch.
 
+    Raises:
+        DtypeError: If a dataset cannot store vectors of this dtype.
+        InputError: If `pool` is not one vector per text, or the two columns are the same; while mapping, if the dataset
+            has no such column, or `batched=True` is missing.
+
     Example:
         >>> EmbedColumn("default")({"text": ["I love dogs"]})["embedding"].shape
         (1, 128)

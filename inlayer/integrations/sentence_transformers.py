@@ -40,7 +40,11 @@ class TableModule(InputModule):  # type: ignore[misc]
         pool: "mean", "first", "last" or "max".
         weights: A fitted `Weighting`, or its file.
 
+    Raises:
+        InlayerError: If the model cannot be opened or has no tokenizer, or an argument is invalid.
+
     Example:
+        >>> from sentence_transformers import SentenceTransformer
         >>> SentenceTransformer(modules=[TableModule("default")], device="cpu").encode(["I love dogs"]).shape
         (1, 128)
     """
@@ -58,7 +62,23 @@ class TableModule(InputModule):  # type: ignore[misc]
         self.tokenizer = self.encoder.tokenizer
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, torch.Tensor]:
-        """Ids of the texts in one row, and the offset of each text."""
+        """Tokenize texts.
+
+        Args:
+            inputs: The texts.
+            prompt: Put before each text.
+            **_: Ignored.
+
+        Returns:
+            `input_ids`, the ids of all texts in one row, and `offsets`, where each text starts.
+
+        Raises:
+            DtypeError: If an input is not a text.
+
+        Example:
+            >>> TableModule("default").preprocess(["I love dogs", "Hi"])["offsets"]
+            tensor([0, 4, 6])
+        """
         try:
             texts = check_texts(inputs)
         except DtypeError as error:
@@ -67,7 +87,23 @@ class TableModule(InputModule):  # type: ignore[misc]
         return {"input_ids": torch.from_numpy(ids.flat), "offsets": torch.from_numpy(ids.offsets)}
 
     def forward(self, features: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
-        """Add the vectors as `sentence_embedding`."""
+        """Pool the rows of the tokens.
+
+        Args:
+            features: What `preprocess` returns.
+            **_: Ignored.
+
+        Returns:
+            The features, with the vectors (n, D) as `sentence_embedding`.
+
+        Raises:
+            IdRangeError: If an id is outside the table.
+
+        Example:
+            >>> module = TableModule("default")
+            >>> module(module.preprocess(["I love dogs"]))["sentence_embedding"].shape
+            torch.Size([1, 128])
+        """
         device = features["input_ids"].device
         ids = Ragged(features["input_ids"].cpu().numpy(), features["offsets"].cpu().numpy())
         features["sentence_embedding"] = torch.from_numpy(self.encoder.pooled(ids, self.settings)).to(device)
@@ -77,16 +113,41 @@ class TableModule(InputModule):  # type: ignore[misc]
         return partial(type(self), pool=self.pool, weights=self.encoder.weighting), (self.source,)
 
     def get_embedding_dimension(self) -> int:
-        """Return the number of values of a vector."""
+        """Return the width of the vectors.
+
+        Returns:
+            The number of values of a vector.
+
+        Example:
+            >>> TableModule("default").get_embedding_dimension()
+            128
+        """
         return self.encoder.width
 
     @property
     def max_seq_length(self) -> float:
-        """No text is truncated."""
+        """No text is truncated.
+
+        Example:
+            >>> TableModule("default").max_seq_length
+            inf
+        """
         return float("inf")
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write rows, tokenizer, settings and weighting to a folder."""
+        """Write rows, tokenizer, settings and weighting to a folder, which `inlayer.load` opens, too.
+
+        Args:
+            output_path: The folder; it must exist.
+            *_: Ignored.
+            **__: Ignored.
+
+        Raises:
+            InputError: If the model has no tokenizer.json.
+
+        Example:
+            >>> TableModule("default").save("model")
+        """
         if not isinstance(self.tokenizer, HuggingFaceTokenizer):
             raise InputError(f"{self.model.source} has no tokenizer.json, which a saved module needs")
         folder = Path(output_path)
@@ -103,7 +164,24 @@ class TableModule(InputModule):  # type: ignore[misc]
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> TableModule:
-        """Open a saved module."""
+        """Open a saved module.
+
+        Args:
+            model_name_or_path: A folder, or a hub id.
+            subfolder: The folder of the module inside it.
+            **options: `token`, `cache_folder`, `revision` and `local_files_only` for the hub; others are ignored.
+
+        Returns:
+            The module.
+
+        Raises:
+            InputError: If there is no module saved by inlayer.
+
+        Example:
+            >>> TableModule("default", pool="max").save("model")
+            >>> TableModule.load("model").pool
+            'max'
+        """
         known = ("token", "cache_folder", "revision", "local_files_only")
         hub = {name: value for name, value in options.items() if name in known}
         files = [

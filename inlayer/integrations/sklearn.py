@@ -27,6 +27,10 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         normalize: Scale each vector to norm 1.
         dim: Keep only the first values.
 
+    Raises:
+        InlayerError: If the model cannot be opened or has no tokenizer, or an argument is invalid; in `fit` and
+            `transform`, because scikit-learn's estimators only store their arguments.
+
     Example:
         >>> from sklearn.linear_model import LogisticRegression
         >>> from sklearn.pipeline import make_pipeline
@@ -42,13 +46,44 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.source, self.pool, self.weights, self.normalize, self.dim = source, pool, weights, normalize, dim
 
     def fit(self, X: Any, y: Any = None) -> TextEncoder:
-        """Open the model; nothing is learned from the texts."""
+        """Open the model; nothing is learned from the texts.
+
+        Args:
+            X: A list, array or column of texts.
+            y: Ignored.
+
+        Returns:
+            This encoder.
+
+        Raises:
+            DtypeError: If X is not a list, array or column of texts.
+            InlayerError: If the model cannot be opened, or an argument is invalid.
+
+        Example:
+            >>> TextEncoder("default").fit(["I love dogs"])
+            TextEncoder(source='default')
+        """
         del y
         self._n_features_out = len(self._encode(_texts(X)[:1])[0])
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the vectors of texts (n, D)."""
+        """Turn texts into vectors.
+
+        Args:
+            X: A list, array or column of texts.
+
+        Returns:
+            Vectors (n, D), as from `Model.encode`.
+
+        Raises:
+            DtypeError: If X is not a list, array or column of texts.
+            InlayerError: If the model cannot be opened, or an argument is invalid.
+
+        Example:
+            >>> TextEncoder("default", dim=64).transform(["I love dogs"]).shape
+            (1, 64)
+        """
         return self._encode(_texts(X))
 
     def _encode(self, texts: list[str]) -> Any:

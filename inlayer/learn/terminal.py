@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from inlayer.learn.links import link_command
@@ -117,7 +117,7 @@ class CoursePrinter:
         table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
         table.add_column("", justify="right", no_wrap=True)
         table.add_column("lesson", no_wrap=True, style="bold")
-        table.add_column("")
+        table.add_column("", overflow="fold")
         for name in ("read", "tasks", "exercises", "quiz"):
             table.add_column(name, justify="right", no_wrap=True)
         for status in overview.lessons:
@@ -154,7 +154,9 @@ class CoursePrinter:
         self.item(f"{correct} of {total} questions correct{repeat}", done=correct == total)
 
     def item(self, text: str, *, done: object) -> None:
-        self.line(f"{'✓' if done else '·'} {text}", indent=2)
+        grid = Table.grid(Column(width=4), Column(overflow="fold"))  # a long line wraps below its text
+        grid.add_row(f"  {'✓' if done else '·'}", Text(text))
+        self.console.print(grid)
 
     def lesson(self, lesson: Lesson) -> None:
         self.heading(f"{lesson.number}. {lesson.title}")

@@ -15,17 +15,15 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import InputError, ShapeError, type_name
-from inlayer.families.spec import (
-    Angles,
+from inlayer.families.scaling_rules import (
     DynamicNTKScaling,
-    LayerSpec,
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
-    PositionIdRule,
     Scaling,
     YarnScaling,
 )
+from inlayer.families.spec import Angles, LayerSpec, PositionIdRule
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.relative import alibi_from_spec, relative_rows
 from inlayer.positions.rotary import RotaryPositions, apply_rotary

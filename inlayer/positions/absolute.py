@@ -28,7 +28,27 @@ SinusoidalLayout = Literal["interleaved", "half", "half in float32"]
 
 
 class LearnedPositions(nn.Embedding):
-    """`block_size` learned rows of width `n_embd`. A subclass of nn.Embedding, so tools treat it as one."""
+    """`block_size` learned rows of width `n_embd`. A subclass of nn.Embedding, so tools treat it as one.
+
+    Args:
+        block_size: Number of positions.
+        n_embd: Width of the rows.
+        offset: Unused rows at the start of the table (OPT has 2).
+        padding_idx: A row that is zero and gets no gradient.
+        init_std: Standard deviation of the initial rows.
+        seed: Seed of the initial rows.
+        device: Device of the table.
+        dtype: Dtype of the table.
+
+    Raises:
+        InlayerError: If a size, an index or `init_std` is invalid.
+
+    Example:
+        >>> from inlayer.positions import LearnedPositions
+        >>> positions = LearnedPositions(block_size=8, n_embd=4)
+        >>> positions(torch.arange(3)[None]).shape
+        torch.Size([1, 3, 4])
+    """
 
     def __init__(
         self,
@@ -61,7 +81,23 @@ class LearnedPositions(nn.Embedding):
         init_rows(self.weight, "normal", self.init_std, self.seed, self.padding_idx)
 
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
-        """One row per position id: position_ids.shape + (D,)."""
+        """Return one row per position id: position_ids.shape + (D,).
+
+        Args:
+            position_ids: Positions of any shape.
+
+        Returns:
+            The rows.
+
+        Raises:
+            DtypeError: If the positions are not integers.
+            PositionRangeError: If a position is outside the table.
+
+        Example:
+            >>> from inlayer.positions import LearnedPositions
+            >>> LearnedPositions(block_size=8, n_embd=4)(torch.tensor([7])).shape
+            torch.Size([1, 4])
+        """
         rows = check_ids(position_ids, "position_ids").long() + self.offset
         if not is_meta_or_traced(rows) and rows.numel():
             low, high = (int(end) for end in torch.aminmax(rows))
@@ -95,7 +131,24 @@ def sinusoidal_encoding(
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed encodings of width `n_embd` for any position; the first `block_size` are precomputed."""
+    """Fixed encodings of width `n_embd` for any position; the first `block_size` are precomputed.
+
+    Args:
+        n_embd: Width of the encodings.
+        block_size: Positions that are precomputed; none by default. It is not a limit.
+        theta: The base: pair i is sin and cos of position / theta^(2i / D).
+        layout: "interleaved" (sine and cosine side by side), "half" (all sines first) or "half in float32" (CTRL).
+        device: Device of the precomputed encodings, which stay float32 even if the model is cast.
+
+    Raises:
+        InlayerError: If a size, theta or the layout is invalid.
+
+    Example:
+        >>> from inlayer.positions import SinusoidalPositions
+        >>> SinusoidalPositions(n_embd=4)(torch.tensor([0, 1]))
+        tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+                [0.8415, 0.5403, 0.0100, 0.9999]])
+    """
 
     table: Tensor
 
@@ -131,7 +184,23 @@ class SinusoidalPositions(nn.Module):
         return self
 
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
-        """Return the encoding of every position: position_ids.shape + (D,), float32."""
+        """Return the encoding of every position: position_ids.shape + (D,), float32.
+
+        Args:
+            position_ids: Positions of any shape.
+
+        Returns:
+            The encodings.
+
+        Raises:
+            DtypeError: If the positions are not integers.
+            PositionRangeError: If a position is negative.
+
+        Example:
+            >>> from inlayer.positions import SinusoidalPositions
+            >>> SinusoidalPositions(n_embd=4)(torch.tensor([100_000])).shape
+            torch.Size([1, 4])
+        """
         position_ids = check_ids(position_ids, "position_ids").long()  # uint8 would index as a mask
         if is_meta_or_traced(position_ids):
             return self._encode(position_ids)

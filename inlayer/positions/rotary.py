@@ -33,13 +33,31 @@ MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies w
 
 
 class RotaryPositions(nn.Module):
-    """cos and sin for given positions. Computed in float32 at every call, so `.to(bfloat16)` cannot round the angles.
+    """Computes cos and sin for given positions, in float32 at every call: `.to(bfloat16)` cannot round the angles.
 
-    `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
-    tables stay float32 regardless of the model's dtype (OLMo). `layer_types` has the type of every layer, or None for a
-    layer without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
-    (Mistral-Large-4); it stays float32 as in the original. The others are for `rotate`: `reverse` is the opposite
-    direction (nanochat), and with `rotates_in_float32` it rounds once, at the end (Cohere, ModernBERT).
+    Args:
+        head_dim: Channels of a head.
+        angles: One `Angles`, or one per layer type for a model with several bases (Gemma-3).
+        pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
+        layout: How cos and sin are laid out: "half", "interleaved", "single" or "complex"; by default, same as the
+            pairing.
+        float32: Keep the tables float32 regardless of the model's dtype (OLMo).
+        layer_types: The type of every layer, or None for a layer without rotary positions.
+        learned: Add the buffer `alpha`, the logarithm of a factor on each frequency (Mistral-Large-4). It stays
+            float32, as in the original.
+        reverse: `rotate` rotates in the opposite direction (nanochat).
+        rotates_in_float32: `rotate` rounds only once, at the end (Cohere, ModernBERT).
+
+    Raises:
+        InlayerError: If a size, a name or the angles are invalid, or do not fit together.
+
+    Example:
+        >>> from inlayer.positions import RotaryPositions
+        >>> rotary = RotaryPositions(head_dim=4)
+        >>> cos, sin = rotary(torch.tensor([[0, 1]]))
+        >>> cos
+        tensor([[[1.0000, 1.0000, 1.0000, 1.0000],
+                 [0.5403, 0.9999, 0.5403, 0.9999]]])
     """
 
     def __init__(
@@ -98,11 +116,40 @@ class RotaryPositions(nn.Module):
         return self
 
     def rotated_dim(self, angles: Angles) -> int:
-        """Return the number of channels of a head that are rotated; the others are unchanged."""
+        """Return the number of channels of a head that are rotated; the others are unchanged.
+
+        Args:
+            angles: The angles of a layer type.
+
+        Returns:
+            The number of rotated channels.
+
+        Example:
+            >>> from inlayer.positions import Angles, RotaryPositions
+            >>> RotaryPositions(head_dim=64).rotated_dim(Angles(partial_rotary_factor=0.25))
+            16
+        """
         return int((angles.head_dim or self.head_dim) * angles.partial_rotary_factor)
 
     def type_of_layer(self, layer: int) -> tuple[bool, str | None]:
-        """Whether a layer has rotary positions, and its type where the angles differ by type."""
+        """Return whether a layer has rotary positions, and its type where the angles differ by type.
+
+        Args:
+            layer: Index of the layer.
+
+        Returns:
+            Whether its queries and keys are rotated, and the name of its type or None.
+
+        Raises:
+            InputError: If there is no such layer.
+
+        Example:
+            >>> from inlayer.positions import Angles, RotaryPositions
+            >>> angles = {"full_attention": Angles(theta=1e6), "sliding_attention": Angles()}
+            >>> rotary = RotaryPositions(4, angles, layer_types=("sliding_attention", "full_attention", None))
+            >>> rotary.type_of_layer(1), rotary.type_of_layer(2)[0]
+            ((True, 'full_attention'), False)
+        """
         if self.layer_types is None and isinstance(self.angles, Angles):
             return True, None
         layers = self.layer_types or ()
@@ -124,7 +171,23 @@ class RotaryPositions(nn.Module):
     def inverse_frequencies(
         self, length: int | Tensor = 1, layer_type: str | None = None
     ) -> tuple[Float[Tensor, " pairs"], float]:
-        """Radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
+        """Return radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens.
+
+        Args:
+            length: Tokens of the text; some scaling rules depend on it.
+            layer_type: The type of the layer, where angles differ by type.
+
+        Returns:
+            Inverse frequencies (pairs,) float32 on the CPU, and the factor.
+
+        Raises:
+            InlayerError: If there is no such layer type, or the scaling rule does not fit the number of pairs.
+
+        Example:
+            >>> from inlayer.positions import RotaryPositions
+            >>> RotaryPositions(head_dim=4).inverse_frequencies()
+            (tensor([1.0000, 0.0100]), 1.0)
+        """
         angles = self._choose(layer_type)
         length = length.cpu() if isinstance(length, Tensor) else torch.full((), length, device="cpu")
         frequencies, factor = scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
@@ -136,7 +199,27 @@ class RotaryPositions(nn.Module):
     def forward(
         self, position_ids: Tensor, dtype: torch.dtype = torch.float32, layer_type: str | None = None
     ) -> tuple[Float[Tensor, "... R"], Float[Tensor, "... R"]]:
-        """cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
+        """Return cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`.
+
+        Args:
+            position_ids: Positions of any shape, usually (B, T); (3, B, T) with M-RoPE.
+            dtype: The dtype of the result.
+            layer_type: The type of the layer, where angles differ by type.
+
+        Returns:
+            cos and sin.
+
+        Raises:
+            DtypeError: If the positions are not integers.
+            ShapeError: If M-RoPE positions do not have one axis per section.
+            InputError: If there is no such layer type.
+
+        Example:
+            >>> from inlayer.positions import RotaryPositions
+            >>> cos, sin = RotaryPositions(head_dim=4)(torch.arange(3)[None], torch.bfloat16)
+            >>> cos.shape, sin.dtype
+            (torch.Size([1, 3, 4]), torch.bfloat16)
+        """
         position_ids = check_ids(position_ids, "position_ids")
         if self._choose(layer_type).scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
             length: int | Tensor = 1
@@ -166,7 +249,28 @@ class RotaryPositions(nn.Module):
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
     def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
-        """`apply_rotary` with the pairing, layout, direction and precision of these positions."""
+        """Rotate queries and keys with the pairing, layout, direction and precision of these positions.
+
+        Args:
+            q: Queries (B, H, T, K), or (B, T, H, K) with head_axis=2.
+            k: Keys of the same form; they may have fewer heads.
+            cos: What these positions return for the tokens.
+            sin: Same shape as cos.
+            head_axis: 1 for (B, H, T, K), 2 for (B, T, H, K).
+
+        Returns:
+            The rotated queries and keys, each in its own dtype.
+
+        Raises:
+            DtypeError: If one of them is not a dense tensor.
+            ShapeError: If the shapes do not fit together.
+
+        Example:
+            >>> from inlayer.positions import RotaryPositions
+            >>> rotary, q, k = RotaryPositions(head_dim=4), torch.randn(1, 2, 3, 4), torch.randn(1, 1, 3, 4)
+            >>> [one.shape for one in rotary.rotate(q, k, *rotary(torch.arange(3)[None]))]
+            [torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4])]
+        """
         if self.rotates_in_float32:
             cos, sin = cos.float(), sin.float()
         sin = -sin if self.reverse else sin

@@ -236,13 +236,17 @@ class Layout:
                 yield line
                 line = Text("  ")
             line.append_text(self.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
-        yield line
+        scale = "" if math.isnan(largest(vectors)) else f"{self.glyphs.plus_minus} largest absolute value"
+        if scale and len(line) + len(scale) > self.columns:
+            yield line
+            line = Text("  ")
+        yield line.append(scale, style="dim")
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
         """Return columns for several named vectors per token."""
         first = max((self.label_width + 2 + len(vectors[0][0]) for vectors in tokens), default=0)
         names = max((len(name) for vectors in tokens for name, _ in vectors[1:]), default=0)
-        head = self.label_start + max(first, names)
+        head = self.label_start + max(first, names + 1)  # two spaces before a negative number, as after a label
         return self.grid([vector for vectors in tokens for _, vector in vectors], channels, head=head)
 
     def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> Iterator[Text]:

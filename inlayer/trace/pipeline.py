@@ -321,6 +321,7 @@ def walk(
 
     Raises:
         InputError: If an argument is out of range, or the model has no tokenizer or padding token but needs one.
+        InlayerError: If the model cannot be opened; see `load`.
 
     Example:
         >>> trace = inlayer.walk("I love dogs")

@@ -18,7 +18,8 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
-from inlayer.families.spec import Angles, Llama3Scaling, PositionIdRule, Scaling, YarnScaling
+from inlayer.families.scaling_rules import Llama3Scaling, Scaling, YarnScaling
+from inlayer.families.spec import Angles, PositionIdRule
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
 from inlayer.positions.rotary import one_angle_per_pair
 from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies

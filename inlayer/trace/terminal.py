@@ -224,7 +224,7 @@ def hidden_step(layout: Layout) -> Iterator[Text]:
         return
     yield from _masks(layout)
     kind = "the table's padding_idx" if padding.is_padding_idx else "an ordinary token"
-    line = f"the padding row is {padding.id:,}, {kind}; its values are {'all zero' if padding.is_zero else 'not zero'}"
+    line = f"the padding row is {padding.id}, {kind}; its values are {'all zero' if padding.is_zero else 'not zero'}"
     if padding.is_zero and any(any(token.hidden) for text in trace.texts for token in text.tokens if not token.mask):
         line += ", and the values shown here were added by later stages"
     yield from layout.note(line)

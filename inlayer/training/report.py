@@ -38,7 +38,7 @@ COLUMNS = ("", "rows", "of the text", "cosine", "shift", "norm")
 COLUMNS_NOTE = "Cosine: between a row before and after. Shift: norm of the change, relative to the norm before"
 
 # terminal
-LABEL_WIDTH, MAX_TOKEN_WIDTH = 11, 18
+LABEL_WIDTH, MAX_TOKEN_WIDTH = 12, 18
 STYLES = {"warning": "bold yellow", "not finite": "bold red"}  # styles of labels; others are bold
 
 # page
@@ -202,7 +202,9 @@ def show(report: TrainingReport, console: Console) -> None:
         console.print(Text.assemble((token(comparison.token), "bold"), (times, "dim")))
         for side, neighbors in (("before", comparison.before), ("after", comparison.after)):
             labels = [f"{token(other.token)} {other.cosine:.2f}" for other in neighbors] or ["none (zero row)"]
-            console.print(Text.assemble((f"  {side:<8}", "dim"), "  ".join(labels)))
+            grid = Table.grid(Column(width=10), Column(overflow="fold"))
+            grid.add_row(Text(f"  {side}", "dim"), Text("  ".join(labels)))
+            console.print(grid)
     print_heading("how the rows changed")
     changes = [change_cells(change, glyphs.arrow, glyphs.times) for change in report.table.groups]
     console.print(fitted_table(COLUMNS, changes, console.width, style="dim"))

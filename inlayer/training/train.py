@@ -55,6 +55,7 @@ def train(
     Raises:
         ConfigError: If the run to resume has other settings.
         InputError: If the text is unusable, or the folder cannot be written.
+        MissingFileError: If a file of the text or the tokenizer does not exist.
         DivergedError: If the loss is not finite.
         KeyboardInterrupt: If the run was stopped; the message has the command that resumes it.
 

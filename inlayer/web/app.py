@@ -175,6 +175,12 @@ def make_app(
         hosts: Host names to answer to, in addition to localhost and IP addresses.
         runs_code: Whether clients may run code on this machine, in the tasks of the course.
         api_key: What requests to /v1/ may present instead of the token.
+
+    Returns:
+        The application, behind the guard that checks every request.
+
+    Raises:
+        InputError: If there are no models.
     """
     service = WalkService(pipelines)
     app = FastAPI(

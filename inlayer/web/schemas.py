@@ -51,14 +51,20 @@ class WalkRequest(RequestModel):
 
     texts: list[str] = Field(min_length=1, max_length=MAX_TEXTS, examples=[["I love dogs"]])
     model: ModelName = None
-    dims: int = Field(8, ge=1, le=MAX_DIMS)
-    tokens: int = Field(64, ge=1, le=MAX_TOKENS)
-    first_token: int = Field(0, ge=0, le=MAX_INTEGER)
-    first_channel: int = Field(0, ge=0, le=MAX_INTEGER)
-    positions: Literal["none", "learned", "sinusoidal", "rotary"] | None = None
-    theta: float | None = Field(None, gt=0, le=1e12, allow_inf_nan=False)
-    swap: list[Annotated[int, Field(ge=0, le=MAX_INTEGER)]] | None = Field(None, min_length=2, max_length=2)
-    pad: int = Field(0, ge=0, le=MAX_PADDING)
+    dims: int = Field(8, ge=1, le=MAX_DIMS, description="Channels to return.")
+    tokens: int = Field(64, ge=1, le=MAX_TOKENS, description="Tokens to return per text.")
+    first_token: int = Field(0, ge=0, le=MAX_INTEGER, description="Index of the first token to return.")
+    first_channel: int = Field(0, ge=0, le=MAX_INTEGER, description="Index of the first channel to return.")
+    positions: Literal["none", "learned", "sinusoidal", "rotary"] | None = Field(
+        None, description="Replace the model's positions."
+    )
+    theta: float | None = Field(
+        None, gt=0, le=1e12, allow_inf_nan=False, description="Base of rotary or sinusoidal positions."
+    )
+    swap: list[Annotated[int, Field(ge=0, le=MAX_INTEGER)]] | None = Field(
+        None, min_length=2, max_length=2, description="Indices of two tokens to swap."
+    )
+    pad: int = Field(0, ge=0, le=MAX_PADDING, description="Padding tokens to append.")
 
     @model_validator(mode="after")
     def check_size(self) -> WalkRequest:
@@ -102,15 +108,15 @@ class MapQuery(ModelQuery):
 class TokenQuery(ModelQuery):
     """Query of GET /api/token: one token and its nearest rows."""
 
-    id: int = Field(ge=-MAX_INTEGER, le=MAX_INTEGER)
-    k: int = Field(8, ge=1, le=MAX_NEIGHBORS)
+    id: int = Field(ge=-MAX_INTEGER, le=MAX_INTEGER, description="The token's id.")
+    k: int = Field(8, ge=1, le=MAX_NEIGHBORS, description="Nearest rows to return.")
 
 
 class InitializationQuery(ModelQuery):
     """Query of GET /api/initialization: how a table of this size is initialized."""
 
-    seed: int = Field(0, ge=0, le=MAX_INTEGER)
-    dims: int = Field(8, ge=1, le=MAX_DIMS)
+    seed: int = Field(0, ge=0, le=MAX_INTEGER, description="Seed of the random rows.")
+    dims: int = Field(8, ge=1, le=MAX_DIMS, description="Channels to return.")
 
 
 # ---- the course

@@ -58,7 +58,24 @@ PRELOADED = "inlayer.web.app"  # imports torch, which takes seconds: once, in th
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a server listens, and the token it requires."""
+    """Where a server listens, and the token it requires.
+
+    Args:
+        host: Address it listens on.
+        port: Its port.
+        token: What every request must present.
+        fragment: Part of the page's address after "#".
+        models: Names of the models.
+
+    Example:
+        >>> address = Address(
+        ...     host="127.0.0.1", port=8000, token="secret", fragment="", models=["default"]
+        ... )
+        >>> address.url, address.is_loopback
+        ('http://127.0.0.1:8000/?token=secret', True)
+        >>> address.course_url
+        'http://127.0.0.1:8000/learn?token=secret'
+    """
 
     host: str
     port: int
@@ -162,6 +179,11 @@ def serve(
         fragment: Part of the address after "#", which the page reads.
         announce: Called with the address once the server answers. By default it prints the address to stdout.
         api_key: What requests to /v1/ may present instead of the random token.
+
+    Raises:
+        KeyboardInterrupt: On Ctrl-C.
+        InputError: If the address, the port or the API key cannot be used, or the workers stopped.
+        InlayerError: If a model cannot be opened.
     """
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
         raise InputError("the API key must be printable ASCII without spaces, and not empty")

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -163,7 +164,10 @@ def test_table_on_the_terminal_and_json(run, expected):
     cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
     assert f"{cosine:.3f}" in out.partition("cosine similarity")[2]
     assert "cosine" not in run("embed", "I love dogs")[1]
-    assert "0.000  0.000\n" in run("embed", "I love dogs", "")[1]  # an empty text, not NaN
+    out = run("embed", "I love dogs", "")[1]
+    assert "0.000  0.000\n" in out  # an empty text, not NaN
+    assert re.search(r"^\(empty text\) +0\.000", out, flags=re.MULTILINE)
+    assert re.search(r"^2 \(empty text\) +0\.000", out, flags=re.MULTILINE)
     rows = json.loads(run("embed", "I love dogs", "--json")[1])["rows"]
     np.testing.assert_array_equal(np.array(rows[0]["embedding"], np.float32), expected[0])
 

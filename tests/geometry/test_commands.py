@@ -69,6 +69,7 @@ def test_narrow_terminal_and_pipe(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
         assert max(map(len, lines)) <= int(columns)
         assert "…" not in "".join(lines)
         assert ("␣mother              0.504" in lines) == (columns == "40")  # one list after the other
+        assert lines.count("") == (2 if columns == "40" else 0)  # with a blank line between two
 
 
 def test_sentencepiece_marks_are_shown_as_spaces_and_kept_in_json(run: Run) -> None:

@@ -109,7 +109,7 @@ def test_list_as_json(run: Run) -> None:
     assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
 
 
-def test_list_shows_the_parts_of_a_lesson(run: Run) -> None:
+def test_list_shows_the_parts_of_a_lesson(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("next", "add")
     run("check", "add")
     run("skip", "add_again")
@@ -121,6 +121,8 @@ def test_list_shows_the_parts_of_a_lesson(run: Run) -> None:
     assert "first/which: a choice (graded, skipped)" in out
     assert "first/words: in words (self-checked)" in out
     assert "0 of 2 questions correct" in out
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "\n    passed" in run("list", "first").out  # a long line wraps below its text
 
 
 def test_read_shows_a_lesson_and_records_it(run: Run) -> None:

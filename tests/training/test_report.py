@@ -152,6 +152,12 @@ def check_lines(text: str, columns: int) -> None:
                 assert unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"), ascii(line)
 
 
+def lines_of_neighbors(shown: str) -> list[str]:
+    """The lines from the first neighbors of a token to the next heading, without those of tokens."""
+    lines = shown.partition("nearest neighbors")[2].partition("how the rows changed")[0].splitlines()[1:-2]
+    return [line for line in lines if "in the text" not in line]
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_terminal_shows_everything(columns: int) -> None:
     shown = printed(make_report(), columns)
@@ -167,6 +173,10 @@ def test_terminal_shows_everything(columns: int) -> None:
         "prompt Once plain output upon a time plain",
     ):
         assert part in flat
+    assert "\nwarning      the mean" in shown  # two spaces after the longest label
+    neighbors = lines_of_neighbors(printed(make_report(" plain" * 9), columns - 20))
+    assert neighbors
+    assert all(line.startswith("  ") for line in neighbors)
     if columns >= 72:  # narrower tables wrap their cells
         cells = ["12,345", "90.5%", "0.31", "4.50×", "0.16 → 1.25"]
         (row,) = [line for line in shown.split("\n") if "most frequent quarter" in line]

@@ -1,0 +1,226 @@
+"""Scaling rules: the methods that extend a rotary model to texts longer than those it was trained on. No torch.
+
+config.json -> [scaling rule] -> LayerSpec -> positions.RotaryPositions
+- settings are checked when they are created; the computations are in positions/rotary_scaling.py, which needs torch
+Tested in tests/positions/test_scaling.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import ClassVar, TypeAlias
+
+from inlayer.errors import ConfigError
+
+MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingRule:
+    """A method for texts longer than those in training. Settings must be in a range; optional ones are not checked."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            for item in value if isinstance(value, tuple) else (value,):
+                unchecked = field.default is None or isinstance(item, bool)
+                if not unchecked and not MIN_SETTING <= item <= MAX_SETTING:
+                    raise ConfigError(
+                        f"rotary scaling {self.kind!r} has {field.name} {item}; it must be a number in "
+                        f"{MIN_SETTING:g}..{MAX_SETTING:g}"
+                    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearScaling(ScalingRule):
+    """Linear scaling: every position is divided by `factor`.
+
+    Args:
+        factor: How many times longer texts may be.
+
+    Raises:
+        InlayerError: If a setting is outside its range.
+
+    Example:
+        >>> LinearScaling(factor=4.0)
+        LinearScaling(factor=4.0)
+    """
+
+    kind = "linear"
+    factor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicNTKScaling(ScalingRule):
+    """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`.
+
+    Args:
+        factor: How fast it grows.
+        original_max_position_embeddings: Context length in training.
+
+    Raises:
+        InlayerError: If a setting is outside its range.
+
+    Example:
+        >>> DynamicNTKScaling(factor=2.0, original_max_position_embeddings=2048).factor
+        2.0
+    """
+
+    kind = "dynamic"
+    factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class YarnScaling(ScalingRule):
+    """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between.
+
+    Args:
+        factor: How many times longer texts may be.
+        original_max_position_embeddings: Context length in training.
+        beta_fast: Pairs with more rotations than this over the original length are kept.
+        beta_slow: Pairs with fewer rotations than this are divided.
+        mscale: DeepSeek's weight of the factor on cos and sin.
+        mscale_all_dim: The weight by which DeepSeek divides it.
+        attention_factor: The factor on cos and sin, instead of the computed one.
+        truncate: Round the ends of the ramp to whole pairs.
+
+    Raises:
+        InlayerError: If a setting is outside its range.
+
+    Example:
+        >>> YarnScaling(factor=4.0, original_max_position_embeddings=4096).cos_sin_factor  # 0.1 ln(4) + 1
+        1.138629436111989
+    """
+
+    kind = "yarn"
+    factor: float
+    original_max_position_embeddings: int
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    attention_factor: float | None = None
+    truncate: bool = True
+
+    @property
+    def cos_sin_factor(self) -> float:
+        """The factor on cos and sin: 0.1 ln(factor) + 1 as in the paper, or DeepSeek's ratio of two such terms."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+
+        def mscale_of(weight: float) -> float:
+            return 1.0 if self.factor <= 1 else 0.1 * weight * math.log(self.factor) + 1.0
+
+        if self.mscale and self.mscale_all_dim:
+            return mscale_of(self.mscale) / mscale_of(self.mscale_all_dim)
+        return mscale_of(1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llama3Scaling(ScalingRule):
+    """Llama-3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended.
+
+    Args:
+        factor: How many times longer texts may be.
+        low_freq_factor: Wavelengths above the original length divided by this are long.
+        high_freq_factor: Wavelengths below the original length divided by this are short.
+        original_max_position_embeddings: Context length in training.
+
+    Raises:
+        InlayerError: If a setting is outside its range.
+
+    Example:
+        >>> Llama3Scaling(
+        ...     factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
+        ... ).kind
+        'llama3'
+    """
+
+    kind = "llama3"
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongRopeScaling(ScalingRule):
+    """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it.
+
+    Args:
+        short_factor: The divisors of texts up to the original length.
+        long_factor: The divisors of longer texts.
+        original_max_position_embeddings: Context length in training; at least 2.
+        factor: How many times longer texts may be; it sets the factor on cos and sin.
+        attention_factor: The factor on cos and sin, instead of the computed one.
+        mscales: Phi-3.5-MoE: the factors on cos and sin of short and of long texts.
+
+    Raises:
+        InlayerError: If a setting is outside its range.
+
+    Example:
+        >>> LongRopeScaling(
+        ...     short_factor=(1.0, 1.0), long_factor=(1.0, 4.0), original_max_position_embeddings=4096, factor=1.0
+        ... ).cos_sin_factor
+        1.0
+    """
+
+    kind = "longrope"
+    short_factor: tuple[float, ...]
+    long_factor: tuple[float, ...]
+    original_max_position_embeddings: int
+    factor: float
+    attention_factor: float | None = None
+    mscales: tuple[float, ...] = ()  # Phi-3.5-MoE: the factors on cos and sin of short and of long texts
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.original_max_position_embeddings < 2:
+            raise ConfigError(
+                f"rotary scaling 'longrope' has original_max_position_embeddings "
+                f"{self.original_max_position_embeddings}; it must be at least 2"
+            )
+
+    @property
+    def cos_sin_factor(self) -> float:
+        """The factor on cos and sin."""
+        if self.attention_factor is not None or self.factor <= 1.0:
+            return 1.0 if self.attention_factor is None else self.attention_factor
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProportionalScaling(ScalingRule):
+    """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head, the others by no angle."""
+
+    kind = "proportional"
+    fraction: float
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"rotary scaling 'proportional' rotates {self.fraction} of a head; it must be in (0, 1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTKAlphaScaling(ScalingRule):
+    """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), for texts of any length."""
+
+    kind = "dynamic"
+    alpha: float
+
+
+Scaling: TypeAlias = (
+    LinearScaling
+    | DynamicNTKScaling
+    | YarnScaling
+    | Llama3Scaling
+    | LongRopeScaling
+    | ProportionalScaling
+    | NTKAlphaScaling
+)
