@@ -257,7 +257,9 @@ def _dropout(family: Family, fields: ConfigReader) -> float:
 
 
 def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
-    tied = fields.flag("tie_word_embeddings", default=False)
+    classes = fields.get("architectures")[1]
+    is_untied = isinstance(classes, list) and any(name in classes for name in family.untied_classes)
+    tied = fields.flag("tie_word_embeddings", default=False) and not is_untied
     decoder_table = family.decoder_table or not fields.flag("share_encoder_decoder_embeddings", default=True)
     vocab_size = fields.optional_size("decoder_vocab_size") if decoder_table else None
     if family.input_only_rows:
