@@ -164,6 +164,15 @@ def test_vectors_of_the_wrong_dtype() -> None:
         make()(inputs_embeds=torch.zeros(2, 3, D, dtype=torch.int64))
 
 
+@pytest.mark.parametrize("project", ["rows", "sum"])
+def test_projected_vectors_have_the_dtype_of_the_projection(project: str) -> None:
+    layer, vectors = make(row_width=3, project=project), torch.zeros(2, 3, 3, dtype=torch.bfloat16)
+    with pytest.raises(DtypeError, match=r"torch\.bfloat16, but their projection has torch\.float32; convert them"):
+        layer(inputs_embeds=vectors)
+    with torch.autocast("cpu"):
+        assert layer(inputs_embeds=vectors).shape == (2, 3, D)
+
+
 # ---- positions
 
 
