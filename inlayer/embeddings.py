@@ -42,6 +42,7 @@ from inlayer.tables import Table, add_up, check_id_range
 from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, project, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
+MAX_PRECOMPUTED = 1 << 22  # values of sinusoidal positions, whatever a config says; CTRL has 0.3 million
 NORM_AT_OPTIONS = ("sum", "start", "rows")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
@@ -218,7 +219,8 @@ class Embeddings(ExtraTables):
         if spec.rotary:
             positions = RotaryPositions(**vars(spec.rotary)).to(device)
         elif spec.positions == "sinusoidal":  # CTRL; computed, so it has values even on the meta device
-            positions = SinusoidalPositions(spec.n_embd, spec.block_size, layout="half in float32")
+            precomputed = min(spec.block_size or 0, MAX_PRECOMPUTED // spec.n_embd)  # others are computed when used
+            positions = SinusoidalPositions(spec.n_embd, precomputed, layout="half in float32")
             positions = positions if torch.device(device or "cpu").type == "meta" else positions.to(device)
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}

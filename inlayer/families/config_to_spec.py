@@ -267,7 +267,10 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
     scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
     width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: that of the model whose settings were scaled up
-    hidden_scale = width / n_embd / fields.number("logits_mup_width_multiplier", default=1.0)
+    mup_multiplier = fields.number("logits_mup_width_multiplier", default=1.0)
+    if not mup_multiplier:
+        raise ConfigError("the config's logits_mup_width_multiplier is 0; logits are divided by it")
+    hidden_scale = width / n_embd / mup_multiplier
     hidden_scale = n_embd**-0.5 if scaled else hidden_scale
     factor, multiplies = fields.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
     scale = fields.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)

@@ -17,6 +17,7 @@ from inlayer.tables.ngram_hash import NgramSpec
 
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
+MAX_ALIBI_HEADS = 2**16
 MAX_LAYERS = 4096  # the deepest published models have a few hundred
 
 NormKind: TypeAlias = Literal[
@@ -231,6 +232,10 @@ class AlibiSpec:
     heads: int
     bias_max: float | None = None
     rounded: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.heads <= MAX_ALIBI_HEADS:
+            raise ConfigError(f"the config has {self.heads:,} heads with ALiBi; expected 1..{MAX_ALIBI_HEADS:,}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,9 @@ def test_a_missing_or_misshapen_table_is_an_error(tmp_path: Path) -> None:
     assert inlayer.inspect(tmp_path).exit_code < 2
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 1}))
+    found = [one for one in inlayer.inspect(tmp_path).findings if one.severity == "error"]
+    assert [one.code for one in found] == ["tensor-shape-mismatch"]
+    assert found[0].message.endswith("has rows of width 32, but the config requires 16")
     with pytest.raises(inlayer.errors.CheckpointError, match=r"value_embeddings.weight.*requires \(99, 16\)"):
         _ = inlayer.load(tmp_path).embeddings
     with pytest.raises(inlayer.errors.InputError, match="no value embeddings"):
