@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape, part_name
+from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape, part_name, value_tables
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError
@@ -49,6 +49,10 @@ def build_embeddings(model: Model) -> Embeddings:
         extra.table = _other_rows(model, "per_layer_embedding.table.weight", extra.table)
     if layer.value_embedding is not None:
         layer.value_embedding = _other_rows(model, "value_embedding.weight", layer.value_embedding)
+    if names := value_tables(model):
+        tables = {number: model.store.table(name).astype(model.table.dtype) for number, name in names.items()}
+        layer.value_tables = nn.ModuleDict({str(number): _rows(model, table) for number, table in tables.items()})
+        layer.value_layers = tuple(sorted(tables))
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
     layer.memories = model.memories
