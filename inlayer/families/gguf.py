@@ -109,8 +109,8 @@ def config_from_gguf(
         config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
     if (types := _layer_types(arch, family)) is not None:
         config["layer_types"] = types
-    if FAMILIES[family].streams:
-        config[FAMILIES[family].streams] = arch.need("hyper_connection.count")
+    if field := FAMILIES[family].streams:
+        config[field] = arch.need("hyper_connection.count")
     if FAMILIES[family].positions == "rotary":
         config |= _rotary(arch, family, table[1], factors)
     return config

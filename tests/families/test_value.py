@@ -59,6 +59,8 @@ def test_two_position_axes(tmp_path: Path, dtype: torch.dtype) -> None:
     positions = torch.randint(0, 50, (2, 2, 7))
     tables = capture(model, input_ids=ids, position_ids=positions).tables
     assert {table.layer_type for table in tables} == {FULL, SLIDING}
+    with pytest.raises(inlayer.errors.ShapeError, match=r"\(2, batch, tokens\): one axis each for rows and columns"):
+        layer.rotary(positions[:1], FULL)
     for table in tables:
         ours, swapped = layer.rotary(positions, table.layer_type), layer.rotary(positions.flip(0), table.layer_type)
         for mine, other, theirs in zip(ours, swapped, table.output, strict=True):
