@@ -20,7 +20,7 @@ from inlayer.errors import ConfigError
 from inlayer.families.config_reader import short
 from inlayer.families.model_types import FAMILIES
 from inlayer.families.rope import NO_ROTARY
-from inlayer.families.spec import FULL, SLIDING
+from inlayer.families.spec import FULL, MAX_SETTING, SLIDING
 
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.
@@ -261,6 +261,10 @@ def _yarn(arch: _Architecture, family: str) -> dict[str, Any]:
     multiplier = arch.get("rope.scaling.yarn_log_multiplier")
     if multiplier is None:
         return betas
+    if type(multiplier) not in (int, float) or not abs(multiplier) < MAX_SETTING:
+        raise ConfigError(
+            f"its {arch.name}.rope.scaling.yarn_log_multiplier is {short(multiplier)}; it must be a number"
+        )
     # DeepSeek stores 0.1 x mscale_all_dim; mscale is not stored, because it is the same number in all of these models
     mscale = multiplier if family == "ministral3" else _shortest(float(np.float32(multiplier * 10)))
     return betas | {"mscale": mscale, "mscale_all_dim": mscale}

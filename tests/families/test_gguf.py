@@ -413,6 +413,14 @@ def test_padding_id_outside_the_table_is_ignored():
         ),
         ({"llama.attention.key_length": 0}, "llama.attention.key_length is 0"),
         ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 0.0}, "rope.scaling.factor is 0.0"),
+        (
+            {
+                "llama.rope.scaling.type": "yarn",
+                "llama.rope.scaling.factor": 2.0,
+                "llama.rope.scaling.yarn_log_multiplier": "x",
+            },
+            "yarn_log_multiplier is 'x'; it must be a number",
+        ),
         ({"llama.rope.freq_base": "x"}, "rope_theta"),
         ({"llama.rope.scaling.type": "linear"}, "without a factor"),
         ({"llama.rope.dimension_sections": 7, "llama.rope.scaling.type": "spiral"}, "'spiral'; supported types:"),
