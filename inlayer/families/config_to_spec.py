@@ -41,7 +41,7 @@ WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
 ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size", "embedding_rank")
 LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "model_max_length")
 EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
-WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config")
+WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config", "audio_config")
 MPT_BIAS_MAX = 8.0  # transformers does not read alibi_bias_max
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
 

@@ -47,12 +47,7 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
     missing = [name for name in REQUIRED if raw.get(name) is None]
     if missing or not any(raw.get(name) for name in ROPE):
         raise ConfigError(f"it is not an ordinary rotary decoder: the config has no {', '.join(missing) or ROPE[0]}")
-    for name, value in raw.items():
-        is_factor = FACTORS.search(str(name)) and not BLOCKS_ONLY.search(str(name))
-        if name not in ORDINARY and (is_factor or HINTS.search(str(name))) and _is_set(value):
-            raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
-    if raw.get("hidden_act") == "gelu_pytorch_tanh":
-        raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
+    _check_fields(raw)
     for rope in [value for value in map(raw.get, ROPE) if isinstance(value, Mapping)]:
         special = [name for name in rope if ROPE_HINTS.search(str(name)) and _is_set(rope[name])]
         if special:
@@ -74,6 +69,18 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
     norms = {name.rpartition(".")[0] for name in outside if FINAL_NORM.search(name)}
     if others or len(norms) != 1 or any("emb" in name for name in norms):
         raise ConfigError(f"it has tensors outside its blocks that may belong to the input layer: {short(others[:3])}")
+
+
+def _check_fields(raw: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a field hints at anything special in the input layer."""
+    if part := next((name for name in ("vision_config", "audio_config") if raw.get(name) is not None), None):
+        raise ConfigError(f"its positions may have several axes: it is part of a multimodal model, with {part}")
+    for name, value in raw.items():
+        is_factor = FACTORS.search(str(name)) and not BLOCKS_ONLY.search(str(name))
+        if name not in ORDINARY and (is_factor or HINTS.search(str(name))) and _is_set(value):
+            raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
+    if raw.get("hidden_act") == "gelu_pytorch_tanh":
+        raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
 
 
 def _is_set(value: object) -> bool:
