@@ -98,7 +98,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         if tensor_names is None or not isinstance(model_type, str):
             raise ConfigError(message)
         try:
-            check_generic(raw, tensor_names())
+            check_generic(raw, tensor_names(), is_text_part=isinstance(nested, Mapping))
         except ConfigError as reason:
             raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
         return _translate(f"generic ({kind})", GENERIC, ConfigReader(raw, {}))

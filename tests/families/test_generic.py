@@ -96,7 +96,6 @@ def test_config_alone_is_not_enough(folder: Path) -> None:
         {"local_base_freq": 1e4},
         {"hidden_factor": 8},
         {"is_encoder_decoder": True},
-        {"audio_config": {}},
     ],
     ids=str,
 )
