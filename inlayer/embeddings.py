@@ -40,7 +40,7 @@ from inlayer.positions import (
     positions_from_spec,
 )
 from inlayer.tables import Table, add_up, check_id_range
-from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
+from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, project, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
 NORM_AT_OPTIONS = ("sum", "start", "rows")
@@ -285,7 +285,7 @@ class Embeddings(ExtraTables):
         if self.multiplier != 1.0:
             hidden = after("multiplier", multiply(hidden, self.multiplier, self.round_multiplier))
         if self.projection is not None and self.project == "rows":
-            hidden = after("projection", self.projection(hidden))
+            hidden = after("projection", project(self.projection, hidden))
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):
             hidden = after("norm", self.norm(hidden))
         for name, added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
@@ -298,7 +298,7 @@ class Embeddings(ExtraTables):
             hidden = after("mask", hidden * check_mask(attention_mask, *hidden.shape[:2])[..., None].to(hidden.dtype))
         hidden = self.dropout(hidden)
         if self.projection is not None and self.project == "sum":
-            hidden = after("projection", self.projection(hidden))
+            hidden = after("projection", project(self.projection, hidden))
         return hidden[0] if single else hidden
 
     def stages(self, *inputs: Tensor | None, **named: Tensor | None) -> list[LayerStage]:

@@ -36,7 +36,8 @@ class ExtraTables(InputTable):
         self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected mean"
         self.per_layer_embedding: PerLayerEmbedding | None = None
         self.value_embedding: Table | StoredEmbedding | None = None
-        self.value_layers: tuple[int, ...] = ()  # the blocks that read it
+        self.value_tables: nn.ModuleDict | None = None  # or a table for each of some blocks
+        self.value_layers: tuple[int, ...] = ()  # the blocks that read them
 
     def ngram_ids(
         self,
@@ -225,18 +226,21 @@ class ExtraTables(InputTable):
     def value_embeddings(self, input_ids: Tensor, *, layer: int | None) -> Float[Tensor, "... T W"] | None: ...
 
     def value_embeddings(self, input_ids: Tensor, *, layer: int | None = None) -> Float[Tensor, "... T W"] | None:
-        """Look up value embeddings (NeoMME): vectors that some blocks add to the values of their attention.
+        """Look up value embeddings: vectors that some blocks add to the values of their attention.
+
+        The blocks of NeoMME share a table. Those of the nanochat project have a table each, and multiply its rows by a
+        gate, which is not part of the result.
 
         Args:
             input_ids: Token ids (B, T) or (T,).
-            layer: A block index.
+            layer: A block index. Required if blocks have tables of their own.
 
         Returns:
             (B, T, W), where W is the number of key-value heads times their width. None if the block
                 `layer` does not add them.
 
         Raises:
-            InputError: If the model has no value embeddings.
+            InputError: If the model has no value embeddings, or `layer` is missing.
             IdRangeError: If an id is not a row of the table.
 
         Example:
@@ -246,11 +250,18 @@ class ExtraTables(InputTable):
             >>> layer.value_embeddings(torch.tensor([[5, 6]]), layer=0) is None
             True
         """
-        if self.value_embedding is None:
+        if self.value_embedding is None and self.value_tables is None:
             raise InputError("this layer has no value embeddings; NeoMME has them")
         if layer is not None and layer not in self.value_layers:
             return None
-        vectors: Tensor = self.value_embedding(input_ids)
+        table: nn.Module | None = self.value_embedding
+        if self.value_tables is not None:
+            if layer is None:
+                layers = ", ".join(map(str, self.value_layers))
+                raise InputError(f"these value embeddings differ by block; choose one with layer=: {layers}")
+            table = self.value_tables[str(layer)]
+        assert table is not None
+        vectors: Tensor = table(input_ids)
         return vectors
 
     def resize(
@@ -284,7 +295,8 @@ class ExtraTables(InputTable):
             )
         rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)
         self._resize_biases(rows)
-        for table in (self.value_embedding, self.per_layer_embedding and self.per_layer_embedding.table):
+        by_block = () if self.value_tables is None else self.value_tables.values()
+        for table in (self.value_embedding, *by_block, self.per_layer_embedding and self.per_layer_embedding.table):
             if isinstance(table, Table):
                 table.resize(rows, init=init, allow_shrink=True)
         return rows

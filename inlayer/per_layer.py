@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from inlayer.families.spec import PerLayerSpec
 from inlayer.norms import build_norm
 from inlayer.tables import StoredEmbedding, Table
-from inlayer.tensors import multiply
+from inlayer.tensors import multiply, project
 
 
 class PerLayerEmbedding(nn.Module):
@@ -38,7 +38,7 @@ class PerLayerEmbedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
         """Return the vectors of every block; without ids or a second table, the projection only."""
-        scaled = multiply(self.projection(embeds), self.projection_scale, self.rounded)
+        scaled = multiply(project(self.projection, embeds), self.projection_scale, self.rounded)
         projected: Tensor = self.norm(self._split(scaled))
         if ids is None or self.table is None:
             return projected

@@ -60,6 +60,17 @@ def check_float(x: object, name: str, width: int | None = None, axes: tuple[str,
     return x
 
 
+def project(projection: nn.Linear, vectors: Tensor) -> Tensor:
+    """Apply a projection to vectors of its dtype; autocast converts others."""
+    dtype = projection.weight.dtype
+    if vectors.dtype != dtype and not torch.is_autocast_enabled(vectors.device.type):
+        raise DtypeError(
+            f"vectors have dtype {vectors.dtype}, but their projection has {dtype}; convert them: .to({dtype})"
+        )
+    projected: Tensor = projection(vectors)
+    return projected
+
+
 def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
     """Check that an attention mask has one value per token."""
     mask = check_dense(mask, "attention_mask")

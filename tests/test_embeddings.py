@@ -164,6 +164,15 @@ def test_vectors_of_the_wrong_dtype() -> None:
         make()(inputs_embeds=torch.zeros(2, 3, D, dtype=torch.int64))
 
 
+@pytest.mark.parametrize("project", ["rows", "sum"])
+def test_projected_vectors_have_the_dtype_of_the_projection(project: str) -> None:
+    layer, vectors = make(row_width=3, project=project), torch.zeros(2, 3, 3, dtype=torch.bfloat16)
+    with pytest.raises(DtypeError, match=r"torch\.bfloat16, but their projection has torch\.float32; convert them"):
+        layer(inputs_embeds=vectors)
+    with torch.autocast("cpu"):
+        assert layer(inputs_embeds=vectors).shape == (2, 3, D)
+
+
 # ---- positions
 
 
@@ -304,7 +313,7 @@ def test_settings_of_a_config_that_do_not_fit_are_a_config_error() -> None:
     with pytest.raises(ConfigError, match="in pairs"):
         Embeddings.from_config({"model_type": "llama", "vocab_size": 9, "hidden_size": 6, "head_dim": 3})
     with pytest.raises(InputError, match="seed is -1") as caught:
-        Embeddings.from_config({"model_type": "llama", "vocab_size": 9, "hidden_size": 8}, seed=-1)
+        Embeddings.from_config({"model_type": "llama", "vocab_size": 9, "hidden_size": 64}, seed=-1)
     assert not isinstance(caught.value, ConfigError)
 
 

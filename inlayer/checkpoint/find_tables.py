@@ -28,7 +28,10 @@ from inlayer.families import LayerSpec
 from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import (
     HEAD_TENSORS,
+    SMEAR_GATES,
     TABLES,
+    VALUE_OF_BLOCK,
+    WITH_VALUE_TABLES,
     TableRole,
     choose_head,
     choose_part,
@@ -65,6 +68,20 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
         role = table_role(name)
         if role is not None and name not in first and _has_table_shape(model, name, role):
             yield name, role
+
+
+def value_tables(model: Model) -> dict[int, str]:
+    """Return the value table of each block that has one of its own, in a family whose files may have them."""
+    if model.spec is None or model.spec.family not in WITH_VALUE_TABLES:
+        return {}
+    names = sorted(name for name, role in table_names(model) if role == "value")
+    return {int(match[1]): name for name in names if (match := VALUE_OF_BLOCK.search(name))}
+
+
+def limitation(model: Model) -> str:
+    """Return what a layer leaves out that its files have; "" for nothing."""
+    has_gate = model.spec is not None and model.spec.family in WITH_VALUE_TABLES and model.store.first_of(SMEAR_GATES)
+    return "hidden states without the smear gate, which mixes each vector with the one before it" if has_gate else ""
 
 
 def describe_table(model: Model, name: str, role: TableRole, parameters: int | None) -> TableInfo:

@@ -30,7 +30,7 @@ from inlayer.errors import (
     ShapeError,
     TokenizerError,
 )
-from inlayer.families.gguf import ARRAYS, ROPE_FACTORS, config_from_gguf
+from inlayer.families.gguf import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
 from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
 from inlayer.formats.gguf_dequantization import PLAIN, decoder, row_bytes
@@ -84,8 +84,12 @@ class GgufStore(Store):
         value = self.metadata[key]
         if not isinstance(value, StoredArray):
             return value
-        needed = key.endswith(ARRAYS) and value.kind in SCALARS and value.count <= MAX_ENTRIES
-        return self._read_array(key, value).tolist() if needed else None
+        if not key.endswith(ARRAYS) or value.count > MAX_ENTRIES or value.kind not in {*SCALARS, STRING}:
+            return None
+        values = self._read_array(key, value)
+        if value.kind == STRING:
+            return values if key.endswith(LAYER_TYPES) else None
+        return values.tolist()
 
     def names(self) -> Collection[str]:
         return self._tensors.keys()

@@ -16,10 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape, part_name
+from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape, part_name, value_tables
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
-from inlayer.errors import CheckpointError
+from inlayer.errors import CheckpointError, DtypeError
+from inlayer.families import LayerSpec
 from inlayer.families.tensor_names import names_head
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
@@ -44,17 +45,35 @@ def build_embeddings(model: Model) -> Embeddings:
         layer = Embeddings.from_config(model._require_spec(), device="meta")
         needed = layer.token_embedding.embedding_dim
         check_tensor(model.source, model.table_info, width == needed, f"its config requires rows of width {needed:,}")
+        if model.table.dtype.name.startswith("float8") and _computes(model._require_spec()):
+            raise DtypeError(
+                f"{model.source}: its table is {model.table.dtype.name} without scales, and torch cannot compute "
+                "hidden states in this dtype; load it in another one: inlayer.load(source, dtype='bfloat16')"
+            )
     layer.set_input_embeddings(_rows(model, model.table))
     if (extra := layer.per_layer_embedding) is not None and extra.table is not None:
         extra.table = _other_rows(model, "per_layer_embedding.table.weight", extra.table)
     if layer.value_embedding is not None:
         layer.value_embedding = _other_rows(model, "value_embedding.weight", layer.value_embedding)
+    if names := value_tables(model):
+        tables = {number: model.store.table(name).astype(model.table.dtype) for number, name in names.items()}
+        layer.value_tables = nn.ModuleDict({str(number): _rows(model, table) for number, table in tables.items()})
+        layer.value_layers = tuple(sorted(tables))
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
     layer.memories = model.memories
     if any(spec.added == "projected mean" for spec in layer.ngrams):
         layer.ngram_projection = nn.Parameter(_read_ngram_projection(model))
     return layer.requires_grad_(model.trainable).train(model.trainable)
+
+
+def _computes(spec: LayerSpec) -> bool:
+    """Whether hidden states are more than the rows."""
+    return (
+        (spec.scale, spec.multiplier, spec.norm_eps, spec.project, spec.token_types) != (1.0, 1.0, None, None, 0)
+        or spec.positions in ("learned", "sinusoidal")
+        or any(ngrams.added != "no" for ngrams in spec.ngrams)
+    )
 
 
 def _rows(model: Model, table: StoredTable) -> Table | StoredEmbedding:

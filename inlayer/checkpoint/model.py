@@ -71,8 +71,7 @@ class Model:
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.dtype, self.trainable = dtype, trainable
-        config = store.config or {}
+        self.dtype, self.trainable, config = dtype, trainable, store.config or {}
         is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
         self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
         self.skipped = "unknown" if is_model2vec else store.skipped
@@ -86,6 +85,7 @@ class Model:
             else:
                 self.spec_error = ConfigError(f"{name}: its table is {shape}, but its config requires {size}")
                 self.spec = None
+        self.note = "; ".join(filter(None, (self.note, find_tables.limitation(self))))
 
     @cached_property
     def spec(self) -> LayerSpec | None:

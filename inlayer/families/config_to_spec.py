@@ -41,7 +41,7 @@ WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
 ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size", "embedding_rank")
 LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "model_max_length")
 EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
-WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config")
+WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config", "audio_config")
 MPT_BIAS_MAX = 8.0  # transformers does not read alibi_bias_max
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
 
@@ -99,7 +99,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         if tensor_names is None or not isinstance(model_type, str):
             raise ConfigError(message)
         try:
-            check_generic(raw, tensor_names())
+            check_generic(raw, tensor_names(), is_text_part=isinstance(nested, Mapping))
         except ConfigError as reason:
             raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
         return _translate(f"generic ({kind})", GENERIC, ConfigReader(raw, {}))
@@ -258,7 +258,9 @@ def _dropout(family: Family, fields: ConfigReader) -> float:
 
 
 def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
-    tied = fields.flag("tie_word_embeddings", default=False)
+    classes = fields.get("architectures")[1]
+    is_untied = isinstance(classes, list) and any(name in classes for name in family.untied_classes)
+    tied = fields.flag("tie_word_embeddings", default=False) and not is_untied
     decoder_table = family.decoder_table or not fields.flag("share_encoder_decoder_embeddings", default=True)
     vocab_size = fields.optional_size("decoder_vocab_size") if decoder_table else None
     if family.input_only_rows:
@@ -266,7 +268,10 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
     scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
     width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: that of the model whose settings were scaled up
-    hidden_scale = width / n_embd / fields.number("logits_mup_width_multiplier", default=1.0)
+    mup_multiplier = fields.number("logits_mup_width_multiplier", default=1.0)
+    if not mup_multiplier:
+        raise ConfigError("the config's logits_mup_width_multiplier is 0; logits are divided by it")
+    hidden_scale = width / n_embd / mup_multiplier
     hidden_scale = n_embd**-0.5 if scaled else hidden_scale
     factor, multiplies = fields.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
     scale = fields.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)

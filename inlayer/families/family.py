@@ -82,4 +82,5 @@ class Family:
     logits_scaling_multiplies: bool = False  # instead of dividing (HyperCLOVA X)
     head_bias: bool = False  # masked-language heads have one
     decoder_table: bool = False  # the decoder has a table of its own, which a tied head shares (T5Gemma)
+    untied_classes: tuple[str, ...] = ()  # model classes whose head is not tied, regardless of the config
     head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)

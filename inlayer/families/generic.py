@@ -42,17 +42,17 @@ RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # next to them, atten
 LATENT = re.compile(r"kv_a_proj|kv_lora")  # its heads may be paired either way
 
 
-def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise ConfigError, with the reason, unless config and tensors look like an ordinary rotary decoder."""
+def check_generic(raw: Mapping[str, Any], names: Collection[str], *, is_text_part: bool = False) -> None:
+    """Raise ConfigError, with the reason, unless config and tensors look like an ordinary rotary decoder.
+
+    `is_text_part` says that the config is the text part of another one.
+    """
+    if is_text_part and any(raw.get(name) is not None for name in ("vision_config", "audio_config")):
+        raise ConfigError("its positions may have several axes: it is part of a multimodal model")
     missing = [name for name in REQUIRED if raw.get(name) is None]
     if missing or not any(raw.get(name) for name in ROPE):
         raise ConfigError(f"it is not an ordinary rotary decoder: the config has no {', '.join(missing) or ROPE[0]}")
-    for name, value in raw.items():
-        is_factor = FACTORS.search(str(name)) and not BLOCKS_ONLY.search(str(name))
-        if name not in ORDINARY and (is_factor or HINTS.search(str(name))) and _is_set(value):
-            raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
-    if raw.get("hidden_act") == "gelu_pytorch_tanh":
-        raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
+    _check_fields(raw)
     for rope in [value for value in map(raw.get, ROPE) if isinstance(value, Mapping)]:
         special = [name for name in rope if ROPE_HINTS.search(str(name)) and _is_set(rope[name])]
         if special:
@@ -74,6 +74,16 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
     norms = {name.rpartition(".")[0] for name in outside if FINAL_NORM.search(name)}
     if others or len(norms) != 1 or any("emb" in name for name in norms):
         raise ConfigError(f"it has tensors outside its blocks that may belong to the input layer: {short(others[:3])}")
+
+
+def _check_fields(raw: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a field hints at anything special in the input layer."""
+    for name, value in raw.items():
+        is_factor = FACTORS.search(str(name)) and not BLOCKS_ONLY.search(str(name))
+        if name not in ORDINARY and (is_factor or HINTS.search(str(name))) and _is_set(value):
+            raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
+    if raw.get("hidden_act") == "gelu_pytorch_tanh":
+        raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
 
 
 def _is_set(value: object) -> bool:

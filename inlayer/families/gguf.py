@@ -20,6 +20,7 @@ from inlayer.errors import ConfigError
 from inlayer.families.config_reader import short
 from inlayer.families.model_types import FAMILIES
 from inlayer.families.rope import NO_ROTARY
+from inlayer.families.scaling_rules import MAX_SETTING
 from inlayer.families.spec import FULL, SLIDING
 
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
@@ -28,16 +29,20 @@ from inlayer.families.spec import FULL, SLIDING
 ARCHITECTURES = {
     "afmoe": "afmoe", "apertus": "apertus", "arcee": "arcee", "bert": "bert", "bitnet": "bitnet", "bloom": "bloom",
     "chatglm": "glm", "cohere2": "cohere2", "cohere2moe": "cohere2_moe", "command-r": "cohere", "dbrx": "dbrx",
-    "deepseek2": "deepseek_v3", "deepseek32": "deepseek_v32", "dots1": "dots1", "ernie4_5": "ernie4_5",
-    "ernie4_5-moe": "ernie4_5_moe", "eurobert": "eurobert", "exaone-moe": "exaone_moe", "exaone4": "exaone4",
-    "falcon": "falcon", "falcon-h1": "falcon_h1", "gemma": "gemma", "gemma-embedding": "gemma3_text",
+    "deepseek2": "deepseek_v3", "deepseek32": "deepseek_v32", "deepseek4": "deepseek_v4", "dots1": "dots1",
+    "ernie4_5": "ernie4_5", "ernie4_5-moe": "ernie4_5_moe", "eurobert": "eurobert", "exaone-moe": "exaone_moe",
+    "exaone4": "exaone4", "falcon": "falcon", "falcon-h1": "falcon_h1", "gemma": "gemma",
+    "gemma-embedding": "gemma3_text",
     "gemma2": "gemma2", "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text",
     "glm-dsa": "glm_moe_dsa", "glm4": "glm4", "glm4moe": "glm4_moe", "gpt-oss": "gpt_oss", "gpt2": "gpt2",
     "gptneox": "gpt_neox", "granite": "granite", "granitehybrid": "granitemoehybrid", "granitemoe": "granite",
-    "hunyuan-dense": "hunyuan_v1_dense", "hunyuan-moe": "hunyuan_v1_moe", "jais2": "jais2", "jamba": "jamba",
-    "jina-bert-v3": "jina_embeddings_v3", "kimi-linear": "kimi_linear", "lfm2": "lfm2", "lfm2moe": "lfm2_moe",
-    "llama": "llama", "llama4": "llama4_text", "mamba": "mamba", "mamba2": "mamba2",
+    "hunyuan-dense": "hunyuan_v1_dense", "hunyuan-moe": "hunyuan_v1_moe", "hy_v3": "hy_v3",
+    "jais2": "jais2", "jamba": "jamba",
+    "jina-bert-v3": "jina_embeddings_v3", "kimi-linear": "kimi_linear", "laguna": "laguna",
+    "lfm2": "lfm2", "lfm2moe": "lfm2_moe", "llama": "llama", "llama-embed": "llama", "llama4": "llama4_text",
+    "mamba": "mamba", "mamba2": "mamba2",
     "mellum": "mellum", "mimo2": "mimo_v2_flash", "minicpm3": "minicpm3", "minimax-m2": "minimax_m2",
+    "minimax-m3": "minimax_m3_vl_text",
     "mistral3": "ministral3", "mistral4": "mistral4", "modern-bert": "modernbert", "mpt": "mpt",
     "nemotron": "nemotron", "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h", "nomic-bert": "nomic_bert",
     "nomic-bert-moe": "nomic_bert", "olmo": "olmo", "olmo2": "olmo2", "olmoe": "olmoe", "phi2": "phi", "phi3": "phi3",
@@ -54,7 +59,9 @@ ROPE_FACTORS = (SCALED, SHORT, LONG)
 SECTIONS = "rope.dimension_sections"  # stored for four axes; text and images have three
 SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for layers with sliding attention
 KV_HEADS = "attention.head_count_kv"  # a list in hybrid models: 0 for a layer without attention
-ARRAYS = (SECTIONS, SLIDING_LAYERS, KV_HEADS)
+LAYER_TYPES = "attention.layer_types"  # their names
+COMPRESSION = "attention.compress_ratios"  # DeepSeek-V4: 0 for a layer that is not compressed
+ARRAYS = (SECTIONS, SLIDING_LAYERS, KV_HEADS, LAYER_TYPES, COMPRESSION)
 NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by more than this
 
 
@@ -101,16 +108,27 @@ def config_from_gguf(
         config["relative_attention_num_buckets"] = arch.get("attention.relative_buckets_count")
     if FAMILIES[family].positions == "learned":
         config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
+    if (types := _layer_types(arch, family)) is not None:
+        config["layer_types"] = types
+    if field := FAMILIES[family].streams:
+        config[field] = arch.need("hyper_connection.count")
+    if FAMILIES[family].positions == "rotary":
+        config |= _rotary(arch, family, table[1], factors)
+    return config
+
+
+def _layer_types(arch: _Architecture, family: str) -> list[Any] | None:
+    """Return the type of every layer, as far as the file has it; [] if layers differ and it does not say which."""
     if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
         blocks, mtp = arch.need("block_count"), arch.get("nextn_predict_layers")  # which the pattern may leave out
         if not blocks - (mtp if type(mtp) is int else 0) <= len(pattern) <= blocks:
             raise ConfigError(f"its {SLIDING_LAYERS} has {len(pattern)} entries, not one for each block")
-        config["layer_types"] = [SLIDING if slides else FULL for slides in pattern]
-    elif isinstance(heads := arch.get(KV_HEADS), list) and 0 in heads:
-        config["layer_types"] = [FULL if count else NO_ROTARY[0] for count in heads]
-    if FAMILIES[family].positions == "rotary":
-        config |= _rotary(arch, family, table[1], factors)
-    return config
+        return [SLIDING if slides else FULL for slides in pattern]
+    if isinstance(heads := arch.get(KV_HEADS), list) and 0 in heads:
+        return [FULL if count else NO_ROTARY[0] for count in heads]
+    if family == "laguna" and arch.get("attention.sliding_window"):
+        return arch.get(LAYER_TYPES) or []
+    return None
 
 
 class _Architecture:
@@ -150,6 +168,8 @@ def _shortest(value: float) -> float:
 def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     if family == "gemma4_text":
         return _gemma4_rotary(arch, factors)
+    if family == "deepseek_v4":
+        return _deepseek_v4_rotary(arch, factors)
     traits = FAMILIES[family]
     config: dict[str, Any] = {"max_position_embeddings": arch.need("context_length")}
     rope = {"rope_theta": arch.get("rope.freq_base") or 10_000.0, **_scaling(arch, family, factors)}
@@ -167,7 +187,9 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
         config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
     if {FULL, SLIDING} <= {*traits.thetas, *traits.defaults.get("rope_parameters", ())}:
         sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
-        sliding["partial_rotary_factor"] = rope.get("partial_rotary_factor")
+        rotated = arch.get("rope.dimension_count_swa")
+        partial = _rotated_fraction(rotated, config["head_dim"]) if rotated else rope.get("partial_rotary_factor")
+        sliding["partial_rotary_factor"] = partial
         return config | {"rope_parameters": {FULL: rope, SLIDING: sliding}}
     return config | {"rope_parameters": rope}
 
@@ -186,6 +208,19 @@ def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) 
         "head_dim": arch.get("attention.key_length_swa") or head,
         "global_head_dim": head,
         "rope_parameters": {FULL: full, SLIDING: sliding},
+    }
+
+
+def _deepseek_v4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Compressed layers have a base of their own, and only they are scaled."""
+    return {
+        "max_position_embeddings": arch.need("context_length"),
+        "head_dim": arch.need("attention.key_length"),
+        "qk_rope_head_dim": arch.need("rope.dimension_count"),
+        "rope_theta": arch.get("rope.freq_base"),
+        "compress_rope_theta": arch.get("attention.compress_rope_freq_base"),
+        "compress_ratios": arch.get(COMPRESSION),
+        "rope_scaling": _scaling(arch, "deepseek_v4", factors),
     }
 
 
@@ -227,6 +262,10 @@ def _yarn(arch: _Architecture, family: str) -> dict[str, Any]:
     multiplier = arch.get("rope.scaling.yarn_log_multiplier")
     if multiplier is None:
         return betas
+    if type(multiplier) not in (int, float) or not abs(multiplier) < MAX_SETTING:
+        raise ConfigError(
+            f"its {arch.name}.rope.scaling.yarn_log_multiplier is {short(multiplier)}; it must be a number"
+        )
     # DeepSeek stores 0.1 x mscale_all_dim; mscale is not stored, because it is the same number in all of these models
     mscale = multiplier if family == "ministral3" else _shortest(float(np.float32(multiplier * 10)))
     return betas | {"mscale": mscale, "mscale_all_dim": mscale}

@@ -31,6 +31,8 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
     """Return the rotary settings of a config."""
     head_dim = fields.optional_size(*family.head_dim_fields) or sum(map(fields.size, family.head_dim_parts))
     head_dim = head_dim or n_embd // fields.size(*N_HEAD_FIELDS)
+    if not head_dim:
+        raise ConfigError(f"head_dim is 0: the hidden size {n_embd:,} is smaller than the number of attention heads")
     angles, layers = _angles(family, fields, head_dim), _layers(family, fields)
     if layers and isinstance(angles, dict):
         layers = tuple(name if name in angles else None for name in layers)

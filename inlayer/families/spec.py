@@ -17,6 +17,7 @@ from inlayer.families.scaling_rules import Scaling
 from inlayer.tables.ngram_hash import NgramSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
+MAX_ALIBI_HEADS = 2**16
 MAX_LAYERS = 4096  # the deepest published models have a few hundred
 
 NormKind: TypeAlias = Literal[
@@ -116,6 +117,10 @@ class AlibiSpec:
     heads: int
     bias_max: float | None = None
     rounded: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.heads <= MAX_ALIBI_HEADS:
+            raise ConfigError(f"the config has {self.heads:,} heads with ALiBi; expected 1..{MAX_ALIBI_HEADS:,}")
 
 
 @dataclass(frozen=True, kw_only=True)

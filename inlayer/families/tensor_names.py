@@ -78,6 +78,10 @@ RELATIVE = re.compile(
     r"(?!.*decoder)(.*\.)?(block\.0\.layer\.0\.\w+\.|encoder\.)(relative_attention_bias|rel_embeddings)\.weight"
     r"|enc\.blk\.0\.attn_rel_b\.weight"
 )
+# The nanochat project: a value table for some blocks, and a gate. Its configs in transformers mention neither.
+WITH_VALUE_TABLES = ("nanochat",)
+VALUE_OF_BLOCK = re.compile(r"(?:^|\.)value_embeds\.(\d{1,4})\.weight")
+SMEAR_GATES = ("smear_gate.weight", "model.smear_gate.weight")
 # A number between dots is a block; vision and audio towers have input layers of their own.
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")

@@ -24,6 +24,7 @@ from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import names_head
 from inlayer.files import quoted
+from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
@@ -94,17 +95,17 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     tied, equal = facts.tie_word_embeddings, facts.equals_table
     if facts.tensor is None:
         if tied is False and facts.expected and model.spec is not None:  # an unknown family may use any name
-            message = "tie_word_embeddings is false, but the files contain no head"
+            message = "the head is untied, but the files contain no head"
             yield Finding("error", "head-missing", message)
         return
     if scan.error:
         yield Finding("warning", "head-unreadable", f"the head {facts.tensor} cannot be read: {scan.error}")
         return
     if facts.shape != head_shape(model):
-        message = (
-            f"the head {facts.tensor} has shape {quoted(facts.shape)}; for this table it must be {head_shape(model)}"
-        )
-        yield Finding("error", "head-shape-mismatch", message)
+        unknown = is_unknown_type(model)
+        rule = f"the table has {head_shape(model)}{MAY_BE_MEANT}" if unknown else f"it must be {head_shape(model)}"
+        message = f"the head {facts.tensor} has shape {quoted(facts.shape)}; {rule}"
+        yield Finding("warning" if unknown else "error", "head-shape-mismatch", message)
     elif tied and equal is False:
         message = "the config ties head and table, but the stored head has different values, which tying would discard"
         severity: Severity = "error" if facts.tie_is_explicit else "warning"
@@ -112,7 +113,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
             severity, "tied-head-differs", message, ids=scan.statistics.differing if scan.statistics is not None else ()
         )
     elif tied is False and equal:
-        message = "head and table are untied in the config, but equal bit for bit"
+        message = "head and table are untied, but equal bit for bit"
         yield Finding("note", "head-equals-table", message)
     elif tied and equal:
         yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")

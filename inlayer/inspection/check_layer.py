@@ -35,6 +35,7 @@ from inlayer.inspection.scan import RowStatistics, scan_rows
 from inlayer.render.numbers import count
 from inlayer.tables import StoredTable
 
+MAY_BE_MEANT = "; the model type is unknown, so this may be intended"
 LEARNED_POSITIONS, RELATIVE_TABLE = "position_embedding.weight", "relative positions"
 MAX_CANDIDATES = 16  # if there are more, all tensors were listed because none has a table's name
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
@@ -76,14 +77,21 @@ def table_facts(model: Model) -> TokenTableFacts:
     )
 
 
+def is_unknown_type(model: Model) -> bool:
+    """Whether the config names a model type that inlayer does not know, which may have other sizes than usual."""
+    model_type = text_config(model.config).get("model_type")
+    is_known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
+    return model.config is not None and not is_known
+
+
 def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
     """Yield contradictions between the table and the config."""
     reported = ""
+    is_unknown = is_unknown_type(model)
     if model.config is not None and model.spec is None:
-        model_type = text_config(model.config).get("model_type")
-        known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
         message = reported = shorten(str(model.spec_error), 600)
-        yield Finding("error", "invalid-config", message) if known else Finding("note", "unknown-model-type", message)
+        unknown, invalid = Finding("note", "unknown-model-type", message), Finding("error", "invalid-config", message)
+        yield unknown if is_unknown else invalid
     elif model.spec is not None and model.spec.is_generic:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
     tie = text_config(model.config).get("tie_word_embeddings")
@@ -92,7 +100,7 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
         yield Finding("error", "invalid-config", message)
     if facts.config_vocab_size not in (None, facts.rows):
         message = f"the table has {facts.rows:,} rows, but vocab_size in the config is {facts.config_vocab_size:,}"
-        yield Finding("error", "vocab-size-mismatch", message)
+        yield Finding("warning" if is_unknown else "error", "vocab-size-mismatch", message + MAY_BE_MEANT * is_unknown)
     if facts.config_width not in (None, facts.width):
         message = f"the table has {facts.width:,} channels, but the config expects {facts.config_width:,}"
         yield Finding("error", "hidden-size-mismatch", message)

@@ -80,9 +80,12 @@ def _check(
     expected = original_rows if info.role in PER_TOKEN else None
     expected, scale = (expected, None) if extra is None else (extra.rows, math.sqrt(extra.width))
     findings, original = list(_row_count_findings(model, info, expected, tokens)), _original(model, info)
-    if extra is not None and info.shape[1] != extra.n_layers * extra.width:
-        message = f"{quoted(info.name)} has rows of width {info.shape[1]:,}, but the config requires "
-        message += f"{extra.n_layers} x {extra.width} = {extra.n_layers * extra.width:,}"
+    value = model.spec.value if model.spec is not None and info.role == "value" else None
+    width, product = (0 if value is None else value.width), ""
+    if extra is not None:
+        width, product = extra.n_layers * extra.width, f"{extra.n_layers} x {extra.width} = "
+    if width and info.shape[1] != width:
+        message = f"{quoted(info.name)} has rows of width {info.shape[1]:,}, but the config requires {product}{width:,}"
         findings.append(Finding("error", "tensor-shape-mismatch", message))
     common = describe_tensor(info, total, scale) | {"role": info.role, "expected_rows": expected}
     if info.role == "routing":

@@ -88,7 +88,7 @@ ADVICE = {
     "stored head.",
     "head-missing": "If the model is tied, set tie_word_embeddings to true. Otherwise download the missing files.",
     "head-unreadable": "Download the file that contains it.",
-    "head-shape-mismatch": "Resize the table and the head to the same number of rows.",
+    "head-shape-mismatch": "Resize the table and the head to the same number of rows. Their widths must match as well.",
     "head-not-finite": _DIVERGED,
     "head-zero-rows": _HEAD_AGAIN,
     "head-duplicate-rows": _HEAD_AGAIN,

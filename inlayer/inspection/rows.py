@@ -85,7 +85,8 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
     if len(norms):
         low, median, high = float(norms.min()), float(np.median(norms)), float(norms.max())
         edges = low, min(high, max(low, 4 * median))  # up to 4 medians if the largest norm is an outlier
-        counts = np.histogram(norms, BINS, edges)[0].tolist()
+        # from 0 up, because numpy cannot divide a narrow range far from 0
+        counts = np.histogram(norms - low, BINS, (0.0, edges[1] - low))[0].tolist()
     dominant = int(energy.argmax()) if total > 0 else None
     padding = np.flatnonzero(scan.ids == (-1 if padding_id is None else padding_id))
     return RowFacts(

@@ -133,7 +133,7 @@ def _rotary(rotary: RotaryTypeFacts) -> str:
 
 
 def _head(head: HeadFacts, quick: bool) -> str:
-    tied = {None: "tie_word_embeddings is not given", True: "tied in the config", False: "untied in the config"}
+    tied = {None: "tie_word_embeddings is not given", True: "tied in the config", False: "untied"}
     text = tied[head.tie_word_embeddings]
     if head.tensor is None and head.expected is False:
         return "none: the model class has no head"

@@ -38,6 +38,7 @@ __all__ = [
 
 Positions = LearnedPositions | SinusoidalPositions | RotaryPositions
 SCHEMES = ("none", "learned", "sinusoidal", "rotary")
+MAX_PRECOMPUTED = 2**22  # values of sinusoidal positions, whatever a config says; CTRL has 0.3 million
 LEFT_PADDED = (
     "attention_mask has padding on the left, but positions count from the first column; pass "
     "position_ids=inlayer.position_ids_from_mask(attention_mask)"
@@ -143,6 +144,7 @@ def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> s
         return RotaryPositions(**vars(spec.rotary)).to(device)
     if spec.positions != "sinusoidal":
         return spec.positions
-    positions = SinusoidalPositions(spec.n_embd, spec.block_size, layout="half in float32")  # CTRL
+    precomputed = min(spec.block_size or 0, MAX_PRECOMPUTED // spec.n_embd)  # others are computed when used
+    positions = SinusoidalPositions(spec.n_embd, precomputed, layout="half in float32")  # CTRL
     # The encodings are computed, so they have values even if the layer is on the meta device.
     return positions if torch.device(device or "cpu").type == "meta" else positions.to(device)

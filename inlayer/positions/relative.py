@@ -17,10 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.families.spec import AlibiSpec, BucketSpec
+from inlayer.families.spec import MAX_ALIBI_HEADS, AlibiSpec, BucketSpec
 from inlayer.tensors import check_ids
-
-MAX_HEADS = 2**16
 
 
 def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, " H"]:
@@ -32,8 +30,8 @@ def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, 
         >>> alibi_slopes(4)
         tensor([0.2500, 0.0625, 0.0156, 0.0039])
     """
-    if not isinstance(heads, int) or not 1 <= heads <= MAX_HEADS:
-        raise InputError(f"heads is {heads!r}; it must be an integer in 1..{MAX_HEADS:,}")
+    if not isinstance(heads, int) or not 1 <= heads <= MAX_ALIBI_HEADS:
+        raise InputError(f"heads is {heads!r}; it must be an integer in 1..{MAX_ALIBI_HEADS:,}")
     if bias_max is not None:
         power = 2 ** math.ceil(math.log2(heads))
         slopes = 1.0 / torch.pow(2, torch.arange(1, power + 1).float() * (bias_max / power))

@@ -230,9 +230,10 @@ class RotaryPositions(nn.Module):
         sections = self._choose(layer_type).sections
         if sections is not None and position_ids.dim() == 3:
             if not is_jit_tracing() and len(position_ids) != len(sections):
+                names = "time, height and width" if len(sections) == 3 else "rows and columns"
                 raise ShapeError(
                     f"position_ids has shape {tuple(position_ids.shape)}; expected ({len(sections)}, batch, tokens): "
-                    "one axis each for time, height and width"
+                    f"one axis each for {names}"
                 )
             axes = axis_of_pairs(sections, frequencies.numel(), self._choose(layer_type).sections_interleaved)
             angles = position_ids.movedim(0, -1)[..., axes].float() * frequencies

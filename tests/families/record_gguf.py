@@ -34,8 +34,12 @@ UNUSUAL = {"layer_norm_eps": 0.01, "layer_norm_epsilon": 0.01, "embedding_multip
            "logits_scaling": 3.5, "final_logit_softcapping": 17.0}  # fmt: skip
 # The converter does not write their rope_theta.
 FIXED_BASE = ("falcon", "gemma", "gemma2", "glm", "gpt_neox", "minicpm3", "phi", "stablelm")
+# What the converter's own `gguf` package has no names for: they have the tensors of a Llama.
+NEW = {"HY_V3": "hy_v3", "LAGUNA": "laguna", "MINIMAXM3": "minimax-m3"}
 SAME_AS = {"MptForCausalLM": "MPTForCausalLM", "JinaEmbeddingsV3ForMaskedLM": "XLMRobertaModel",
-           "Mistral4ForCausalLM": "Mistral3ForConditionalGeneration"}  # fmt: skip
+           "Mistral4ForCausalLM": "Mistral3ForConditionalGeneration",
+           "MiniMaxM3VLForCausalLM": "MiniMaxM3SparseForCausalLM"}  # fmt: skip
+PUBLISHED = {"model.embed_tokens.weight": "embed.weight", "lm_head.weight": "head.weight"}
 ENCODERS = ("RobertaForMaskedLM", "XLMRobertaForMaskedLM", "NomicBertForMaskedLM", "EuroBertForMaskedLM")
 
 
@@ -60,6 +64,8 @@ def as_published(model_type: str, config: dict[str, Any]) -> dict[str, Any]:
     extra: dict[str, dict[str, Any]] = {
         "bamba": {"attn_rotary_emb": 8},
         "cohere2": {"rotary_pct": 1.0},
+        "deepseek_v4": {"num_hash_layers": 0, "compress_ratios": [128] * 4,
+                        "compress_rope_theta": rope.get("compress", {}).get("rope_theta")},
         "falcon_h1": {"head_dim": config.get("head_dim", 16)},
         "falcon_mamba": {"intermediate_size": 2 * width},
         "gpt-sw3": {"n_ctx": 64},
@@ -75,6 +81,11 @@ def as_published(model_type: str, config: dict[str, Any]) -> dict[str, Any]:
                           "swa_v_head_dim": config.get("v_head_dim"), "swa_num_attention_heads": heads,
                           "hybrid_layer_pattern": [0, 1, 0, 1]},
         "minimax_m2": {"rotary_dim": int((partial or 1) * config.get("head_dim", 0))},
+        "minimax_m3_vl_text": {"n_shared_experts": 1, "routed_scaling_factor": 1.0, "moe_layer_freq": [1],
+                               "rotary_dim": int((partial or 1) * config.get("head_dim", 0)),
+                               "sparse_attention_config": dict.fromkeys(
+                                   ["sparse_num_index_heads", "sparse_index_dim", "sparse_topk_blocks",
+                                    "sparse_block_size", "sparse_local_block"], 1)},
         "mistral4": {"num_key_value_heads": heads},
         "nemotron_h": {"num_hidden_layers": 4},
         "nomic_bert": {"n_positions": 8192, "max_trained_positions": 2048, "activation_function": "swiglu",
@@ -96,6 +107,10 @@ def complete(gguf: Any, source: str) -> None:
         members = getattr(gguf, enum)
         for name in set(re.findall(rf"gguf\.{enum}\.(\w+)", source)) - set(dir(members)):
             setattr(members, name, name)
+    for name, architecture in NEW.items():
+        if getattr(gguf.MODEL_ARCH, name) == name:
+            gguf.MODEL_ARCH_NAMES[name] = architecture
+            gguf.MODEL_TENSORS[name] = gguf.MODEL_TENSORS[gguf.MODEL_ARCH.LLAMA]
     for name in set(re.findall(r"gguf_writer\.(add_\w+)", source)) - set(dir(gguf.GGUFWriter)):
         setattr(gguf.GGUFWriter, name, _nothing)
 
@@ -126,15 +141,17 @@ def convert(folder: str, model_type: str) -> None:
             """The tokenizer is not recorded."""
 
         def modify_tensors(self, data: Any, name: str, block: int | None) -> Any:
+            name = PUBLISHED.get(name, name) if model_type == "deepseek_v4" else name.removeprefix("nomic_bert.")
             try:
                 if block is None:
-                    yield from super().modify_tensors(data, name.removeprefix("nomic_bert."), block)
+                    yield from super().modify_tensors(data, name, block)
             except ValueError:  # a masked head, which these files do not have
                 pass
 
     writer = WithoutBlocks(
         Path(folder), gguf.LlamaFileType.ALL_F32, Path(folder) / "x.gguf", eager=True, hparams=config
     )
+    writer._dsv4_mxfp4_generated = True  # its experts are not converted
     writer.write()
 
 

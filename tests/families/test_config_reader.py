@@ -222,6 +222,26 @@ def test_more_heads_than_channels() -> None:
     assert "head_dim is 0" in refusal(LLAMA | {"num_attention_heads": 65})
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "codegen", "n_embd": 1}, "smaller than the number of attention heads"),
+        ({"model_type": "inkling_text", "logits_mup_width_multiplier": 0}, "logits_mup_width_multiplier is 0"),
+        ({"model_type": "bloom", "n_head": 10**9}, "1,000,000,000 heads with ALiBi; expected 1..65,536"),
+    ],
+)
+def test_numbers_that_later_steps_divide_by_or_allocate(changes: dict[str, Any], message: str) -> None:
+    assert message in refusal(changes)
+
+
+def test_sinusoidal_positions_are_precomputed_up_to_a_limit() -> None:
+    config = {"model_type": "ctrl", "vocab_size": 9, "n_embd": 1000, "n_positions": 10**9}
+    layer = Embeddings.from_config(config, device="meta")
+    assert layer.position_embedding is not None
+    assert layer.position_embedding.table.numel() <= 2**22
+    assert layer.block_size == 10**9
+
+
 def test_odd_head_dim_is_an_error() -> None:
     assert "in pairs" in refusal(LLAMA | {"head_dim": 5})
 

@@ -107,6 +107,18 @@ def test_special_configs_are_refused(folder: Path, fields: dict[str, Any]) -> No
     assert inlayer.load(folder).table.rows([1]).shape == (1, 64)  # rows can still be read
 
 
+@pytest.mark.parametrize("whole", [{}, {"vision_config": {}}], ids=["text", "multimodal"])
+def test_text_part_of_an_unknown_multimodal_model_is_refused(folder: Path, whole: dict[str, Any]) -> None:
+    """GLM-4V has three position axes and interleaved pairs, which its text config need not mention."""
+    text = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({"model_type": "brand_new_vl", "text_config": text, **whole}))
+    model = inlayer.load(folder)
+    assert (model.spec is None) == bool(whole)
+    if whole:
+        with pytest.raises(ConfigError, match="may have several axes: it is part of a multimodal model"):
+            model.embeddings  # noqa: B018
+
+
 @pytest.mark.parametrize("field", ["router_scaling_factor", "moe_loss_factor", "initializer_factor"])
 def test_factors_of_blocks_are_ordinary(folder: Path, field: str) -> None:
     change(folder, **{field: 2.5, "hidden_multiplier": 1.0, "is_encoder_decoder": False})

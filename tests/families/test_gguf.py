@@ -10,14 +10,17 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+import inlayer
 from inlayer.embeddings import Embeddings
-from inlayer.errors import ConfigError
+from inlayer.errors import ConfigError, InputError
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES, _rotated_fraction, config_from_gguf
 from inlayer.positions import Llama3Scaling, LongRopeScaling, RotaryPositions
+from tests.checkpoint.make_gguf import write_gguf
 from tests.shared_data import shared
 
 
@@ -46,10 +49,10 @@ def layer(spec: LayerSpec) -> LayerSpec:
 
 CONVERTED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("converted.json").read_text())
 # What a converted file does not have: the original length, factors multiplied into the rows, a head that was not
-# converted, which layers have no positions, the fraction (0.334) that gives the number of rotated channels.
+# converted, which layers have no positions or slide, the fraction (0.334) that gives the number of rotated channels.
 NOT_STORED = {
     "bamba": {"rotary"}, "bitnet": {"head"}, "eurobert": {"head"}, "falcon": {"block_size"},
-    "falcon_h1": {"scale"}, "jina_embeddings_v3": {"block_size"}, "lfm2_moe": {"rotary"},
+    "falcon_h1": {"scale"}, "jina_embeddings_v3": {"block_size"}, "laguna": {"rotary"}, "lfm2_moe": {"rotary"},
     "mimo_v2_flash": {"rotary"}, "mpt": {"head"}, "mt5": {"head"}, "nomic_bert": {"head"},
 }  # fmt: skip
 
@@ -81,6 +84,10 @@ def test_converted_file_has_the_layer_of_its_config(name: str):
         ("granitemoehybrid", "granitehybrid.rope.scaling.finetuned", True, "rotary"),
         ("smollm3", "smollm3.block_count", 8, "rotary"),
         ("deepseek_v32", "deepseek32.rope.dimension_count", 8, "rotary"),
+        ("deepseek_v4", "deepseek4.attention.compress_rope_freq_base", 5e4, "rotary"),
+        ("deepseek_v4", "deepseek4.attention.compress_ratios", [0, 128, 128, 128], "rotary"),
+        ("deepseek_v4", "deepseek4.hyper_connection.count", 2, "streams"),
+        ("laguna", "laguna.rope.dimension_count_swa", 8, "rotary"),
     ],
 )
 def test_control_changed_metadata_changes_the_layer(name: str, key: str, changed: object, field: str):
@@ -99,6 +106,26 @@ def test_gemma4_layers_have_their_types():
 def test_hybrid_layers_without_key_value_heads_have_no_positions():
     spec = converted_spec("lfm2_moe", **{"lfm2moe.attention.head_count_kv": [0, 2, 0, 2]})
     assert spec == describe(CONVERTED["lfm2_moe"]["config"])
+
+
+def test_laguna_does_not_always_store_which_layers_slide():
+    spec, theirs = converted_spec("laguna"), describe(CONVERTED["laguna"]["config"])
+    assert dataclasses.replace(spec.rotary, layer_types=theirs.rotary.layer_types) == theirs.rotary
+    with pytest.raises(InputError, match="no list of layer types"):
+        Embeddings.from_config(spec).rotary(torch.arange(3), layer=0)
+
+
+@pytest.mark.parametrize("types", [["sliding_attention", "full_attention"], ["full_attention"]])
+def test_layer_types_are_read_from_strings(tmp_path: Path, types: list[str]):
+    values = {"context_length": 64, "attention.head_count": 4, "attention.sliding_window": 8,
+              "rope.dimension_count_swa": 4, "attention.layer_types": types}  # fmt: skip
+    table = {"token_embd.weight": (np.ones((9, 32), np.float32), None)}
+    prefixed = {f"laguna.{name}": value for name, value in values.items()}
+    path = write_gguf(tmp_path / "x.gguf", architecture="laguna", values=prefixed, tensors=table)
+    layer = inlayer.load(path).embeddings
+    for number, name in enumerate(types):
+        cos, _ = layer.rotary(torch.arange(3), layer=number)
+        assert cos.shape == (3, 4 if name == "sliding_attention" else 8)
 
 
 def test_mistral4_stores_the_rotated_part_of_its_heads():
@@ -386,6 +413,14 @@ def test_padding_id_outside_the_table_is_ignored():
         ),
         ({"llama.attention.key_length": 0}, "llama.attention.key_length is 0"),
         ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 0.0}, "rope.scaling.factor is 0.0"),
+        (
+            {
+                "llama.rope.scaling.type": "yarn",
+                "llama.rope.scaling.factor": 2.0,
+                "llama.rope.scaling.yarn_log_multiplier": "x",
+            },
+            "yarn_log_multiplier is 'x'; it must be a number",
+        ),
         ({"llama.rope.freq_base": "x"}, "rope_theta"),
         ({"llama.rope.scaling.type": "linear"}, "without a factor"),
         ({"llama.rope.dimension_sections": 7, "llama.rope.scaling.type": "spiral"}, "'spiral'; supported types:"),

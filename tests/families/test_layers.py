@@ -320,3 +320,19 @@ def test_learned_frequencies_stay_float32_and_matter() -> None:
     layer.to(torch.bfloat16)
     assert torch.equal(layer.position_embedding.alpha, alpha)
     assert torch.equal(layer.rotary(torch.arange(9))[0], learned.to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("is_zero", [True, False])
+def test_transformers_overwrites_the_padding_row_of_funnel(tmp_path: Path, is_zero: bool) -> None:
+    """Ours is the row of the file, so both are equal if it is zero, as training leaves it."""
+    saved = save_tiny("funnel", "masked", str(tmp_path), pad_token_id=5)
+    if is_zero:
+        with torch.no_grad():
+            saved.get_input_embeddings().weight[5] = 0
+        saved.save_pretrained(tmp_path)
+    ids = torch.tensor([[7, 5, 8]])
+    ours, theirs = inlayer.load(tmp_path).embeddings(ids), open_reference(type(saved), str(tmp_path), torch.float32)
+    hidden = capture(theirs, input_ids=ids).hidden
+    assert hidden is not None
+    assert torch.equal(ours[:, ::2], hidden[:, ::2])
+    assert torch.equal(ours, hidden) is is_zero

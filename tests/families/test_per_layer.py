@@ -11,7 +11,7 @@ from torch import Tensor
 
 import inlayer
 from inlayer.embeddings import Embeddings
-from inlayer.errors import CheckpointError, ConfigError, InputError
+from inlayer.errors import CheckpointError, ConfigError, DtypeError, InputError
 from tests.families.capture import capture
 from tests.families.survey import DTYPES, open_reference, same_bits
 from tests.families.tiny import VOCAB, build, tiny_config
@@ -83,6 +83,8 @@ def test_gemma3n_projects_vectors_alone(dtype: torch.dtype, tmp_path: Path) -> N
     reference = capture(theirs, inputs_embeds=vectors).per_layer
     assert reference is not None
     assert same_bits(layer.per_layer(inputs_embeds=vectors), reference)
+    with pytest.raises(DtypeError, match="convert them"):
+        layer.per_layer(inputs_embeds=vectors.half())
 
 
 def test_control_the_other_rounding_differs(tmp_path: Path) -> None:

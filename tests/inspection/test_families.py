@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_randomly_initialized_models_are_healthy(tmp_path: Path, case: Case, hea
     }
     assert report.table.model_type == case.model_type
     assert (report.table.rows, report.positions.kind) == (99, inlayer.describe(case.config_json).positions)
+
+
+@pytest.mark.parametrize(("model_type", "kind"), [("luke", "masked"), ("bigbird_pegasus", "causal")])
+def test_model_classes_that_never_tie_their_head(tmp_path: Path, model_type: str, kind: str) -> None:
+    save_tiny(model_type, kind, str(tmp_path))
+    report = inspect(tmp_path)
+    assert "tied-head-differs" not in {finding.code for finding in report.findings}
+    assert (report.head.tie_word_embeddings, report.head.tie_is_explicit) == (False, True)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": ["AnyOther"]}))  # control
+    assert "tied-head-differs" in {finding.code for finding in inspect(tmp_path).findings}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,16 @@ def copy(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
+@pytest.mark.parametrize(("model_type", "severity"), [("llama", "error"), ("a-new-family", "warning")])
+def test_head_and_table_of_an_unknown_family_may_have_different_sizes(
+    copy: Path, model_type: str, severity: str
+) -> None:
+    set_config(copy, model_type=model_type, vocab_size=600)
+    change(copy, HEAD, lambda head: head[:600])
+    found = codes(inspect(copy))
+    assert (found["vocab-size-mismatch"], found["head-shape-mismatch"]) == (severity, severity)
+
+
 @pytest.mark.parametrize("model_type", ["llama", "a-new-family"])
 def test_tying_is_checked_for_every_family(copy: Path, model_type: str) -> None:
     set_config(copy, model_type=model_type, tie_word_embeddings=True)

@@ -107,6 +107,15 @@ def test_huge_and_tiny_values_are_neither_infinite_nor_zero(tmp_path: Path, dtyp
     assert not (ours.has_nan | ours.has_inf | ours.is_zero).any()
 
 
+@pytest.mark.parametrize("change", [0.0, 1e-6])
+@pytest.mark.parametrize("value", [1.0, 1e17, 1e38, 1e-38])
+def test_norms_that_are_equal_or_almost_equal_are_counted(tmp_path: Path, value: float, change: float) -> None:
+    table = torch.full((40, 7), value)
+    table[3, 2] *= 1 + change
+    save_file({"embed_tokens.weight": table}, tmp_path / "model.safetensors")
+    assert sum(inlayer.inspect(tmp_path).rows.norm_histogram) == 40
+
+
 def test_only_rows_with_values_are_duplicates(tmp_path: Path) -> None:
     table = torch.arange(16.0).reshape(8, 2)
     table[1:3], table[3:5], table[6] = float("nan"), 0, table[5]
