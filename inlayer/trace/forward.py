@@ -193,8 +193,7 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
 
 def tokenize(text: str, pipeline: Pipeline, window: Window) -> tuple[TextTrace, list[Token]]:
     """Tokenize a text; characters and pre-tokens are recorded for the tokens of the window."""
-    assert pipeline.tokenizer is not None
-    tokens, spans = pipeline.tokenizer._analyze(text)
+    tokens, spans = pipeline.analyze(text)
     source = text.encode()
     first, end = 0, len(source)
     if window.first_token:
