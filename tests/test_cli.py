@@ -156,6 +156,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--width", "4", "--positions", "up"], "learned"),
         (["walk", "--step", "0"], "--step"),
         (["walk", "--step", "9"], "--step is 9; it must be in 1..8"),
+        (["evaluate", "--model", "x"], "unknown option --model. See inlayer evaluate --help"),
         (["neighbors", "--wrods"], "unknown option --wrods; did you mean --words? See inlayer neighbors --help"),
         (["neighbors", "--id", "-1"], "--id is -1; it must be at least 0"),
         (

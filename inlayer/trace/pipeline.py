@@ -25,7 +25,7 @@ from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.checkpoint.store import INTEGERS
 from inlayer.embeddings import Embeddings
-from inlayer.errors import InputError
+from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
@@ -80,6 +80,9 @@ class Pipeline:
         self.model = model if isinstance(model, Model) else None
         remote = self.model is not None and self.model.store.remote
         self.head = None if remote else model.head  # a single logit needs every row of the head
+        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+            advice = "pass a tokenizer, such as inlayer.ByteTokenizer() or inlayer.open_tokenizer(path)"
+            raise DtypeError(f"tokenizer is {type_name(tokenizer)}; {advice}")
         self.tokenizer = model.tokenizer if tokenizer is None else tokenizer
         self.layer, self.source, self.note = model.embeddings, model.source, model.note
         self.name = name or model.source
