@@ -25,7 +25,7 @@ from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.checkpoint.store import INTEGERS
 from inlayer.embeddings import Embeddings
-from inlayer.errors import DtypeError, InputError, type_name
+from inlayer.errors import InputError
 from inlayer.families.tensor_names import table_role
 from inlayer.files import base_name
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
@@ -36,7 +36,7 @@ from inlayer.tables import StoredEmbedding
 from inlayer.tables.stored import StoredTable
 from inlayer.tensors import dtype_name, to_tensor
 from inlayer.tokenizers import Token, Tokenizer
-from inlayer.tokenizers.base import check_text, check_texts, token_label
+from inlayer.tokenizers.base import check_text, check_texts, check_tokenizer, token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
 from inlayer.trace.forward import Window
 from inlayer.trace.position_schemes import (
@@ -80,10 +80,7 @@ class Pipeline:
         self.model = model if isinstance(model, Model) else None
         remote = self.model is not None and self.model.store.remote
         self.head = None if remote else model.head  # a single logit needs every row of the head
-        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
-            advice = "pass a tokenizer, such as inlayer.ByteTokenizer() or inlayer.open_tokenizer(path)"
-            raise DtypeError(f"tokenizer is {type_name(tokenizer)}; {advice}")
-        self.tokenizer = model.tokenizer if tokenizer is None else tokenizer
+        self.tokenizer = model.tokenizer if tokenizer is None else check_tokenizer(tokenizer)
         self.layer, self.source, self.note = model.embeddings, model.source, model.note
         self.name = name or model.source
         spec = None if self.model is None else self.model.spec

@@ -252,7 +252,9 @@ class DiskCache:
         """Keep these ranges, except very large ones."""
         files = {span: checksum(data) + data for span, data in ranges.items() if len(data) <= MAX_RANGE}
         folder = self.make_folder(key, sum(map(len, files.values())), keep=False)
-        for (start, stop), data in files.items() if folder is not None else ():
+        if folder is None:
+            return
+        for (start, stop), data in files.items():
             temporary = folder / f".{secrets.token_hex(8)}"
             with suppress(OSError):
                 temporary.write_bytes(data)
