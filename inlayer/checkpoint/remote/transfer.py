@@ -250,14 +250,14 @@ class DiskCache:
 
     def put(self, key: str, ranges: Mapping[Span, bytes]) -> None:
         """Keep these ranges, except very large ones."""
-        files = {span: checksum(data) + data for span, data in ranges.items() if len(data) <= MAX_RANGE}
-        folder = self.make_folder(key, sum(map(len, files.values())), keep=False)
+        small = {span: data for span, data in ranges.items() if len(data) <= MAX_RANGE}
+        folder = self.make_folder(key, sum(CHECKSUM + len(data) for data in small.values()), keep=False)
         if folder is None:
             return
-        for (start, stop), data in files.items():
+        for (start, stop), data in small.items():
             temporary = folder / f".{secrets.token_hex(8)}"
             with suppress(OSError):
-                temporary.write_bytes(data)
+                temporary.write_bytes(checksum(data) + data)
                 temporary.replace(folder / f"{start}-{stop}")
             temporary.unlink(missing_ok=True)
 
