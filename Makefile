@@ -12,7 +12,8 @@ CONSTRAINTS := --constraint constraints.txt  # `make test CONSTRAINTS=` takes th
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet $(CONSTRAINTS)
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 30
 
-LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_head.py tests/test_pooling.py
+TORCH_TESTS := $(addprefix tests/, tables positions checkpoint formats inspection trace learn training test_embeddings.py \
+  test_head.py test_initialization.py test_input_table.py test_pooling.py)
 
 .PHONY: run serve test test-slow test-oldest test-all coverage setup bench families docs docs-site screenshots browser editor clean
 
@@ -31,11 +32,11 @@ test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, bro
 	@$(PYTEST) --numprocesses 4 -m slow $(PYTEST_ARGS)  # many of them wait for other processes
 
 test-oldest: export OMP_NUM_THREADS = 1
-test-oldest:                  ## tests of the layer with the oldest supported torch, in its own environment (2 GB)
+test-oldest:                  ## tests of what uses torch, with the oldest supported version, in its own environment (6 GB)
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
-	@.venv-oldest/bin/python -m pip install --quiet --editable '.[torch]' 'torch==2.6.*' beartype hypothesis pytest pytest-timeout transformers
+	@.venv-oldest/bin/python -m pip install --quiet --editable '.[dev]' 'torch==2.6.*'
 	@.venv-oldest/bin/python -m pip install --quiet --no-deps --ignore-requires-python --requirement tests/artifacts.txt
-	@.venv-oldest/bin/python -m pytest -m "not slow" $(LAYER_TESTS)
+	@.venv-oldest/bin/python -m pytest -m "not slow" $(TORCH_TESTS)
 
 test-all: test test-slow      ## everything
 

@@ -53,6 +53,35 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 Run = Callable[..., Done]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("train /nosuch", "/nosuch: not found"),
+        ("train --tokenizer /nosuch", "/nosuch: not found"),
+        ("train --out /nosuch --resume", "/nosuch contains no run to resume"),
+        ("train --out {file}", "cannot start a run in {file}"),
+        ("walk --embeds /nosuch.npy", "/nosuch.npy: not found"),
+        ("walk --embeds {file}", "{file} is not a .npy file"),
+        ("walk --tokenizer /nosuch", "/nosuch: not found"),
+        ("walk --model /nosuch/model", "/nosuch/model"),
+    ],
+)
+def test_wrong_path_is_reported_before_torch_is_imported(arguments: str, words: str) -> None:
+    given = [sys.executable, "-c", BLOCKED_TORCH, *arguments.format(file=__file__).split()]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert words.format(file=__file__) in done.stderr
+    assert "torch" not in done.stderr
+
+
+BLOCKED_TORCH = """
+import sys
+sys.modules["torch"] = None  # importing it is an error
+from inlayer.cli import main
+main()
+"""
+
+
 def test_command_names(run: Run) -> None:
     run("--help")  # imports every command
     names = {command.callback.__name__ for command in app.registered_commands}
@@ -127,6 +156,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--width", "4", "--positions", "up"], "learned"),
         (["walk", "--step", "0"], "--step"),
         (["walk", "--step", "9"], "--step is 9; it must be in 1..8"),
+        (["evaluate", "--model", "x"], "unknown option --model. See inlayer evaluate --help"),
         (["neighbors", "--wrods"], "unknown option --wrods; did you mean --words? See inlayer neighbors --help"),
         (["neighbors", "--id", "-1"], "--id is -1; it must be at least 0"),
         (

@@ -11,13 +11,13 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inlayer.errors import InputError, TextError
 from inlayer.files import check_is_file, check_path, file_errors, not_a_file, path_kind, quoted, shown, utf8_problem
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy.typing as npt
 
 MAX_BYTES = 2**20  # maximum size of one text
 MAX_VALUES = 2**26  # maximum size of the vectors: 256 MB in float32
@@ -87,10 +87,9 @@ def read_pair(text: str) -> tuple[int, int]:
     return int(pair[1]), int(pair[2])
 
 
-def read_vectors(name: str) -> Tensor:
-    """Read the array of a .npy file as a tensor."""
+def read_vectors(name: str) -> npt.NDArray[Any]:
+    """Read the array of a .npy file."""
     import numpy as np
-    import torch
 
     path = check_is_file(check_path(name, "--embeds"))
     try:
@@ -106,4 +105,4 @@ def read_vectors(name: str) -> Tensor:
         raise InputError(f"{shown(name)} has shape {mapped.shape}; vectors must be (T, D) or (B, T, D)")
     if mapped.size > MAX_VALUES:
         raise InputError(f"{shown(name)} has {mapped.size:,} values; the limit is {MAX_VALUES:,}")
-    return torch.from_numpy(np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C"))
+    return np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C")

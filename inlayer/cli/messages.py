@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from typer.exceptions import TyperException
@@ -60,6 +61,8 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
     names, command = _find(arguments, app)
     if isinstance(error, TyperException):
+        if known := getattr(error, "possibilities", None):
+            error.possibilities = _near(error.option_name, known)  # type: ignore[attr-defined]
         message = error.format_message()
         if message.startswith("No such command") and not names and " " in arguments[0]:
             what = f"unknown command {quoted(arguments[0])}"
@@ -68,6 +71,12 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error)
     return _name_options(str(error), " ".join(names), command, arguments)
+
+
+def _near(option: str, known: Iterable[str]) -> list[str]:
+    """Return the options whose names are similar; Typer also counts the dashes, so it would suggest --help often."""
+    names = {name.lstrip("-"): name for name in known}
+    return [names[name] for name in get_close_matches(option.lstrip("-"), names)]
 
 
 def _usage_message(message: str, names: list[str]) -> str:

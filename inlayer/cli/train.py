@@ -72,9 +72,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     """Train a small model on your own text and see what its embeddings learned."""
     given = {name: value for name, value in flags.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
-    config = (
-        saved_config(given) if resume else TrainConfig(**given)
-    )  # TrainConfig does not need torch, so errors come fast
+    config = open_config(given, resume)  # without torch, so errors come fast
     from inlayer.cli.train_progress import reporting
     from inlayer.training.train import train as run_training
 
@@ -104,14 +102,17 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         sys.stderr.write("the plot was skipped because it needs matplotlib: pip install 'inlayer[train]'\n")
 
 
-def saved_config(given: dict[str, Any]) -> TrainConfig:
-    """Return the settings of the run to resume, overridden by the given ones; new settings if there is no run yet."""
-    from inlayer.training.run_folder import Run, is_run
+def open_config(given: dict[str, Any], resume: bool) -> TrainConfig:
+    """Return the given settings, or those of the run to resume, overridden by the given ones, if there is a run."""
+    from inlayer.training.run_paths import check_new_run, is_run, open_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)
-    if given["files"] and not is_run(Path(out)):
-        return TrainConfig(**given)
-    saved = Run.open(out, parallel).config
+    if not resume or (given["files"] and not is_run(Path(out))):
+        config = TrainConfig(**given)
+        if "RANK" not in os.environ:  # under torchrun, the main process may already have created the folder
+            check_new_run(config)
+        return config
+    _, saved = open_run(out, parallel)
     return replace(saved, **{**given, "files": given["files"] or saved.files})
 
 

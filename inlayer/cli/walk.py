@@ -121,11 +121,13 @@ def walk(
         raise InputError(f"{option} is only for a random table; remove it, or remove --model")
     if embeds is not None:
         _check_embeds([*(texts or []), *(file or [])], outputs, is_random=is_random)
+    vectors = None if embeds is None else read_vectors(embeds)
     walked = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
     settings = {"width": width, "positions": positions, "seed": seed} if is_random else None
     open_pipeline = partial(_open_pipeline, walked, model, tokenizer, settings)
     pipeline = open_pipeline()
 
+    from inlayer.tensors import to_tensor
     from inlayer.trace import Change
 
     change = Change(positions=None if is_random else positions, theta=theta, swap=swapped, pad=pad)
@@ -135,10 +137,9 @@ def walk(
     if web:
         _serve(open_pipeline, walked, dims, step, change)
         return
-    vectors = None if embeds is None else read_vectors(embeds)
     trace = pipeline.walk(
-        walked if embeds is None else None, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS,
-        first_token=first_token, first_channel=first_channel, change=change,
+        walked or None, inputs_embeds=None if vectors is None else to_tensor(vectors), dims=dims,
+        tokens=tokens or DEFAULT_TOKENS, first_token=first_token, first_channel=first_channel, change=change,
     )  # fmt: skip
     if as_json:
         sys.stdout.write(trace.to_json() + "\n")

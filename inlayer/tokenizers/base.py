@@ -318,6 +318,14 @@ def text_of_bytes(data: bytes) -> str:
     return data.decode(errors="backslashreplace")
 
 
+def check_tokenizer(tokenizer: object) -> Tokenizer:
+    """Return the tokenizer if it is one, and not its name or path."""
+    if not isinstance(tokenizer, Tokenizer):
+        advice = "pass a tokenizer, such as inlayer.ByteTokenizer() or inlayer.open_tokenizer(path)"
+        raise DtypeError(f"tokenizer is {type_name(tokenizer)}; {advice}")
+    return tokenizer
+
+
 def check_text(text: object, name: str = "text") -> str:
     """Return the text if it is a str of valid Unicode; otherwise raise an error that names the argument."""
     if not isinstance(text, str):

@@ -161,6 +161,10 @@ class WordTokenizer(Tokenizer):
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
         return [span for _, span in find_words(check_text(text))]
 
+    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
+        tokens = self.tokens(text)  # each is a pre-token
+        return tokens, [token.span for token in tokens]
+
     def __repr__(self) -> str:
         return f"WordTokenizer({len(self.words)} words, unk={self.unk!r})"
 

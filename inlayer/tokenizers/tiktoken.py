@@ -143,18 +143,28 @@ class TiktokenTokenizer(LibraryTokenizer):
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Encode a text into tokens whose bytes add up to it exactly."""
-        ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
-        source = text.encode()
-        tokens = tokens_from_bytes(source, ids, [self._tokens[token_id] for token_id in ids], self.special_ids)
-        if tokens is None:
-            raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
-        return self._with_added(tokens, len(source)) if add_special_tokens else tokens
+        tokens = self._find_tokens(text, parse_special)
+        return self._with_added(tokens, len(text.encode())) if add_special_tokens else tokens
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        if texts_with_unstable_characters([check_text(text)]).size:
+        return self._find_pre_tokens(text, self._find_tokens(text, parse_special))
+
+    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
+        tokens = self._find_tokens(text, parse_special=True)
+        return self._with_added(tokens, len(text.encode())), self._find_pre_tokens(text, tokens)
+
+    def _find_tokens(self, text: str, parse_special: bool) -> list[Token]:
+        ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
+        covered = [self._tokens[token_id] for token_id in ids]
+        tokens = tokens_from_bytes(text.encode(), ids, covered, self.special_ids)
+        if tokens is None:
+            raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
+        return tokens
+
+    def _find_pre_tokens(self, text: str, tokens: list[Token]) -> list[tuple[int, int]] | None:
+        if texts_with_unstable_characters([text]).size:
             return None
         spans: list[tuple[int, int]] = []
-        tokens = self.tokens(text, add_special_tokens=False, parse_special=parse_special)
         for special, run in itertools.groupby(tokens, key=lambda token: token.special):
             stretch = list(run)
             stretch_spans = [token.span for token in stretch] if special else self._split(stretch)

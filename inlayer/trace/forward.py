@@ -184,7 +184,7 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     if not (isinstance(swap, (tuple, list)) and len(swap) == 2 and all(type(index) is int for index in swap)):
         raise InputError(f"swap is {swap!r}; pass the indices of two tokens, such as (0, 1)")
     if outside := [index for index in swap if not 0 <= index < shown]:
-        tokens = f"tokens 0 to {shown - 1}" if shown else "no tokens"
+        tokens = f"tokens 0 to {shown - 1}" if shown > 1 else "only token 0" if shown else "no tokens"
         raise InputError(f"token {outside[0]} cannot be swapped: the first text shows {tokens}")
     if swap[0] == swap[1]:
         raise InputError(f"token {swap[0]} cannot be swapped with itself; choose two different tokens")
@@ -193,8 +193,7 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
 
 def tokenize(text: str, pipeline: Pipeline, window: Window) -> tuple[TextTrace, list[Token]]:
     """Tokenize a text; characters and pre-tokens are recorded for the tokens of the window."""
-    assert pipeline.tokenizer is not None
-    tokens, spans = pipeline.tokenizer._analyze(text)
+    tokens, spans = pipeline.analyze(text)
     source = text.encode()
     first, end = 0, len(source)
     if window.first_token:

@@ -35,8 +35,8 @@ from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tables.stored import StoredTable
 from inlayer.tensors import dtype_name, to_tensor
-from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.base import token_label
+from inlayer.tokenizers import Token, Tokenizer
+from inlayer.tokenizers.base import check_text, check_texts, check_tokenizer, token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
 from inlayer.trace.forward import Window
 from inlayer.trace.position_schemes import (
@@ -60,6 +60,8 @@ CACHE_SIZES = {  # methods whose latest results are cached with the pipeline, an
     "padding": 4,
 }  # fmt: skip
 
+Analysis = tuple[list[Token], list[tuple[int, int]] | None]  # tokens and pre-tokens of a text
+
 
 class LayerInMemory(NamedTuple):
     """A layer that was not opened from a checkpoint, with what a walk needs of a model."""
@@ -78,7 +80,7 @@ class Pipeline:
         self.model = model if isinstance(model, Model) else None
         remote = self.model is not None and self.model.store.remote
         self.head = None if remote else model.head  # a single logit needs every row of the head
-        self.tokenizer = model.tokenizer if tokenizer is None else tokenizer
+        self.tokenizer = model.tokenizer if tokenizer is None else check_tokenizer(tokenizer)
         self.layer, self.source, self.note = model.embeddings, model.source, model.note
         self.name = name or model.source
         spec = None if self.model is None else self.model.spec
@@ -87,6 +89,7 @@ class Pipeline:
         self.tables = describe_tables(self.layer, self.model)
         self.table = self.tables[TOKEN_TABLE]
         self._one_hot_products: dict[int, Tensor] = {}
+        self._analyzed: dict[str, Analysis] = {}  # by text, for the size of a random table, until they are walked
         for method, size in CACHE_SIZES.items():  # not decorators, whose caches would be shared by all pipelines
             setattr(self, method, lru_cache(size)(getattr(self, method)))
 
@@ -102,10 +105,10 @@ class Pipeline:
         cls, texts: Sequence[str], tokenizer: Tokenizer, *, width: int = 8, positions: str = "learned", seed: int = 0
     ) -> Pipeline:
         """Create a randomly initialized pipeline with one row per token of the tokenizer, and a padding row."""
-        encoded = tokenizer.encode_batch(texts)
-        highest = max((int(ids.max()) + 1 for ids in encoded if len(ids)), default=0)
+        analyzed = {text: tokenizer._analyze(text) for text in check_texts(texts)}
+        highest = max((token.id + 1 for tokens, _ in analyzed.values() for token in tokens), default=0)
         padding_idx = max(tokenizer.get_vocab_size(), highest)  # ids may exceed the count if the vocabulary has gaps
-        longest = max((len(ids) for ids in encoded), default=1)
+        longest = max((len(tokens) for tokens, _ in analyzed.values()), default=1)
         rows = padding_idx + 1
         if rows * width > MAX_RANDOM_VALUES:
             raise InputError(
@@ -116,7 +119,10 @@ class Pipeline:
         layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
         head = Head(width, rows, padding_idx=padding_idx, device="meta")
         layer.tie(head)
-        return cls.from_layer(layer, tokenizer, head, source="random", note=f"randomly initialized, seed {seed}")
+        note = f"randomly initialized, seed {seed}"
+        pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=note)
+        pipeline._analyzed = analyzed
+        return pipeline
 
     def walk(
         self,
@@ -257,6 +263,11 @@ class Pipeline:
     ) -> list[Rotary]:
         """Return the rotary angles of some tokens, the same for every text of this length."""
         return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
+
+    def analyze(self, text: str) -> Analysis:
+        """Return the tokens and the pre-tokens of a text."""
+        assert self.tokenizer is not None
+        return self._analyzed.pop(check_text(text), None) or self.tokenizer._analyze(text)
 
     def spelling(self, token_id: int) -> str:
         """Return the text of a token, or its number."""

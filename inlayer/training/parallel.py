@@ -144,6 +144,11 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
         raise InputError(f"parallel is {mode!r}; choose one of {', '.join(PARALLEL_MODES)}")
     if group.size == 1:
         return decoder
+    if mode == "data" and group.device == CPU and not hasattr(torch.cpu.Stream, "record_event"):  # FSDP2 needs it
+        raise ConfigError(
+            f"--parallel data needs torch 2.7 or newer on CPUs, and this is {torch.__version__}; upgrade torch, "
+            "or use --parallel vocab"
+        )
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -172,10 +177,13 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
 
 def shard_rows(module: nn.Module, mesh: Any) -> None:
     """Replace a module's weight with this process's rows of it."""
-    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.tensor import DTensor, Shard
 
     weight = module.get_parameter("weight")
-    sharded = distribute_tensor(weight.detach(), mesh, [Shard(0)], src_data_rank=None)  # each process has a full copy
+    count = rows_per_process(len(weight), mesh.size())
+    first = mesh.get_local_rank() * count
+    local = weight.detach()[first : first + count].clone()  # each process has a full copy
+    sharded = DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=weight.shape, stride=weight.stride())
     module.register_parameter("weight", nn.Parameter(sharded, requires_grad=weight.requires_grad))
 
 

@@ -8,7 +8,8 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, for example because of its text, leaves nothing behind
 - a non-finite loss or gradient ends the run: later states would be useless
-- see also: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
+- see also: the paths (run_paths.py), the steps (trainer.py), the entry point and the report (train.py), output
+  (cli/train_progress.py)
 Tested in tests/training/test_run_folder.py, and with kills in tests/training/test_resume.py.
 """
 
@@ -29,11 +30,11 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.files import check_path, file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
+from inlayer.files import file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
-from inlayer.training.config import DecoderConfig, TrainConfig, bpe_vocab_size, config_from_json, config_to_json, is_due
+from inlayer.training.config import DecoderConfig, TrainConfig, bpe_vocab_size, config_to_json, is_due
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import (
@@ -48,10 +49,11 @@ from inlayer.training.encoded_corpus import (
 from inlayer.training.export import save_decoder, tokenizer_files
 from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
 from inlayer.training.parallel import ProcessGroup
+from inlayer.training.run_paths import CONFIG, check_new_run, open_run, with_absolute_paths
 from inlayer.training.state import State, load_state, save_state
 from inlayer.training.trainer import Trainer
 
-CONFIG, METRICS = "config.json", "metrics.jsonl"
+METRICS = "metrics.jsonl"
 PADDING, END = "<pad>", "<|endoftext|>"  # special tokens of a trained tokenizer
 
 
@@ -90,19 +92,9 @@ class Run:
     @classmethod
     def create(cls, config: TrainConfig) -> Run:
         """Start a run in `config.out`, which must be empty or not exist."""
-        folder = check_path(config.out, "out")
-        if is_run(folder):
-            raise InputError(f"{shown(folder)} already contains a run; use --resume to continue it, or another folder")
-        if not is_free(folder):
-            raise InputError(f"cannot start a run in {shown(folder)}: it is not an empty folder; choose another one")
-        try:
-            str(folder.absolute()).encode()
-        except UnicodeEncodeError:
-            raise InputError(f"{shown(folder)} is not valid UTF-8, which safetensors requires of a path") from None
+        folder = check_new_run(config)
         config = with_absolute_paths(config)
         Decoder(config.decoder_config(bpe_vocab_size(config)), device="meta")  # reports impossible sizes early
-        if config.files:
-            next(read_chunks(config.files))  # reports missing and empty files early
         if config.tokenizer not in {"bytes", "bpe"}:
             open_tokenizer(config.tokenizer)
         run = cls(folder, replace(config, threads=config.threads or torch.get_num_threads()))
@@ -119,17 +111,7 @@ class Run:
     @classmethod
     def open(cls, out: str, parallel: str = "data") -> Run:
         """Open the run in a folder, to resume it."""
-        folder = check_path(out, "out")
-        if not is_run(folder):
-            raise InputError(f"{shown(folder)} contains no run to resume; start one without --resume")
-        path = folder / "run" / CONFIG
-        try:
-            config = config_from_json(path.read_bytes(), out=out, parallel=parallel)
-            for name in (*config.files, config.tokenizer):
-                path_kind(Path(name))  # reports what cannot be a path
-        except (OSError, ValueError, TypeError, RecursionError) as error:
-            raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
-        return cls(folder, config)
+        return cls(*open_run(out, parallel))
 
     def extend(self, steps: int) -> None:
         """Give the run more steps. The remaining ones use the schedule of a run of this length."""
@@ -379,22 +361,3 @@ class Run:
                 "input_scale": config.input_scale,
             },
         )
-
-
-def with_absolute_paths(config: TrainConfig) -> TrainConfig:
-    """Return the config with absolute paths, so a run can be resumed from any folder."""
-    files = tuple(str(check_path(file, "a file").resolve()) for file in config.files)
-    tokenizer = config.tokenizer
-    tokenizer = tokenizer if tokenizer in {"bpe", "bytes"} else str(Path(tokenizer).resolve())
-    return replace(config, files=files, tokenizer=tokenizer)
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a run was started in this folder."""
-    return path_kind(folder / "run" / CONFIG) == "file"
-
-
-def is_free(folder: Path) -> bool:
-    """Whether a run may start here: the folder is empty, apart from files left by a process killed while starting."""
-    leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
-    return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))

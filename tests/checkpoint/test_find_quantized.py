@@ -27,6 +27,7 @@ V, D = 300, 256
 TABLE = "model.embed_tokens.weight"
 IDS = [0, 1, 129, 299, 129]
 FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+E8M0 = getattr(torch, "float8_e8m0fnu", torch.uint8)  # torch 2.6 does not have it
 Tensors = dict[str, Tensor]
 Loop = Callable[[Tensors, int, int], float]  # one value of the table, in float64
 
@@ -61,7 +62,7 @@ CASES: dict[str, tuple[Tensors, Loop, str]] = {
         {"": fp8(V, D), "_scale": scales(V, 1)}, lambda t, r, c: value(t, "", r, c) * value(t, "_scale", r, 0),
         "F8_E4M3"),
     "FP8 groups": (
-        {"": fp8(V, D), "_scale": random(V, 8, low=120, high=130).view(torch.float8_e8m0fnu)},
+        {"": fp8(V, D), "_scale": random(V, 8, low=120, high=130).view(E8M0)},
         lambda t, r, c: value(t, "", r, c) * value(t, "_scale", r, c // 32),
         "F8_E4M3"),
     "FP8 tensor": (
@@ -89,6 +90,10 @@ CASES: dict[str, tuple[Tensors, Loop, str]] = {
         lambda t, r, c: (nibble(t, "_packed", r, c // 2, c) - 8) * value(t, "_scale", r, c // 128),
         "INT4"),
 }  # fmt: skip
+WITHOUT_E8M0 = pytest.mark.skipif(
+    not hasattr(torch, "float8_e8m0fnu"), reason="this torch does not have the dtype of the scales"
+)
+NAMES = [pytest.param(name, marks=WITHOUT_E8M0) if name == "FP8 groups" else name for name in CASES]
 
 
 def write(folder: Path, tensors: Tensors, **config: object) -> Path:
@@ -104,7 +109,7 @@ def one_by_one(tensors: Tensors, loop: Loop) -> npt.NDArray[np.float32]:
     return np.array(values, np.float64).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_rows_equal_a_float64_loop(name: str, tmp_path: Path) -> None:
     tensors, loop, dtype = CASES[name]
     model = inlayer.load(write(tmp_path, tensors))
@@ -262,7 +267,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return folder, name, save_tiny(request.param, "causal", str(folder), **settings).eval()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_other_tables_are_read_like_the_token_table(
     name: str, other: tuple[Path, str, nn.Module], tmp_path: Path
 ) -> None:

@@ -370,7 +370,7 @@ def test_every_dtype_is_kept(tmp_path: Path, dtype: torch.dtype) -> None:
     save_file({TABLE: rows}, tmp_path / "model.safetensors")
     ours = inlayer.load(tmp_path).embeddings(IDS)
     assert ours.dtype == dtype
-    assert torch.equal(ours.view(torch.uint8), rows[IDS].view(torch.uint8))
+    assert torch.equal(ours.view(torch.uint8), rows.view(torch.uint8)[IDS])
     asked = inlayer.load(tmp_path, dtype=torch.float32).embeddings(IDS)
     assert torch.equal(asked, rows.to(torch.float32)[IDS])
 

@@ -122,6 +122,8 @@ ENGRAM: dict[str, Any] = V41 | {
 
 def write_engram(folder: Path, *, change: Any = None, **config: Any) -> dict[str, Tensor]:
     """A V4.1 checkpoint with a byte-level tokenizer."""
+    if not hasattr(torch, "float8_e8m0fnu"):
+        pytest.skip("this torch does not have the dtype of the scales")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

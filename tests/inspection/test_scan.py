@@ -84,7 +84,7 @@ def test_statistics_match_a_plain_loop(
     ours = scan_rows(stored(tmp_path, table), None, direction.numpy())
     theirs = one_by_one(table, direction, list(range(70)))
     assert_equal_statistics(ours, theirs)
-    finite = table[torch.from_numpy(ours.finite)].double()
+    finite = table.double()[torch.from_numpy(ours.finite)]
     np.testing.assert_allclose(ours.channel_means, finite.mean(0).numpy(), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(ours.channel_energy, finite.square().mean(0).numpy(), rtol=1e-5)
     changed = one_by_one(table.flip(0), direction, list(range(70)))  # control: another row order does not match

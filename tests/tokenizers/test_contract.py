@@ -15,7 +15,8 @@ import tiktoken
 import tokenizers
 
 from inlayer.errors import IdRangeError, TextError
-from inlayer.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
+from inlayer.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer, byte_and_word, open_tokenizer
+from inlayer.trace import Pipeline
 from tests.tokenizers.conftest import TRAINING_TEXT
 from tests.tokenizers.samples import hostile_texts
 
@@ -108,6 +109,42 @@ def test_tokens_have_the_ids_and_ordered_spans(tokenizer):
             assert end <= token.span[0] <= token.span[1] <= len(source)
             assert token.bytes == source[slice(*token.span)]
             end = token.span[1]
+
+
+def count_encodings(monkeypatch) -> list[str]:
+    """Record every call that finds the tokens of texts."""
+    calls: list[str] = []
+
+    def record(owner, name):
+        original = getattr(owner, name)
+
+        def recorded(*args, **options):
+            calls.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, name, recorded)
+
+    for owner, *names in (
+        (tokenizers.Tokenizer, "encode", "encode_batch_fast"),
+        (tiktoken.Encoding, "encode_to_numpy"),
+        (sentencepiece.SentencePieceProcessor, "encode"),
+        (ByteTokenizer, "tokens", "encode", "encode_batch"),
+        (byte_and_word, "find_words"),
+    ):
+        for name in names:
+            record(owner, name)
+    return calls
+
+
+def test_walk_encodes_a_text_once(tokenizer, monkeypatch):
+    calls = count_encodings(monkeypatch)
+    pipeline = Pipeline.random(["a b"], tokenizer)
+    first = pipeline.walk(["a b"])
+    assert len(calls) == 1
+    assert pipeline.walk(["a b"]) == first
+    assert len(calls) == 2, "nothing was recorded"
+    pipeline.walk(["a b", "c"])
+    assert len(calls) == 4
 
 
 @pytest.mark.parametrize("text", ["ab\ud800c", "\udfff", "é\udc80"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import inlayer
-from inlayer.errors import IdRangeError, InlayerError, InputError
+from inlayer.errors import DtypeError, IdRangeError, InlayerError, InputError
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline
@@ -110,6 +110,8 @@ def test_layer_without_tokenizer_accepts_vectors() -> None:
         pipeline.walk(None, inputs_embeds=torch.zeros(1, 1, 5))
     with pytest.raises(InputError, match="inputs_embeds"):
         pipeline.walk(None, inputs_embeds=torch.zeros(1, 1, 4), change=Change(pad=1))
+    with pytest.raises(DtypeError, match=r"tokenizer is a str; pass a tokenizer, such as inlayer.ByteTokenizer\(\) or"):
+        inlayer.walk("hi", tokenizer="bytes")
     with pytest.raises(InputError, match="tokenizer does not apply to a Pipeline"):  # it would be ignored
         inlayer.walk("a", pipeline, tokenizer=ByteTokenizer())
 

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from inlayer.errors import CheckpointError, InlayerError, InputError
+from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
 from inlayer.sharding import rows_per_process
 from inlayer.training.config import PARALLEL_MODES, DecoderConfig
 from inlayer.training.decoder import Decoder
@@ -50,6 +50,8 @@ from tests.training.parallel_worker import (
 
 ROOT = Path(__file__).parents[2]
 ONE = ProcessGroup()
+FSDP_ON_CPUS = hasattr(torch.cpu.Stream, "record_event")  # since torch 2.7
+MODES = PARALLEL_MODES if FSDP_ON_CPUS else ("vocab",)
 GLOO = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch was built without gloo")
 
 
@@ -100,6 +102,7 @@ def start_workers(processes: int, alone: Path, folder: Path) -> None:
 
 
 @GLOO
+@pytest.mark.skipif(not FSDP_ON_CPUS, reason="its worker also runs the data mode, which needs torch 2.7 on CPUs")
 @pytest.mark.slow
 def test_several_processes_match_one(alone: Path, tmp_path: Path) -> None:
     """One test, because starting is expensive; the comparisons are below."""
@@ -313,13 +316,19 @@ def simulated() -> Iterator[Any]:
         dist.destroy_process_group()
 
 
+def test_torch_without_fsdp_on_cpus_is_a_clear_error(simulated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu.Stream, "record_event", raising=False)  # as in torch 2.6
+    with pytest.raises(ConfigError, match=r"--parallel data needs torch 2\.7 or newer on CPUs, and this is \d"):
+        shard(make_model("tied"), "data", simulated(2))
+
+
 def test_memory_sizes_in_the_docs(simulated: Any) -> None:
     """Shard Kimi-K2's table without values, and compute the memory of weights, gradients and moments."""
     rows, width = 163_840, 7_168
     found = {}
     for size in (1, 8, 64, 512):
         for tied in (True, False):
-            for mode in PARALLEL_MODES:
+            for mode in MODES:
                 config = DecoderConfig(
                     architecture="llama", vocab_size=rows, n_embd=width, n_layer=1, n_head=64, block_size=8, tie=tied
                 )

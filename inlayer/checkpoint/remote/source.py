@@ -95,17 +95,17 @@ class RemoteFile:
 
     def read_cached(self, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Return the spans that are already cached."""
-        return self.cache.get(key, spans) if (key := self._key()) else {}
+        return self.cache.get(key, spans) if (key := self.key()) else {}
 
     def keep(self, ranges: dict[Span, bytes]) -> None:
         """Put ranges into the cache."""
-        if key := self._key():
+        if key := self.key():
             self.cache.put(key, ranges)
 
-    def _key(self) -> str:
-        """Return the key of its ranges in the cache; empty without an ETag, which would reveal a change."""
+    def key(self, *part: object) -> str:
+        """Return the key of a part of it in the cache; empty without an ETag or date, which would reveal a change."""
         version = self.version if self.local is None else None
-        return digest(self.url, version) if version is not None and (version.etag or self.hub) else ""
+        return digest(self.url, version, *part) if version is not None and (version.etag or self.hub) else ""
 
     def fetch(self, spans: Sequence[Span], out: dict[Span, bytes] | None = None) -> dict[Span, bytes]:
         """Read spans without the cache. If one fails, the rest are still added to `out`."""

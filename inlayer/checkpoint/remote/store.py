@@ -19,17 +19,19 @@ import secrets
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from inlayer.checkpoint.gguf import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.remote.transfer import Span, UnreachableError, digest, open_cache
+from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.config_reader import read_config
@@ -222,7 +224,8 @@ class RemoteGgufStore(RemoteReader, GgufStore):
 def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
     """Download small files, skipping those that do not exist, to a local folder named by a hash of their content."""
     files = {name: folder.open(name).read_all(MAX_SMALL_FILE) for name in names if folder.has(name)}
-    local = folder.cache.make_folder(digest(*(f"{name} {digest(data)}" for name, data in files.items())))
+    key = digest(*(f"{name} {digest(data)}" for name, data in files.items()))
+    local = folder.cache.make_folder(key, sum(map(len, files.values())))
     if local is None:
         local = Path(tempfile.mkdtemp(prefix="inlayer-"))
         atexit.register(shutil.rmtree, local, ignore_errors=True)
@@ -286,55 +289,79 @@ class RemoteRows(RowSource):
         return [cached[span] for span in spans]
 
     def _key(self) -> str:
-        return digest(self.file.url, self.file.size, self.file.version, self.offset, self.rows, self.row_bytes)
+        return self.file.key(self.offset, self.rows, self.row_bytes)
 
     def _find_table(self) -> FileRows | None:
-        """Return the downloaded table, if a file of the right size exists."""
-        if self._table is None:
-            path = self.file.cache.folder / self._key() / "table.rows"
+        """Return the downloaded table, if it is complete and intact."""
+        if self._table is None and (key := self._key()):
+            path = self.file.cache.folder / key / "table.rows"
             with suppress(OSError):
-                if path.stat().st_size == self.rows * self.row_bytes:
+                if is_intact(path, self.rows * self.row_bytes):
                     self._table = FileRows(path, 0, self.rows, self.row_bytes)
+                else:
+                    path.unlink()
         return self._table
 
     def _download(self) -> FileRows:
-        """Return the whole table on disk, downloaded if necessary."""
+        """Return the whole table on disk, downloaded if necessary; if it cannot be cached, for this process only."""
         from huggingface_hub.utils import WeakFileLock
 
         table = self._find_table()
         if table is None:
-            folder = self.file.cache.make_folder(self._key())
+            key = self._key()
+            folder = self.file.cache.make_folder(key or secrets.token_hex(20), self.rows * self.row_bytes)
             if folder is None:
                 raise CheckpointError(
                     f"the table in {self.file} must be downloaded, but the cache folder is not writable; set HF_HOME "
                     "to a writable folder"
                 )
+            if not key:
+                atexit.register(shutil.rmtree, folder, ignore_errors=True)
             path = folder / "table.rows"
             with file_errors(path, "cannot be written", CheckpointError), WeakFileLock(path.with_suffix(".lock")):
                 if self._find_table() is None:  # another process may have been faster
                     download(self.file, self.offset, self.offset + self.rows * self.row_bytes, path)
-            table = FileRows(path, 0, self.rows, self.row_bytes)
+            table = self._table = FileRows(path, 0, self.rows, self.row_bytes)
         return table
 
 
 def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
-    """Write bytes start..stop - 1 of a remote file to `path`, which is created only when all of them have arrived."""
+    """Write bytes start..stop - 1 of a remote file and their checksum to `path`, created when all have arrived."""
     from huggingface_hub.utils import tqdm
 
     part = path.with_suffix(".part")
     settings = {"unit": "B", "unit_scale": True, "desc": f"table in {file}", "disable": not sys.stderr.isatty()}
-    with part.open("ab") as stream, tqdm(total=stop - start, **settings) as bar:  # type: ignore[no-untyped-call]
+    with part.open("a+b") as stream, tqdm(total=stop - start, **settings) as bar:  # type: ignore[no-untyped-call]
         done = min(stream.tell(), stop - start) // BLOCK * BLOCK  # only complete blocks are known to be on disk
         stream.truncate(done)
         bar.update(done)
+        stream.seek(0)
+        crc = crc_of(stream, done)
         blocks = [(at, min(at + BLOCK, stop)) for at in range(start + done, stop, BLOCK)]
         for group in range(0, len(blocks), BLOCKS):
             received = file.fetch(blocks[group : group + BLOCKS])
             for block in blocks[group : group + BLOCKS]:
-                stream.write(received.pop(block))
+                data = received.pop(block)
+                crc = zlib.crc32(data, crc)
+                stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
                 bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
             raise CheckpointError(f"{file} ends inside its table; was it truncated when it was uploaded?")
+        stream.write(crc.to_bytes(CHECKSUM, "little"))
     part.replace(path)
+
+
+def crc_of(stream: BinaryIO, nbytes: int) -> int:
+    """Return the CRC-32 of the next bytes of a stream."""
+    crc = 0
+    for at in range(0, nbytes, BLOCK):
+        crc = zlib.crc32(stream.read(min(BLOCK, nbytes - at)), crc)
+    return crc
+
+
+def is_intact(path: Path, nbytes: int) -> bool:
+    """Whether a downloaded table has so many bytes, followed by their checksum."""
+    with path.open("rb") as stream:
+        return crc_of(stream, nbytes).to_bytes(CHECKSUM, "little") == stream.read()

@@ -42,7 +42,7 @@ MIN_SPEED = 4 << 10  # bytes per second; a slower server counts as hanging
 RETRIED = {408, 429, 500, 502, 503, 504}
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 MAX_RANGE = 64 << 20  # bytes
-MAX_BYTES = 32 << 30
+MAX_BYTES = 32 << 30  # of the cache
 CHECKSUM = 4  # bytes before the bytes of the range
 PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 
@@ -236,7 +236,7 @@ class DiskCache:
     """Ranges, values and files in a folder; nothing is kept if it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._trimmed = folder, False
+        self.folder, self._room = folder, 0  # bytes that can be written before the next look at all files
 
     def get(self, key: str, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Return the spans that are cached and intact."""
@@ -250,14 +250,16 @@ class DiskCache:
 
     def put(self, key: str, ranges: Mapping[Span, bytes]) -> None:
         """Keep these ranges, except very large ones."""
-        folder = self.make_folder(key)
-        for (start, stop), data in ranges.items():
-            if folder is not None and len(data) <= MAX_RANGE:
-                temporary = folder / f".{secrets.token_hex(8)}"
-                with suppress(OSError):
-                    temporary.write_bytes(checksum(data) + data)
-                    temporary.replace(folder / f"{start}-{stop}")
-                temporary.unlink(missing_ok=True)
+        small = {span: data for span, data in ranges.items() if len(data) <= MAX_RANGE}
+        folder = self.make_folder(key, sum(CHECKSUM + len(data) for data in small.values()), keep=False)
+        if folder is None:
+            return
+        for (start, stop), data in small.items():
+            temporary = folder / f".{secrets.token_hex(8)}"
+            with suppress(OSError):
+                temporary.write_bytes(checksum(data) + data)
+                temporary.replace(folder / f"{start}-{stop}")
+            temporary.unlink(missing_ok=True)
 
     def load(self, key: str) -> Any:
         """Return a saved JSON value, or None."""
@@ -281,22 +283,33 @@ class DiskCache:
             self.save(key, result)
         return result
 
-    def make_folder(self, key: str) -> Path | None:
-        """The folder of a key, marked as used; None if it cannot be written. Deletes others past the limit once."""
-        folder, total = self.folder / key, 0
+    def make_folder(self, key: str, nbytes: int, *, keep: bool = True) -> Path | None:
+        """The folder of a key, marked as used, with room for so many bytes; None if it cannot be written.
+
+        If the folder alone is too large, it is emptied, unless `keep` is set.
+        """
+        folder = self.folder / key
         try:
             folder.mkdir(parents=True, exist_ok=True)
             os.utime(folder)
+            self._room -= nbytes
+            if self._room < 0:
+                self._trim(folder if keep else None, nbytes)
+                folder.mkdir(exist_ok=True)
         except OSError:
             return None
+        return folder
+
+    def _trim(self, kept: Path | None, nbytes: int) -> None:
+        """Delete the least recently used folders, except one, to make room for `nbytes` and the next few files."""
+        total = room = max(nbytes, MAX_BYTES // 64)
         with suppress(OSError):  # another process deletes them as well
-            for other in () if self._trimmed else sorted(self.folder.iterdir(), key=lambda path: -path.stat().st_mtime):
+            for other in sorted(self.folder.iterdir(), key=lambda path: -path.stat().st_mtime):
                 with suppress(NotADirectoryError):  # a file that is not ours
                     total += sum(file.stat().st_size for file in other.iterdir())
-                if total > MAX_BYTES and other != folder:
+                if total > MAX_BYTES and other != kept:
                     shutil.rmtree(other, ignore_errors=True)
-        self._trimmed = True
-        return folder
+        self._room = room - nbytes
 
 
 def checksum(data: bytes) -> bytes:

@@ -117,7 +117,7 @@ def test_damaged_range_is_fetched_again(hub: Hub, url: str, damage: Callable[[by
 def test_everything_works_without_a_cache_folder(hub: Hub, url: str, tmp_path: Path) -> None:
     (tmp_path / "huggingface").mkdir()
     (tmp_path / "huggingface" / "assets").write_text("a file in place of a folder")
-    assert open_cache().make_folder("key") is None
+    assert open_cache().make_folder("key", 0) is None
     for _ in range(2):
         assert open_file(url).read(10, 20) == CONTENT[10:20]
     assert hub.ranges(FILE) == [(10, 19)] * 2
@@ -137,12 +137,46 @@ def test_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(transfer, "MAX_BYTES", 250)
     (tmp_path / "stray").write_text("not a folder, and more recent than the others")
     for number, name in enumerate("abcd"):
-        folder = DiskCache(tmp_path).make_folder(name)
+        folder = DiskCache(tmp_path).make_folder(name, 0)
         assert folder is not None
         (folder / "file").write_bytes(bytes(100))
         os.utime(folder, (number, number))
     DiskCache(tmp_path).put("d", {(0, 1): b"x"})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d", "stray"]
+
+
+@pytest.mark.parametrize("several", [True, False], ids=["folders", "one folder"])
+def test_cache_is_bounded_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: bool) -> None:
+    monkeypatch.setattr(transfer, "MAX_BYTES", 2000)
+    cache, largest = DiskCache(tmp_path), 0
+    for number in range(300):
+        name = f"{number if several else 0}"
+        if number % 3 or not several:
+            cache.put(name, {(number, number + 1): bytes(95)})
+        else:
+            folder = cache.make_folder(name, 300)
+            assert folder is not None
+            (folder / "table.rows").write_bytes(bytes(300))
+        os.utime(tmp_path / name, (number, number))
+        largest = max(largest, sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()))
+        assert (tmp_path / name).is_dir()
+    assert 1000 < largest <= 2000
+
+
+def test_cache_is_not_searched_at_each_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = 0
+
+    def trim(self: DiskCache, kept: Path | None, nbytes: int) -> None:
+        nonlocal searches
+        searches += 1
+        original(self, kept, nbytes)
+
+    original = DiskCache._trim
+    monkeypatch.setattr(DiskCache, "_trim", trim)
+    cache = DiskCache(tmp_path)
+    for number in range(100):
+        cache.put("key", {(number, number + 1): b"x"})
+    assert searches == 1
 
 
 WRITER = """

@@ -152,9 +152,50 @@ def test_table_file_of_the_wrong_size_is_downloaded_again(hub: Hub, local: np.nd
     assert np.array_equal(open_rows().map(), local)
 
 
+@pytest.mark.parametrize("byte", [0, ROWS * ROW // 2, -1])
+def test_damaged_table_file_is_not_used(hub: Hub, local: np.ndarray, tmp_path: Path, byte: int) -> None:
+    open_rows().map()
+    (kept,) = (tmp_path / "huggingface").rglob("*.rows")
+    data = bytearray(kept.read_bytes())
+    data[byte] ^= 1
+    kept.write_bytes(data)
+    assert np.array_equal(read(open_rows(), IDS), local[IDS])
+    assert np.array_equal(open_rows().map(), local)
+    hub.reset()
+    assert np.array_equal(open_rows().map(), local)  # control: the new file is intact
+    assert not hub.ranges(SHARDS[0])
+
+
+def test_table_without_etag_is_never_reused(
+    hub: Hub, local: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_store, "BLOCK", 100_000)
+    monkeypatch.setattr(remote_store, "BLOCKS", 1)
+    monkeypatch.setattr(transfer, "ATTEMPTS", 1)
+    hub.omit_etag, url = True, f"{hub.endpoint}/{REPO}/resolve/main"
+    source = open_rows(url)
+    assert np.array_equal(source.map(), local)
+    hub.reset()
+    assert np.array_equal(source.map(), local)
+    assert not hub.requests  # this process has it
+
+    stopped = open_rows(url)
+    hub.fail("cut_connection", SHARDS[0], skip=5)
+    with pytest.raises(CheckpointError, match="cannot read bytes"):
+        stopped.map()
+    hub.faults.clear()
+    (file,) = (tmp_path / "repo").glob(SHARDS[0])
+    data = bytearray(file.read_bytes())
+    data[source.offset : source.offset + ROWS * ROW] = (local ^ 1).tobytes()  # replaced by a file of the same size
+    file.write_bytes(data)
+    for opened in (open_rows(url), stopped):
+        assert np.array_equal(opened.map(), local ^ 1)
+    assert np.array_equal(read(open_rows(url), IDS), local[IDS] ^ 1)
+
+
 def test_table_that_cannot_be_written_is_a_clear_error(hub: Hub, local: np.ndarray) -> None:
     source = open_rows()
-    folder = source.file.cache.make_folder(source._key())
+    folder = source.file.cache.make_folder(source._key(), 0)
     assert folder is not None
     (folder / "table.part").mkdir()
     with pytest.raises(CheckpointError, match="cannot be written: Is a directory"):

@@ -1,0 +1,72 @@
+"""The paths of a run: its folder, its text files and its tokenizer, checked without importing torch.
+
+- `inlayer train` checks them first, so a wrong path is reported at once; Run.create checks them as well
+- paths in a config are absolute, so a run can be resumed from any folder
+- see also: the run (run_folder.py), the settings (config.py)
+Tested in tests/training/test_run_folder.py and tests/training/test_cli.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from inlayer.errors import CheckpointError, InputError
+from inlayer.files import check_path, path_kind, shown
+from inlayer.tokenizers.open import find_file
+from inlayer.training.config import TrainConfig, config_from_json
+from inlayer.training.corpus import read_chunks
+
+CONFIG = "config.json"
+
+
+def check_new_run(config: TrainConfig) -> Path:
+    """Return the folder of a new run; an error if it is not free, or if the text or the tokenizer cannot be found."""
+    folder = check_path(config.out, "out")
+    if is_run(folder):
+        raise InputError(f"{shown(folder)} already contains a run; use --resume to continue it, or another folder")
+    if not is_free(folder):
+        raise InputError(f"cannot start a run in {shown(folder)}: it is not an empty folder; choose another one")
+    try:
+        str(folder.absolute()).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{shown(folder)} is not valid UTF-8, which safetensors requires of a path") from None
+    if config.files:
+        next(read_chunks(config.files))  # reports missing and empty files early
+    if config.tokenizer not in {"bytes", "bpe"}:
+        find_file(check_path(config.tokenizer, "tokenizer"))
+    return folder
+
+
+def open_run(out: str, parallel: str) -> tuple[Path, TrainConfig]:
+    """Return the folder and the settings of a run, to resume it."""
+    folder = check_path(out, "out")
+    if not is_run(folder):
+        raise InputError(f"{shown(folder)} contains no run to resume; start one without --resume")
+    path = folder / "run" / CONFIG
+    try:
+        config = config_from_json(path.read_bytes(), out=out, parallel=parallel)
+        for name in (*config.files, config.tokenizer):
+            path_kind(Path(name))  # reports what cannot be a path
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
+    return folder, config
+
+
+def with_absolute_paths(config: TrainConfig) -> TrainConfig:
+    """Return the config with absolute paths, so a run can be resumed from any folder."""
+    files = tuple(str(check_path(file, "a file").resolve()) for file in config.files)
+    tokenizer = config.tokenizer
+    tokenizer = tokenizer if tokenizer in {"bpe", "bytes"} else str(Path(tokenizer).resolve())
+    return replace(config, files=files, tokenizer=tokenizer)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run was started in this folder."""
+    return path_kind(folder / "run" / CONFIG) == "file"
+
+
+def is_free(folder: Path) -> bool:
+    """Whether a run may start here: the folder is empty, apart from files left by a process killed while starting."""
+    leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
+    return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))
