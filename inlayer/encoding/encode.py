@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checks import check_id_array, check_size
-from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
+from inlayer.encoding.row_pooling import POOLS, SEGMENT, RowPooler
 from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, TokenizerError, type_name
 from inlayer.files import quoted
 from inlayer.formats.dtypes import as_float_dtype

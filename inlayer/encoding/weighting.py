@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_size, is_finite, is_integer
 from inlayer.encoding.encode import Encoder, batches
-from inlayer.encoding.pooling import RowPooler
+from inlayer.encoding.row_pooling import RowPooler
 from inlayer.errors import CheckpointError, DtypeError, InputError, type_name
 from inlayer.files import check_is_file, check_path, shown, write_output
 from inlayer.formats.safetensors import read_header

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 from torch import Tensor
 
 from inlayer.checks import check_seed
-from inlayer.learn.checks import NO_OUTPUT, LearnerException, RecordedCall, labeled
+from inlayer.learn.assertions import NO_OUTPUT, LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
 from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value

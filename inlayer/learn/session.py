@@ -26,7 +26,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import NO_OUTPUT, CheckFailed, LearnerException, RecordedCall, describe_value
+from inlayer.learn.assertions import NO_OUTPUT, CheckFailed, LearnerException, RecordedCall, describe_value
 from inlayer.learn.sandbox.fork_server import fork_server, kill_group
 from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.sandbox.protocol import (

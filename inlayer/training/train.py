@@ -28,8 +28,8 @@ from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens
 from inlayer.training.export import TABLE, load_decoder
 from inlayer.training.parallel import ProcessGroup, process_group
 from inlayer.training.plot import draw
-from inlayer.training.report import TextSample, TrainingReport, to_html, to_json
 from inlayer.training.run_folder import Run, TrainingProgress, is_run, with_absolute_paths
+from inlayer.training.run_report import TextSample, TrainingReport, to_html, to_json
 from inlayer.training.state import load_state
 
 PROMPT_IDS, NEW_IDS = 8, 60

@@ -99,10 +99,12 @@ def print_address(address: Address) -> None:
 def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:
     """Build the application inside a worker process."""
     when_parent_ends(partial(os._exit, 0))
-    from inlayer.encoding import pooling
+    from inlayer.encoding import row_pooling
     from inlayer.web.app import make_app
 
-    pooling.torch_process = os.getpid()  # the process it was forked from imported torch, but did not compute with it
+    row_pooling.torch_process = (
+        os.getpid()
+    )  # the process it was forked from imported torch, but did not compute with it
     hosts = () if _address(host) else (host,)
     app = make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
     gc.collect()

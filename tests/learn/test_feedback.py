@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from inlayer.learn.checks import describe_value, format_value, labeled
+from inlayer.learn.assertions import describe_value, format_value, labeled
 from inlayer.learn.course import Task, open_course
 from inlayer.learn.grader import grade
 from inlayer.learn.sandbox.protocol import Unsendable

@@ -72,7 +72,7 @@ CASES = {  # source, rule, words of the message
     ),
     "the grader imported": ("import inlayer.learn.grader\n", "refused", "import the grader"),
     "the grader imported, errors caught": (
-        "import importlib\ntry: importlib.import_module('inlayer.learn.checks')\nexcept BaseException: pass\n" + SOLUTION,
+        "import importlib\ntry: importlib.import_module('inlayer.learn.assertions')\nexcept BaseException: pass\n" + SOLUTION,
         "refused", "the",
     ),
     "the grader patched": (

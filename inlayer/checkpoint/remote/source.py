@@ -5,7 +5,7 @@ source -> [remote files] -> Store -> Model
 - plain HTTP servers cannot list a folder; there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
-Tested in tests/checkpoint/remote/test_store.py, with faulty servers in test_transfer.py.
+Tested in tests/checkpoint/remote/test_remote_store.py, with faulty servers in test_transfer.py.
 """
 
 from __future__ import annotations

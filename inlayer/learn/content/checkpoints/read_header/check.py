@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from inlayer.learn.checks import check_equal
+from inlayer.learn.assertions import check_equal
 from inlayer.learn.session import CallResult, CheckFailed, GradingSession, describe_value, value_of
 
 NAME = "read_header"

@@ -5,7 +5,7 @@ check.py of a task, session -> [checks] -> grader -> front ends
 - a wrong result that a known misconception explains fails with the misconception's own rule and message
 - feedback shows the input, the learner's output and the expected kind: "float32 tensor of shape (2, 5, 8)"
 - its example uses a different seed: the reference solution goes through the same check, in its own runner
-Tested in tests/learn/test_checks.py and tests/learn/test_feedback.py.
+Tested in tests/learn/test_assertions.py and tests/learn/test_feedback.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ source -> [remote files] -> Store -> Model
   end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
 - a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume
 - not supported: legacy PyTorch files, which cannot be read by byte range; the error says how to download them
-Tested with a local hub and other servers in test_store.py and test_remote_rows.py of tests/checkpoint/remote/.
+Tested with a local hub and other servers in test_remote_store.py and test_remote_rows.py of tests/checkpoint/remote/.
 """
 
 from __future__ import annotations
