@@ -171,7 +171,7 @@ class Course:
         task_id = name.strip().removesuffix(".py")
         if task_id in self.tasks:
             return self.tasks[task_id]
-        raise not_found("task", task_id, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
+        raise not_found("task", task_id, self.tasks, "to list the tasks of a lesson: inlayer learn list LESSON")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from inlayer.learn.grader import Verdict
 
 MAX_SEED = 2**31 - 1
+LIST_EXERCISES = "to list a lesson's exercises: inlayer learn list LESSON"
 
 
 class ReadOnlyError(InputError):
@@ -93,7 +94,7 @@ class CourseService:
             if name is not None:
                 near = next((key for key in (name, f"exercise/{name}") if key in steps), None)
                 if near is None and "/" in name:
-                    raise not_found("exercise", name, [*self.course.exercises, *steps], "see inlayer learn list LESSON")
+                    raise not_found("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
                 step = steps[near or f"task/{self.course.task(name).id}"]
             elif (next_step := CourseOverview(self.course, state).next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
@@ -266,7 +267,7 @@ class CourseService:
                 return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in query else [name.rpartition("/")[2] for name in ids]
-        raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
+        raise not_found("exercise or lesson", name, known, LIST_EXERCISES)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""

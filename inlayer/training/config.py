@@ -122,7 +122,7 @@ def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: 
 
 
 DATA, MODEL, OPTIMIZER, RUN = "Data", "Model", "Optimization", "Run"
-TYING = "Experiments on tied tables (docs/tying.md)"
+TYING = "Experiments on tied tables"
 
 
 @dataclass(frozen=True, kw_only=True)
