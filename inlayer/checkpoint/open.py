@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.checkpoint.store import Store
 
-STATIC = "static embeddings: one vector per token, no positions or head"
-UNIT = "; its own library returns unit vectors: encode(..., normalize=True)"
+STATIC_NOTE = "static embeddings: one vector per token, no positions or head"
+UNIT_NOTE = "; its own library returns unit vectors: encode(..., normalize=True)"
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -180,7 +180,7 @@ def _open_folder(folder: Path) -> Store:
         else:
             skipped = _module_settings(folder / name if inner else folder).get("skipped")
             store.skipped = skipped if skipped in ("unknown", "none") else "special"
-        store.config, store.note = None, STATIC + (UNIT if is_unit else "")
+        store.config, store.note = None, STATIC_NOTE + (UNIT_NOTE if is_unit else "")
     return store
 
 

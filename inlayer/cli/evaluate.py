@@ -15,7 +15,7 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, shown
 from inlayer.render.progress_bar import progress_bar
 
-FEW_PAIRS = 30
+MIN_PAIRS = 30
 
 EVALUATE_EXAMPLES = examples(
     "inlayer evaluate --similarity pairs.txt",
@@ -73,9 +73,9 @@ def evaluate(
                 f"{', '.join(undefined)}: a correlation is not defined (-) if all cosines are equal, or if the row of "
                 "a word is zero or not finite."
             )
-        if few := [score.name for score in scores if score.pairs * score.coverage < FEW_PAIRS]:
+        if few := [score.name for score in scores if score.pairs * score.coverage < MIN_PAIRS]:
             print_note(
-                f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation."
+                f"{', '.join(few)}: fewer than {MIN_PAIRS} pairs of single tokens, too few for a reliable correlation."
             )
     if answers and scores:
         console().print()

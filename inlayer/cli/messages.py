@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import quoted
 
-USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and ours
+USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and inlayer's
     (
         r"Invalid value for '(\S+?)': (.+) is not a valid int(?:eger)?(?: range)?\.",
         r"\1 is \2; it must be an integer",
@@ -72,9 +72,9 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
 
 def _usage_message(message: str, names: list[str]) -> str:
     """Return Typer's message about wrong arguments in plain words; without other advice, it refers to the help."""
-    for pattern, ours in USAGE:
+    for pattern, wording in USAGE:
         if re.fullmatch(pattern, message):
-            message = re.sub(pattern, ours, message)
+            message = re.sub(pattern, wording, message)
             break
     message = message.replace("; did you mean ?", ".")
     return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message

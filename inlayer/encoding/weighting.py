@@ -176,11 +176,11 @@ class Weighting:
             >>> model = inlayer.load("default")
             >>> inlayer.Weighting.fit(model, ["I love dogs", "I love cats"]).check(model)
         """
-        ours, theirs = (len(self.token_weights), len(self.mean)), model.table.shape
-        if ours != theirs:
+        rows, width = model.table.shape
+        if (rows, width) != (len(self.token_weights), len(self.mean)):
             raise InputError(
-                f"the weighting was fitted on a table of {ours[0]:,} x {ours[1]:,}; {model.source} has "
-                f"{theirs[0]:,} x {theirs[1]:,}"
+                f"the weighting was fitted on a table of {len(self.token_weights):,} x {len(self.mean):,}; "
+                f"{model.source} has {rows:,} x {width:,}"
             )
 
     def save(self, path: str | os.PathLike[str]) -> Path:

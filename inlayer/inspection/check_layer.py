@@ -137,8 +137,10 @@ def _is_second_table(model: Model, name: str) -> bool:
         if model.store.find(name).shape != model.table_info.shape:
             return False
         sample = np.unique(np.linspace(0, model.table_info.shape[0] - 1, 16).astype(np.int64))
-        ours, theirs = (table.rows(sample).astype(np.float64) for table in (model.table, model.store.table(name)))
-        return not np.array_equal(ours, theirs)
+        table_rows, other_rows = (
+            table.rows(sample).astype(np.float64) for table in (model.table, model.store.table(name))
+        )
+        return not np.array_equal(table_rows, other_rows)
     except InlayerError:
         return False
 

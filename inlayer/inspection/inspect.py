@@ -241,9 +241,9 @@ def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
     if min(len(old), len(new)) < MIN_REFERENCES:
         return False
     direction = mean_direction(table, _spread(old, MAX_SAMPLED))
-    ours, theirs = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
-    norm, norm_of_new = np.median(ours.norms), np.median(theirs.norms)
-    apart = direction is not None and np.median(ours.cosines) >= MIN_COSINE > np.median(theirs.cosines)  # type: ignore
+    old_rows, new_rows = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
+    norm, norm_of_new = np.median(old_rows.norms), np.median(new_rows.norms)
+    apart = direction is not None and np.median(old_rows.cosines) >= MIN_COSINE > np.median(new_rows.cosines)  # type: ignore
     return bool(apart) or not norm / MAX_RATIO <= norm_of_new <= norm * MAX_RATIO
 
 

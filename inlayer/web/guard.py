@@ -1,10 +1,10 @@
 """The guard: who may send requests, and which headers every response has.
 
 request -> [guard] -> app
-- every request, even from our own page, presents the token, which is compared in constant time
-- protection from other websites: Host must be an IP address or one of our names (against DNS rebinding), Origin must be
-  ours, and Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is
-  sent
+- every request, even one from the server's own page, presents the token, which is compared in constant time
+- protection from other websites: Host must be an IP address or a name of this server (against DNS rebinding), Origin
+  must be this server, and Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No
+  CORS header is sent
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
 - see also: limits of a body (body.py)

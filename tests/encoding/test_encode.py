@@ -91,7 +91,7 @@ def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatc
     texts = TEXTS * 20
     expected = np.stack([model.encode(text) for text in texts])
     monkeypatch.setattr(row_pooling, "choose_sums", lambda: getattr(row_pooling, sums))
-    monkeypatch.setattr(row_pooling, "FEW_IDS", 0)
+    monkeypatch.setattr(row_pooling, "MAX_NUMPY_IDS", 0)
     for batch_size in (None, 1, 7, 1000):
         np.testing.assert_array_equal(model.encode(texts, batch_size=batch_size), expected)
     threads = torch.get_num_threads()
@@ -100,7 +100,7 @@ def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatc
         np.testing.assert_array_equal(model.encode(texts), expected)
     finally:
         torch.set_num_threads(threads)
-    monkeypatch.setattr(row_pooling, "WHOLE_BYTES", 0)  # as for a large table: only the rows of the batch
+    monkeypatch.setattr(row_pooling, "MAX_TABLE_BYTES", 0)  # as for a large table: only the rows of the batch
     np.testing.assert_array_equal(inlayer.load("default").encode(texts), expected)
 
 
@@ -125,7 +125,7 @@ def test_long_texts_are_summed_in_blocks_to_the_same_bits(monkeypatch, sums):
         return getattr(row_pooling, sums)(rows, ids, offsets)
 
     monkeypatch.setattr(row_pooling, "choose_sums", lambda: recorded)
-    monkeypatch.setattr(row_pooling, "FEW_IDS", 0)
+    monkeypatch.setattr(row_pooling, "MAX_NUMPY_IDS", 0)
     for segments in (10**6, 7, 1):
         sizes.clear()
         monkeypatch.setattr(row_pooling, "BLOCK_VALUES", segments * 128)
@@ -310,7 +310,7 @@ def test_threads_share_a_model():
 
 
 def test_large_tables_read_only_the_rows_of_a_batch(monkeypatch):
-    monkeypatch.setattr(row_pooling, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(row_pooling, "MAX_TABLE_BYTES", 0)
     monkeypatch.setattr(StoredTable, "weight", property(lambda _: pytest.fail("the whole table was read")))
     inlayer.load("default").encode(TEXTS)
 

@@ -47,8 +47,8 @@ MAX_SHARDS = 256  # shards whose headers are read if the index is missing
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 # Beyond either limit, downloading the whole table is faster than fetching rows.
-MANY_ROWS = 1 / 8  # share of the table
-MANY_BYTES = 128 << 20
+MAX_FETCHED_SHARE = 1 / 8  # share of the table
+MAX_FETCHED_BYTES = 128 << 20
 MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
 MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
 BLOCK = 16 << 20  # bytes of a download that are synced to disk at a time
@@ -266,7 +266,7 @@ class RemoteRows(RowSource):
         cached = self.file.read_cached(spans)
         missing = [span for span in spans if span not in cached]
         count = self._fetched + len(missing)
-        if missing and (count > self.rows * MANY_ROWS or count * self.row_bytes > MANY_BYTES):
+        if missing and (count > self.rows * MAX_FETCHED_SHARE or count * self.row_bytes > MAX_FETCHED_BYTES):
             return None
         received: dict[Span, bytes] = {}
         try:
