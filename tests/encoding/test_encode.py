@@ -332,7 +332,7 @@ def test_a_forked_process_does_not_wait_for_the_threads_of_torch():
         "print(os.waitpid(child, 0)[1])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "2"},
     )  # fmt: skip  # with one thread, torch starts none
     assert done.stdout == "0\n"
