@@ -12,7 +12,7 @@ import typer
 
 from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, shown
+from inlayer.files import check_path, format_path
 from inlayer.render.progress_bar import progress_bar
 
 MIN_PAIRS = 30
@@ -100,7 +100,7 @@ def _files(name: str) -> list[Path]:
         return [path]
     files = sorted(path.glob("*.txt"))
     if not files:
-        raise MissingFileError(f"{shown(path)} has no .txt files")
+        raise MissingFileError(f"{format_path(path)} has no .txt files")
     return files
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from typer.exceptions import TyperException
 
 from inlayer.errors import CheckpointError, MissingFileError
-from inlayer.files import quoted
+from inlayer.files import quote
 
 USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and inlayer's
     (
@@ -62,7 +62,7 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     if isinstance(error, TyperException):
         message = error.format_message()
         if message.startswith("No such command") and not names and " " in arguments[0]:
-            what = f"unknown command {quoted(arguments[0])}"
+            what = f"unknown command {quote(arguments[0])}"
             return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
         return _usage_message(message, names)
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path

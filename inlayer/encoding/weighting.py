@@ -24,7 +24,7 @@ from inlayer.checks import check_size, is_finite, is_integer
 from inlayer.encoding.encode import Encoder, batches
 from inlayer.encoding.row_pooling import RowPooler
 from inlayer.errors import CheckpointError, DtypeError, InputError, type_name
-from inlayer.files import check_is_file, check_path, shown, write_output
+from inlayer.files import check_is_file, check_path, format_path, write_output
 from inlayer.formats.safetensors import read_header
 from inlayer.tokenizers.base import check_texts
 
@@ -231,12 +231,12 @@ class Weighting:
         file = _file(path)
         actual = {name: (tensor.dtype, len(tensor.shape)) for name, tensor in read_header(file).items()}
         if actual != {"tokens": ("F32", 1), "mean": ("F32", 1), "matrix": ("F32", 2)}:
-            raise CheckpointError(f"{shown(file)} is not a weighting: expected float32 tokens, mean and matrix")
+            raise CheckpointError(f"{format_path(file)} is not a weighting: expected float32 tokens, mean and matrix")
         with safe_open(file, framework="numpy") as opened:
             tensors = {name: opened.get_tensor(name) for name in actual}
             metadata = (opened.metadata() or {}).get("weighting", "{}")
         if len(tensors["mean"]) != len(tensors["matrix"]):
-            raise CheckpointError(f"{shown(file)}: mean and matrix have different sizes; fit the weighting again")
+            raise CheckpointError(f"{format_path(file)}: mean and matrix have different sizes; fit the weighting again")
         try:
             settings = json.loads(metadata)
         except ValueError:

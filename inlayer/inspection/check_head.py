@@ -23,7 +23,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import names_head
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
@@ -102,7 +102,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         return
     if facts.shape != head_shape(model):
         message = (
-            f"the head {facts.tensor} has shape {quoted(facts.shape)}; for this table it must be {head_shape(model)}"
+            f"the head {facts.tensor} has shape {quote(facts.shape)}; for this table it must be {head_shape(model)}"
         )
         yield Finding("error", "head-shape-mismatch", message)
     elif tied and equal is False:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, expand_home, not_a_file, path_kind, quoted, shown
+from inlayer.files import check_path, expand_home, format_path, not_a_file, path_kind, quote
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
@@ -172,7 +172,7 @@ class CourseService:
             if (kind := path_kind(path)) == "folder":
                 raise not_a_file(path, kind)
             if kind == "file" and task is None and path.stem not in self.course.tasks:
-                raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
+                raise InputError(f"{format_path(name)} is not named after a task; name the task with --task")
             chosen = self.course.task(path.stem if task is None else task)
             if kind == "missing" and task is None and path.parent == Path():
                 # `check gather.py` works anywhere; `watch gather.py` waits for a file that does not exist yet.
@@ -260,7 +260,7 @@ class CourseService:
         query, everything = name.strip(), self.course.exercises.values()
         if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
             if len(matches) > 1:
-                raise InputError(f"{quoted(name)} is in several lessons: {', '.join(match.id for match in matches)}")
+                raise InputError(f"{quote(name)} is in several lessons: {', '.join(match.id for match in matches)}")
             return matches
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):

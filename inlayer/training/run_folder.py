@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.files import check_path, file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
+from inlayer.files import check_path, file_errors, format_path, locked, new_folder, path_kind, sync, write_atomic
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
@@ -90,15 +90,15 @@ class Run:
     @classmethod
     def create(cls, config: TrainConfig) -> Run:
         """Start a run in `config.out`, which must be empty or not exist."""
-        folder = check_path(config.out, "out")
+        where = format_path(folder := check_path(config.out, "out"))
         if is_run(folder):
-            raise InputError(f"{shown(folder)} already contains a run; use --resume to continue it, or another folder")
+            raise InputError(f"{where} already contains a run; use --resume to continue it, or another folder")
         if not is_free(folder):
-            raise InputError(f"cannot start a run in {shown(folder)}: it is not an empty folder; choose another one")
+            raise InputError(f"cannot start a run in {where}: it is not an empty folder; choose another one")
         try:
             str(folder.absolute()).encode()
         except UnicodeEncodeError:
-            raise InputError(f"{shown(folder)} is not valid UTF-8, which safetensors requires of a path") from None
+            raise InputError(f"{where} is not valid UTF-8, which safetensors requires of a path") from None
         config = with_absolute_paths(config)
         Decoder(config.decoder_config(bpe_vocab_size(config)), device="meta")  # reports impossible sizes early
         if config.files:
@@ -113,7 +113,7 @@ class Run:
                 write_atomic(run.inner / CONFIG, config_to_json(run.config))
         except OSError as error:
             run._remove()
-            raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
+            raise InputError(f"{format_path(folder)} cannot be written: {error.strerror}") from error
         return run
 
     @classmethod
@@ -121,14 +121,14 @@ class Run:
         """Open the run in a folder, to resume it."""
         folder = check_path(out, "out")
         if not is_run(folder):
-            raise InputError(f"{shown(folder)} contains no run to resume; start one without --resume")
+            raise InputError(f"{format_path(folder)} contains no run to resume; start one without --resume")
         path = folder / "run" / CONFIG
         try:
             config = config_from_json(path.read_bytes(), out=out, parallel=parallel)
             for name in (*config.files, config.tokenizer):
                 path_kind(Path(name))  # reports what cannot be a path
         except (OSError, ValueError, TypeError, RecursionError) as error:
-            raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
+            raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
         return cls(folder, config)
 
     def extend(self, steps: int) -> None:
@@ -160,7 +160,7 @@ class Run:
         tokenizer, tokens = self.open_tokenizer(), open_tokens(self.inner / "tokens")
         if tokens.vocab_size != count_rows(tokenizer):
             raise CheckpointError(
-                f"{shown(self.inner / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
+                f"{format_path(self.inner / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
                 f"{count_rows(tokenizer):,}; one of the two was changed; start a new run in another folder"
             )
         return tokenizer, tokens
@@ -302,7 +302,7 @@ class Run:
         try:
             self.metrics = [from_line(line, number) for number, line in enumerate(lines, 1)]
         except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
+            raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
         return state
 
     def _facts(self) -> dict[str, str]:
@@ -316,7 +316,7 @@ class Run:
     def _check_unchanged(self, step: int, facts: dict[str, str]) -> None:
         if step > self.config.steps:
             raise CheckpointError(
-                f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
+                f"{format_path(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
         paths = {
@@ -324,7 +324,7 @@ class Run:
             "tokenizer": self.inner / "tokenizer",
             "metrics": self.folder / METRICS,
         }
-        if changed := [shown(paths[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
+        if changed := [format_path(paths[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
             raise CheckpointError(
                 f"{changed[0]} does not match the saved state of step {step:,}: it was changed or truncated; restore "
                 "it, or start a new run in another folder"

@@ -33,7 +33,7 @@ from inlayer.checkpoint.remote.transfer import Span, UnreachableError, digest, o
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.config_reader import read_config
-from inlayer.files import atomic_path, file_errors, listing, printable
+from inlayer.files import atomic_path, file_errors, join_names, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
 from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
@@ -196,8 +196,8 @@ class RemoteStore(RemoteReader, FolderStore):
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not weights and others:
             raise CheckpointError(
-                f"{self.where} has no safetensors, only {printable(listing(others, limit=3))}, which cannot be read by "
-                "byte range; download it and open the local file"
+                f"{self.where} has no safetensors, only {printable(join_names(others, limit=3))}, which cannot be "
+                "read by byte range; download it and open the local file"
             )
         if not weights:
             raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
