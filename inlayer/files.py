@@ -34,20 +34,20 @@ def printable(text: str) -> str:
     )
 
 
-def shown(path: str | os.PathLike[str]) -> str:
+def format_path(path: str | os.PathLike[str]) -> str:
     """Return a path for a message: as it was given, on one line, shortened in the middle."""
     text = os.fspath(path)
     short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
     return printable(short)
 
 
-def quoted(value: object, limit: int = 80) -> str:
+def quote(value: object, limit: int = 80) -> str:
     """Return an untrusted value for a message: in quotes, on one line, at most `limit` characters."""
     text = repr(value[: limit + 1]) if isinstance(value, str) else repr(value)
     return printable(text if len(text) <= limit else text[:limit] + "...")
 
 
-def listing(names: Iterable[str], limit: int = 8) -> str:
+def join_names(names: Iterable[str], limit: int = 8) -> str:
     """Return the first few of some untrusted names, for a message."""
     names = sorted(names)
     first = ", ".join(printable(name[:80]) for name in names[:limit])
@@ -79,9 +79,9 @@ def path_kind(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be accessed: {error.strerror}") from error
+        raise MissingFileError(f"{format_path(path)} cannot be accessed: {error.strerror}") from error
     except ValueError:  # a NUL, or a character that the file system's encoding does not have
-        raise MissingFileError(f"{shown(path)} contains a character that is not allowed in a path") from None
+        raise MissingFileError(f"{format_path(path)} contains a character that is not allowed in a path") from None
     if stat.S_ISREG(mode):
         return "file"
     return "folder" if stat.S_ISDIR(mode) else "special"
@@ -90,10 +90,10 @@ def path_kind(path: Path) -> str:
 def not_a_file(path: Path, kind: str) -> MissingFileError:
     """Return the error for a path that should be a file; `kind` is what `path_kind` returned."""
     if kind == "missing":
-        return MissingFileError(f"{shown(path)}: not found")
+        return MissingFileError(f"{format_path(path)}: not found")
     if kind == "folder":
-        return MissingFileError(f"{shown(path)} is a folder, not a file")
-    return MissingFileError(f"{shown(path)} is not a regular file (it is a device, pipe or socket)")
+        return MissingFileError(f"{format_path(path)} is a folder, not a file")
+    return MissingFileError(f"{format_path(path)} is not a regular file (it is a device, pipe or socket)")
 
 
 def check_is_file(path: Path, advice: str = "") -> Path:
@@ -114,7 +114,7 @@ def file_errors(
     except InlayerError:  # MissingFileError is an OSError, too
         raise
     except OSError as error:
-        raise kind(f"{shown(path)} {problem}: {error.strerror or error}") from error
+        raise kind(f"{format_path(path)} {problem}: {error.strerror or error}") from error
 
 
 def utf8_problem(error: UnicodeDecodeError, start: int = 0) -> str:
@@ -149,7 +149,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for name, value in pairs:
         if name in entries:
-            raise ValueError(f"{quoted(name)} occurs twice")
+            raise ValueError(f"{quote(name)} occurs twice")
         entries[name] = value
     return entries
 
@@ -206,7 +206,7 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
     target = expand_home(check_path(folder, "folder")).resolve()
     if path_kind(target) != "missing" and (path_kind(target) != "folder" or any(target.iterdir())):
-        raise InputError(f"{shown(folder)} cannot be written: it already exists; choose another folder")
+        raise InputError(f"{format_path(folder)} cannot be written: it already exists; choose another folder")
     staging = temporary_path(target, ".saving")
     try:
         with file_errors(folder, "cannot be written"):
@@ -238,7 +238,7 @@ def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    raise InputError(f"{shown(path.parent)} is in use: {busy}") from None
+                    raise InputError(f"{format_path(path.parent)} is in use: {busy}") from None
                 time.sleep(LOCK_INTERVAL)
                 continue
             except OSError:

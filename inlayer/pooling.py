@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inlayer.errors import InputError, ShapeError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.ragged import Ragged
 from inlayer.tensors import check_dense, check_float, is_jit_tracing, to_bool_mask
 
@@ -78,7 +78,7 @@ def _check_exclude(exclude: object) -> list[int]:
         return [index(token_id) for token_id in exclude]  # type: ignore[attr-defined]
     except TypeError:
         raise InputError(
-            f"exclude is {quoted(exclude)}; pass a collection of ids, such as tokenizer.special_ids"
+            f"exclude is {quote(exclude)}; pass a collection of ids, such as tokenizer.special_ids"
         ) from None
 
 

@@ -15,13 +15,13 @@ from inlayer.files import (
     base_name,
     check_path,
     expand_home,
-    listing,
+    format_path,
+    join_names,
     locked,
     not_a_file,
     path_kind,
     printable,
-    quoted,
-    shown,
+    quote,
     write_atomic,
     write_output,
 )
@@ -29,13 +29,13 @@ from inlayer.files import (
 
 def test_untrusted_text_is_shown_on_one_short_line() -> None:
     assert printable("a\nb\tc\x00\ud800") == "a b c\\x00\\ud800"
-    assert quoted("x" * 200) == "'" + "x" * 79 + "..."
-    assert quoted({"a": [1]}) == "{'a': [1]}"
-    assert shown("a\nb") == "a b"
-    assert len(shown("x" * 5000)) == 123
-    assert listing(["b", "a"]) == "a, b"
-    assert listing(str(number) for number in range(10)) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
-    assert listing([]) == "nothing"
+    assert quote("x" * 200) == "'" + "x" * 79 + "..."
+    assert quote({"a": [1]}) == "{'a': [1]}"
+    assert format_path("a\nb") == "a b"
+    assert len(format_path("x" * 5000)) == 123
+    assert join_names(["b", "a"]) == "a, b"
+    assert join_names(str(number) for number in range(10)) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    assert join_names([]) == "nothing"
 
 
 def test_kinds_of_paths(tmp_path: Path) -> None:

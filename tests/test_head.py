@@ -39,7 +39,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-class Model(nn.Module):
+class TiedModel(nn.Module):
     """A table, a body and a head: the smallest tied model."""
 
     def __init__(self, padding_idx: int | None = None, tied: bool = True, **options: object) -> None:
@@ -65,7 +65,7 @@ class Layer(nn.Module):
         return self.token_embedding
 
 
-def is_tied(model: Model) -> bool:
+def is_tied(model: TiedModel) -> bool:
     return model.head.tied and model.head.weight is model.table.weight
 
 
@@ -165,8 +165,8 @@ def test_soft_cap_bounds_the_logits() -> None:
 # Ties
 
 
-def survives(change: Callable[[Model], Model]) -> None:
-    model = Model(padding_idx=0)
+def survives(change: Callable[[TiedModel], TiedModel]) -> None:
+    model = TiedModel(padding_idx=0)
     assert is_tied(model)
     changed = change(model)
     assert is_tied(changed)
@@ -181,47 +181,47 @@ def survives(change: Callable[[Model], Model]) -> None:
         torch.testing.assert_close(changed.head(hidden), 2 * before)
 
 
-def through_state_dict(model: Model) -> Model:
-    copied = Model(padding_idx=0)
+def through_state_dict(model: TiedModel) -> TiedModel:
+    copied = TiedModel(padding_idx=0)
     copied.load_state_dict(model.state_dict())
     assert torch.equal(copied.table.weight, model.table.weight)
     return copied
 
 
-def through_assign(model: Model) -> Model:
-    copied = Model(padding_idx=0)
+def through_assign(model: TiedModel) -> TiedModel:
+    copied = TiedModel(padding_idx=0)
     copied.load_state_dict(model.state_dict(), assign=True)
     assert torch.equal(copied.table.weight, model.table.weight)
     return copied
 
 
-def through_pickle(model: Model) -> Model:
+def through_pickle(model: TiedModel) -> TiedModel:
     buffer = io.BytesIO()
     torch.save(model, buffer)
     buffer.seek(0)
-    loaded: Model = torch.load(buffer, weights_only=False)
+    loaded: TiedModel = torch.load(buffer, weights_only=False)
     return loaded
 
 
-def through_deepcopy(model: Model) -> Model:
+def through_deepcopy(model: TiedModel) -> TiedModel:
     copied = copy.deepcopy(model)
     assert copied.head.table is copied.table
     assert copied.table.weight is not model.table.weight
     return copied
 
 
-def through_meta(model: Model) -> Model:
+def through_meta(model: TiedModel) -> TiedModel:
     return model.to("meta").to_empty(device="cpu").apply(lambda module: getattr(module, "reset_parameters", int)())
 
 
-def through_training(model: Model) -> Model:
+def through_training(model: TiedModel) -> TiedModel:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model(torch.tensor([[1, 2]])).sum().backward()
     optimizer.step()
     return model
 
 
-def through_resize(model: Model) -> Model:
+def through_resize(model: TiedModel) -> TiedModel:
     model.table.resize(V + 5)
     assert model.head.vocab_size == V + 5
     model.table.resize(V, allow_shrink=True)
@@ -251,7 +251,7 @@ def test_tie_survives(change: str) -> None:
 
 
 def test_tie_survives_safetensors(tmp_path: Path) -> None:
-    model = Model(padding_idx=0)
+    model = TiedModel(padding_idx=0)
     save_file(model.state_dict(), tmp_path / "a.safetensors")  # refuses tensors that share memory
     assert sorted(load_file(tmp_path / "a.safetensors")) == ["body.bias", "body.weight", "table.weight"]
     save_model(model, str(tmp_path / "b.safetensors"))
@@ -259,7 +259,7 @@ def test_tie_survives_safetensors(tmp_path: Path) -> None:
         lambda copied: copied.load_state_dict(load_file(tmp_path / "a.safetensors")),
         lambda copied: load_model(copied, tmp_path / "b.safetensors"),
     ):
-        copied = Model(padding_idx=0)
+        copied = TiedModel(padding_idx=0)
         load(copied)
         assert is_tied(copied)
         assert torch.equal(copied.table.weight, model.table.weight)
@@ -267,7 +267,7 @@ def test_tie_survives_safetensors(tmp_path: Path) -> None:
 
 def test_control_tie_by_tensor_fails_these_checks() -> None:
     """Control: the usual `head.weight = table.weight`."""
-    model = Model(tied=False)
+    model = TiedModel(tied=False)
     model.head.weight = model.table.weight
     assert not model.head.tied
     assert len(model.state_dict()) == 4
@@ -285,7 +285,7 @@ def test_table_is_resolved_at_every_call() -> None:
     assert list(head.state_dict()) == []
 
 
-class Whole(Model):
+class Whole(TiedModel):
     """A model that is its own source, like transformers models: the tie is a cycle."""
 
     def __init__(self) -> None:
@@ -297,7 +297,7 @@ class Whole(Model):
 
 
 @pytest.mark.parametrize("change", [through_deepcopy, through_pickle, lambda model: model.double()])
-def test_head_inside_its_own_source(change: Callable[[Model], Model]) -> None:
+def test_head_inside_its_own_source(change: Callable[[TiedModel], TiedModel]) -> None:
     model = change(Whole())
     assert is_tied(model)
     assert len(model.state_dict()) == 3
@@ -315,7 +315,7 @@ def test_nn_embedding_can_be_tied() -> None:
 
 
 def test_untie_makes_a_copy() -> None:
-    model = Model()
+    model = TiedModel()
     model.head.untie()
     assert not model.head.tied
     assert model.head.weight is not model.table.weight
@@ -346,7 +346,7 @@ def test_module_without_rows_cannot_be_tied() -> None:
 
 
 def test_bias_of_the_wrong_size_is_an_error() -> None:
-    model = Model(bias=True)
+    model = TiedModel(bias=True)
     model.table.resize(V + 1)
     with pytest.raises(ShapeError, match=f"{V + 1} rows but a bias of {V} entries"):
         model(torch.tensor([[1]]))
@@ -372,7 +372,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize(("optimizer", "by"), [("sgd", "logits"), ("adamw", "loss")])
 def test_padding_row_is_zero_after_a_thousand_steps(optimizer: str, by: str) -> None:
     torch.manual_seed(0)
-    model = copy.deepcopy(Model(padding_idx=4))
+    model = copy.deepcopy(TiedModel(padding_idx=4))
     steps = OPTIMIZERS[optimizer](model.parameters())
     before = model.table.weight.detach().clone()
     for _ in range(1000):
@@ -401,7 +401,7 @@ def test_control_padding_row_changes_without_the_mask() -> None:
 @pytest.mark.parametrize("by", ["logits", "loss", "soft cap", "none"])
 def test_mask_changes_no_other_gradient(by: str) -> None:
     options = {"soft_cap": 5.0} if by == "soft cap" else {}
-    guarded, free = Model(padding_idx=4, **options), Model(**options)
+    guarded, free = TiedModel(padding_idx=4, **options), TiedModel(**options)
     free.load_state_dict(guarded.state_dict())
     hidden, targets = torch.randn(6, D), torch.tensor([1, 2, 3, 5, 6, 7])
     for model in (guarded, free):
@@ -416,10 +416,10 @@ def test_mask_changes_no_other_gradient(by: str) -> None:
 
 
 def test_no_graph_node_is_added_without_a_gradient() -> None:
-    model = Model(padding_idx=4)
+    model = TiedModel(padding_idx=4)
     with torch.no_grad():
         assert model.head._weight_without_padding_gradient() is model.table.weight
-    assert Model().head._weight_without_padding_gradient().is_leaf
+    assert TiedModel().head._weight_without_padding_gradient().is_leaf
 
 
 # The loss
@@ -509,7 +509,7 @@ def test_bfloat16_loss_is_as_accurate_as_the_plain_loss() -> None:
 
 @pytest.mark.parametrize("soft_cap", [None, 4.0])
 def test_padding_targets_are_ignored(soft_cap: float | None) -> None:
-    model = Model(padding_idx=4, soft_cap=soft_cap)
+    model = TiedModel(padding_idx=4, soft_cap=soft_cap)
     hidden, targets = torch.randn(2, 5, D), torch.tensor([[1, 2, 4, 4, 9], [3, -7, 4, 5, 6]])
     ours = model.head.loss(hidden, targets, ignore_index=-7)
     theirs = plain_loss(model.head, hidden, targets, [4, -7], "mean")
@@ -672,7 +672,7 @@ def test_half_precision_loss_is_rounded_only_before_the_softmax(monkeypatch: pyt
 def test_padding_row_gets_no_gradient_under_autocast(monkeypatch: pytest.MonkeyPatch, products: str) -> None:
     if products == "bfloat16":
         monkeypatch.setattr(head_module, "FULL_PRECISION", frozenset())
-    model = Model(padding_idx=4)
+    model = TiedModel(padding_idx=4)
     with torch.autocast("cpu", torch.bfloat16):
         loss = model.head.loss(torch.randn(5, D), torch.tensor([1, 4, 2, 3, 9]), z_loss=0.1)
         nothing = model.head.loss(torch.randn(2, D), torch.tensor([4, -100]), z_loss=0.1)
@@ -769,7 +769,7 @@ def test_invalid_arguments_of_the_head_are_an_error() -> None:
 
 
 def test_repr_shows_non_default_settings() -> None:
-    assert "8, 23, bias=False, tied=True, soft_cap=3.0" in repr(Model(soft_cap=3.0).head)
+    assert "8, 23, bias=False, tied=True, soft_cap=3.0" in repr(TiedModel(soft_cap=3.0).head)
 
 
 COMPILED = """
@@ -778,7 +778,7 @@ from torch import nn
 from inlayer.head import Head
 from inlayer.tables import Table
 
-class Model(nn.Module):
+class CompiledModel(nn.Module):
     def __init__(self):
         super().__init__()
         self.table, self.head = Table(23, 8, padding_idx=4), Head(8, 23, soft_cap=5.0)
@@ -787,7 +787,7 @@ class Model(nn.Module):
         return self.head(self.table(ids))
 
 ids = torch.tensor([[1, 2, 4], [3, 4, 5]])
-eager = Model()
+eager = CompiledModel()
 inner = copy.deepcopy(eager)
 compiled = torch.compile(inner, backend="aot_eager", fullgraph=True)
 torch.testing.assert_close(compiled(ids), eager(ids))
@@ -856,7 +856,7 @@ def test_loss_off_the_cpu_reads_no_value(
 
 def test_tied_head_loads_a_copy_of_the_table() -> None:
     """Plain tied models save head.weight next to the table."""
-    model, other = Model(), Model()
+    model, other = TiedModel(), TiedModel()
     saved = dict(other.state_dict()) | {"head.weight": other.table.weight.detach().clone()}
     model.load_state_dict(saved)
     assert torch.equal(model.table.weight, other.table.weight)

@@ -17,10 +17,14 @@ FILE = re.compile(
     r"(?<![\w/.~<{*\"'-])((?:[\w-]+/)*[\w-][\w.-]*\.(?:py|md|js|css|svg|png|sh|ipynb|html|toml))(?![\w/*(])"
 )
 FOLDER = re.compile(r"(?<![\w/.~<{*:-])((?:[\w-]+/)+)(?![\w/*<{.])")
+# below a folder of the project: any name, with any suffix or none
+IN_PROJECT = re.compile(r"(?<![\w/.~<{*-])((?i:inlayer|docs|tests|scripts|benchmarks|examples)/[\w./-]*\w)(?![\w*<{(])")
+DOCSTRING = re.compile(r"[rRuU]?(?:'{3}|\"{3})")
 PARENTS = (ROOT, *(ROOT / name for name in ("inlayer", "docs", "tests", "inlayer/learn", "inlayer/learn/content")))
 # Placeholders, files of imaginary learners, what a command writes, and names that we decided against.
 EXAMPLES = re.compile(
-    r"[A-Z]|^(class|my|wrong|path|run|inspect)/|gather\.py$|^(report|node)\.html$|^training\.png$|^torch\.py$"
+    r"(^|/)[A-Z_]+(/|\.(py|md|ipynb)$|$)|^(class|my|wrong|path|run|inspect)/|gather\.py$|^(report|node)\.html$"
+    r"|^training\.png$|^torch\.py$"
 )
 
 
@@ -35,15 +39,21 @@ def prose(file: Path) -> Iterator[str]:
     if file.suffix == ".md":
         yield re.sub(r"```.*?```", "", source, flags=re.DOTALL)
         return
+    starts_statement = True
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
+        is_docstring = token.type == tokenize.STRING and (starts_statement or DOCSTRING.match(token.string))
+        if token.type == tokenize.COMMENT or is_docstring:
             yield token.string
+        if token.type not in {tokenize.COMMENT, tokenize.NL}:
+            starts_statement = token.type in {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 
 def missing_paths(file: Path) -> list[str]:
     """Paths that do not exist, and names of files that no folder has."""
     texts, parents = list(prose(file)), (*PARENTS, file.parent)
-    named = {path for text in texts for path in (*FILE.findall(text), *FOLDER.findall(text))}
+    named = {path for text in texts for pattern in (FILE, FOLDER, IN_PROJECT) for path in pattern.findall(text)}
+    if file.suffix == ".md":  # code blocks too
+        named.update(IN_PROJECT.findall(file.read_text(encoding="utf-8")))
     return sorted(
         path
         for path in named
@@ -58,7 +68,6 @@ def file_names() -> frozenset[str]:
     return frozenset(path.name for path in tracked())
 
 
-@pytest.mark.slow
 def test_every_path_in_prose_exists() -> None:
     files = [file for file in tracked("*.py", "*.md") if "/wrong/" not in str(file)]
     files = [file for file in files if file.name != "small.py"]  # a made-up course
@@ -82,6 +91,26 @@ def test_a_missing_path_is_found(tmp_path: Path, name: str, text: str) -> None:
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
     assert missing_paths(file) == MISSING
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "inlayer/trace/nosuch.txt", "inlayer/trace/nosuch.json", "docs/nosuch.yml", "inlayer/learn/nosuch.cfg",
+        "scripts/nosuch.ts", "inlayer/nosuch", "Inlayer/nosuch.py", "tests/X_nosuch.py", "README2.md",
+    ],
+)  # fmt: skip
+def test_a_missing_path_of_any_form_is_found(tmp_path: Path, path: str) -> None:
+    file = tmp_path / "page.md"
+    file.write_text(f"See `{path}`.", encoding="utf-8")
+    assert missing_paths(file) == [path]
+
+
+@pytest.mark.parametrize("quotes", ['r"""', "'", '"', "'''"])
+def test_every_form_of_docstring_is_read(tmp_path: Path, quotes: str) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(f"def f():\n    {quotes}See inlayer/nosuch.py{quotes.lstrip('r')}\n", encoding="utf-8")
+    assert missing_paths(file) == ["inlayer/nosuch.py"]
 
 
 def test_code_is_not_prose(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ isolated mode with that folder and the source tree as its only search paths.
 
 from __future__ import annotations
 
+import configparser
 import json
+import re
 import subprocess
 import sys
 import sysconfig
@@ -50,6 +52,40 @@ print(json.dumps({
     "report": report.to_dict(),
 }))
 """
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+sys.modules.update(torch=None, jaxtyping=None)
+for name in sys.argv[1:]:
+    module = importlib.import_module(name)
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}."):
+        if found.name != "inlayer.checkpoint.layer":  # builds the torch modules of a model
+            importlib.import_module(found.name)
+"""
+
+
+def light_core() -> list[str]:
+    contracts = configparser.ConfigParser()
+    contracts.read(SOURCE / ".importlinter")
+    return contracts["importlinter:contract:light-core"]["source_modules"].split()
+
+
+def test_every_module_of_the_light_core_imports_without_torch() -> None:
+    """Imports inside a call are allowed, so the import contract ignores them; this test finds those at the top."""
+    assert {"inlayer.encoding", "inlayer.ragged", "inlayer.checkpoint", "inlayer.formats"} <= set(light_core())
+    subprocess.run([sys.executable, "-c", IMPORT_ALL, *light_core()], check=True)
+
+
+def test_the_diagram_shows_every_package_and_the_light_core() -> None:
+    diagram = (SOURCE / "docs/architecture.svg").read_text(encoding="utf-8")
+    boxes = re.findall(r'<rect [^>]*fill="([^"]+)"[^>]*/><text [^>]*>([^<]+)</text><text [^>]*>([^<]+)</text>', diagram)
+    (light,) = re.findall(r'fill="([^"]+)"[^>]*/><text [^>]*>light core', diagram)
+    names = {path.stem for path in (SOURCE / "inlayer").iterdir() if path.suffix == ".py" or path.is_dir()}
+    names = {name for name in names if not name.startswith("__")} - {"samples"}  # a folder of data
+    assert names <= set(re.findall(r"\w+", " ".join(" ".join(texts) for _, *texts in boxes)))
+    shown = {name for fill, title, _ in boxes if fill == light for name in title.split(", ")}
+    assert shown | {"tables"} == {name.split(".")[1] for name in light_core()}
 
 
 @pytest.fixture(scope="module")

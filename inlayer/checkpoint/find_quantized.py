@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from inlayer.errors import CheckpointError, DtypeError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.quantized_safetensors import SCALE_DTYPES, BlockDecoder, Packing
 from inlayer.formats.tensor_info import TensorInfo
@@ -107,7 +107,7 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
     for end in UNSUPPORTED:
         if find(base + end) is not None:
             raise DtypeError(
-                f"{store.where}: {quoted(name)} has {quoted(base + end)}; int4 with zero points or reordered groups is "
+                f"{store.where}: {quote(name)} has {quote(base + end)}; int4 with zero points or reordered groups is "
                 "not supported"
             )
     if values.name.endswith("_blocks"):
@@ -249,5 +249,5 @@ def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:
 
 def _require(store: FolderStore, values: TensorInfo, tensor: TensorInfo | None, name: str) -> TensorInfo:
     if tensor is None:
-        raise CheckpointError(f"{store.where}: {quoted(values.name)} has no scales; {quoted(name)} is missing")
+        raise CheckpointError(f"{store.where}: {quote(values.name)} has no scales; {quote(name)} is missing")
     return tensor

@@ -38,7 +38,7 @@ from inlayer.families.tensor_names import (
     table_candidates,
     table_role,
 )
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
 from inlayer.tables import StoredTable
@@ -274,9 +274,9 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
 def _open_part(store: Store, tensor: TensorInfo) -> StoredTable:
     table = store.table(tensor.name)
     if table.decode is None and tensor.dtype.startswith("F8"):
-        scales = quoted(tensor.name.removesuffix("weight") + "scale")
+        scales = quote(tensor.name.removesuffix("weight") + "scale")
         raise CheckpointError(
-            f"{store.where}: {quoted(tensor.name)} is {tensor.dtype} but its scales {scales} are missing"
+            f"{store.where}: {quote(tensor.name)} is {tensor.dtype} but its scales {scales} are missing"
         )
     return table
 

@@ -31,7 +31,7 @@ from inlayer.errors import (
     TokenizerError,
 )
 from inlayer.families.gguf import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
-from inlayer.files import listing, path_kind, quoted, shown
+from inlayer.files import format_path, join_names, path_kind, quote
 from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
 from inlayer.formats.gguf_dequantization import PLAIN, decoder, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
@@ -50,7 +50,7 @@ def choose_gguf(names: Iterable[str], where: str) -> str | None:
     files = [name for name in names if name.endswith(".gguf")]
     firsts = [name for name in files if re.search(r"-0*1-of-\d+\.gguf$", name)] or files
     if len(firsts) > 1:
-        raise CheckpointError(f"{where} has several .gguf files; open one of them: {listing(firsts)}")
+        raise CheckpointError(f"{where} has several .gguf files; open one of them: {join_names(firsts)}")
     return firsts[0] if firsts else None
 
 
@@ -61,7 +61,7 @@ class GgufStore(Store):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.where = getattr(self, "where", shown(path))
+        self.where = getattr(self, "where", format_path(path))
         header = self._read_header(path)
         self.folder, self._first, self._tensors = path.parent, path, dict(header.tensors)
         if _integer(header.metadata, "split.count", 1) > 1:
@@ -73,7 +73,7 @@ class GgufStore(Store):
         try:
             for name, shape in divisors.items():
                 if len(shape) != 1 or shape[0] > MAX_FACTORS:
-                    raise ConfigError(f"its {name} has shape {quoted(shape)}; expected one divisor per channel pair")
+                    raise ConfigError(f"its {name} has shape {quote(shape)}; expected one divisor per channel pair")
             factors = {name: self.read(name).astype(np.float64).tolist() for name in divisors}
             self.config = config_from_gguf(values, shapes, factors)
         except InlayerError as error:
@@ -96,7 +96,7 @@ class GgufStore(Store):
 
     def find(self, name: str) -> TensorInfo:
         if name not in self._tensors:
-            raise InputError(f"{self.where} has no tensor {quoted(name)}; it has {listing(self._tensors)}")
+            raise InputError(f"{self.where} has no tensor {quote(name)}; it has {join_names(self._tensors)}")
         return self._tensors[name]
 
     def read(self, name: str) -> npt.NDArray[Any]:
@@ -111,12 +111,12 @@ class GgufStore(Store):
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         tensor = self.find(name)
         if not tensor.is_matrix:
-            raise ShapeError(f"tensor {quoted(name)} of {self.where} has shape {tensor.shape}; a table is (V, D)")
+            raise ShapeError(f"tensor {quote(name)} of {self.where} has shape {tensor.shape}; a table is (V, D)")
         width = tensor.shape[1]
         try:
             decode = decoder(tensor.dtype, width)
         except DtypeError as error:
-            raise DtypeError(f"tensor {quoted(name)} of {self.where}: {error}") from error
+            raise DtypeError(f"tensor {quote(name)} of {self.where}: {error}") from error
         dtype = PLAIN.get(tensor.dtype, np.dtype(np.float32))
         return StoredTable(self.open_rows(tensor), width, dtype, decode=decode, padding_idx=padding_idx, name=name)
 
@@ -147,7 +147,7 @@ class GgufStore(Store):
         missing = [path.name for path in paths if not self._exists(path)]
         if missing:
             raise CheckpointError(
-                f"{self.where} is one of {count} parts, but {shown(missing[0])}"
+                f"{self.where} is one of {count} parts, but {format_path(missing[0])}"
                 + (f" and {len(missing) - 1} more are" if len(missing) > 1 else " is")
                 + " missing from its folder"
             )
@@ -157,12 +157,12 @@ class GgufStore(Store):
             part = _integer(header.metadata, "split.no", -1), _integer(header.metadata, "split.count", 1)
             if part != (index, count):
                 raise CheckpointError(
-                    f"{shown(path)}: its header says part {part[0] + 1} of {part[1]}, but its file name does not "
+                    f"{format_path(path)}: its header says part {part[0] + 1} of {part[1]}, but its file name does not "
                     "match; restore the original name"
                 )
             duplicate = next((name for name in header.tensors if name in self._tensors), None)
             if duplicate is not None:
-                raise CheckpointError(f"{shown(path)} contains {quoted(duplicate)}, and so does another part")
+                raise CheckpointError(f"{format_path(path)} contains {quote(duplicate)}, and so does another part")
             self._tensors.update(header.tensors)
         return headers[0]
 

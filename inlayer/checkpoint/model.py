@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
-from inlayer.checkpoint.open import STATIC, UNIT, load
+from inlayer.checkpoint.open import STATIC_NOTE, UNIT_NOTE, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import ConfigError, DtypeError, needs_torch
 from inlayer.families import LayerSpec, describe
@@ -73,10 +73,10 @@ class Model:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
         self.dtype, self.trainable, config = dtype, trainable, store.config or {}
         is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-        self.is_static = is_model2vec or store.note.startswith(STATIC)  # not every version of model2vec writes its name
+        self.is_static = is_model2vec or store.note.startswith(STATIC_NOTE)  # model2vec does not always write its name
         self.skipped = "unknown" if is_model2vec else store.skipped
         if is_model2vec:
-            self.config, self.note = None, STATIC + (UNIT if config.get("normalize") else "")
+            self.config, self.note = None, STATIC_NOTE + (UNIT_NOTE if config.get("normalize") else "")
         self.table_info = find_tables.find_table(store, self.spec, self.config)
         if self.spec is not None and self.spec.is_generic:
             name, shape, size = self.spec.family, self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inlayer.errors import CheckpointError, InputError, MissingExtraError, MissingFileError
-from inlayer.files import check_is_file, check_path, expand_home, file_errors, not_a_file, path_kind, quoted, shown
+from inlayer.files import check_is_file, check_path, expand_home, file_errors, format_path, not_a_file, path_kind, quote
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.checkpoint.store import Store
 
-STATIC = "static embeddings: one vector per token, no positions or head"
-UNIT = "; its own library returns unit vectors: encode(..., normalize=True)"
+STATIC_NOTE = "static embeddings: one vector per token, no positions or head"
+UNIT_NOTE = "; its own library returns unit vectors: encode(..., normalize=True)"
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -94,7 +94,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
         (2, 128)
     """
     if not isinstance(trainable, bool):
-        raise InputError(f"trainable is {quoted(trainable)}; it must be True or False")
+        raise InputError(f"trainable is {quote(trainable)}; it must be True or False")
     source, target = DEFAULT if source is None else source, None
     if dtype is not None:
         from inlayer.formats.dtypes import as_float_dtype
@@ -134,10 +134,10 @@ def open_store(source: str | os.PathLike[str]) -> Store:
             return open_remote(name)
         except UnreachableError as error:
             raise UnreachableError(
-                f"{error}; check your network, and note that {shown(name)} is not a local folder"
+                f"{error}; check your network, and note that {format_path(name)} is not a local folder"
             ) from error
     raise MissingFileError(
-        f"{shown(name)}: not found; a source is a folder, a .safetensors, .gguf or .bin file, a URL, a hub id "
+        f"{format_path(name)}: not found; a source is a folder, a .safetensors, .gguf or .bin file, a URL, a hub id "
         f"(org/name), or a sample: {', '.join(SAMPLES)}"
     )
 
@@ -163,7 +163,9 @@ def find_sample(name: str) -> tuple[Path, Path | None]:
     path, tokenizer = folder / sample.path, None if sample.tokenizer is None else folder / sample.tokenizer
     for file in (path, tokenizer):
         if file is not None and not file.exists():
-            raise MissingFileError(f"sample {name} is incomplete: {shown(file)} is missing; reinstall it: {install}")
+            raise MissingFileError(
+                f"sample {name} is incomplete: {format_path(file)} is missing; reinstall it: {install}"
+            )
     return path, tokenizer
 
 
@@ -181,7 +183,7 @@ def _open_folder(folder: Path) -> Store:
         else:
             skipped = _module_settings(folder / name if inner else folder).get("skipped")
             store.skipped = skipped if skipped in ("unknown", "none") else "special"
-        store.config, store.note = None, STATIC + (UNIT if is_unit else "")
+        store.config, store.note = None, STATIC_NOTE + (UNIT_NOTE if is_unit else "")
     return store
 
 
@@ -208,13 +210,13 @@ def _open_weights(folder: Path) -> Store:
         return FolderStore(folder)
     if any(name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json")) for name in names):
         return PytorchStore(folder)
-    if gguf := choose_gguf(names, shown(folder)):
+    if gguf := choose_gguf(names, format_path(folder)):
         return _open_file(folder / gguf)
     if any(name.endswith(".safetensors") for name in names):
         return FolderStore(folder)
     if any(name.endswith(".bin") for name in names):
         return PytorchStore(folder)
-    raise MissingFileError(f"{shown(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
+    raise MissingFileError(f"{format_path(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
 
 
 def _modules(folder: Path) -> tuple[list[str], str]:
@@ -247,5 +249,5 @@ def _open_file(path: Path) -> Store:
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
     if path.suffix != ".safetensors" and start[8:] != b"{":
-        raise CheckpointError(f"{shown(path)} is not a safetensors, GGUF or PyTorch file")
+        raise CheckpointError(f"{format_path(path)} is not a safetensors, GGUF or PyTorch file")
     return FolderStore(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from inlayer.checkpoint.store import FolderStore
 from inlayer.errors import CheckpointError
-from inlayer.files import check_is_file, quoted
+from inlayer.files import check_is_file, quote
 from inlayer.formats.safetensors import BITS
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.formats.torch_file import read_file
@@ -38,7 +38,7 @@ class PytorchStore(FolderStore):
         if name in self._not_contiguous:
             view = self._not_contiguous[name]
             raise CheckpointError(
-                f"tensor {quoted(name)} of {stored.file} has shape {view.shape} and strides {view.strides}: it is not "
+                f"tensor {quote(name)} of {stored.file} has shape {view.shape} and strides {view.strides}: it is not "
                 "stored row by row; call .contiguous() and save it again"
             )
         return stored

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from inlayer.checkpoint.find_quantized import find_quantized, packed_names, stored_values
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.config_reader import read_config
-from inlayer.files import check_is_file, file_errors, parse_json, path_kind, printable, quoted, shown
+from inlayer.files import check_is_file, file_errors, format_path, parse_json, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, read_bytes
 from inlayer.formats.safetensors import read_header
@@ -77,7 +77,7 @@ class Store(ABC):
     def _read_as(self, dtypes: Mapping[str, np.dtype[Any]], name: str, rule: str) -> npt.NDArray[Any]:
         tensor = self.find(name)
         if tensor.dtype not in dtypes:
-            raise DtypeError(f"tensor {quoted(name)} of {shown(tensor.file)} has dtype {tensor.dtype}; {rule}")
+            raise DtypeError(f"tensor {quote(name)} of {format_path(tensor.file)} has dtype {tensor.dtype}; {rule}")
         data = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
         return data.view(dtypes[tensor.dtype]).reshape(tensor.shape)
 
@@ -118,7 +118,7 @@ class FolderStore(Store):
 
     def __init__(self, path: Path) -> None:
         single = path_kind(path) == "file"
-        self.kind, self.where = "safetensors" if single else "folder", shown(path)
+        self.kind, self.where = "safetensors" if single else "folder", format_path(path)
         self.folder = path.parent if single else path
         self._headers: dict[str, dict[str, TensorInfo]] = {}
         config = self._local_path("config.json")
@@ -150,7 +150,7 @@ class FolderStore(Store):
             return quantized.info
         tensor = self.find_stored(name)
         if tensor is None:
-            raise CheckpointError(f"{self.where} has no tensor {quoted(name)}")
+            raise CheckpointError(f"{self.where} has no tensor {quote(name)}")
         return tensor
 
     def find_stored(self, name: str) -> TensorInfo | None:
@@ -161,7 +161,8 @@ class FolderStore(Store):
         tensor = self._header(file).get(name)
         if tensor is None:
             raise CheckpointError(
-                f"{self.where}: the index says tensor {quoted(name)} is in {shown(file)}, which does not contain it"
+                f"{self.where}: the index says tensor {quote(name)} is in {format_path(file)}, which does not "
+                "contain it"
             )
         return tensor
 
@@ -217,7 +218,7 @@ class FolderStore(Store):
             for name in self._header(file):
                 if name in index:
                     raise CheckpointError(
-                        f"{self.where}: tensor {quoted(name)} is in both {quoted(index[name])} and {quoted(file)}, "
+                        f"{self.where}: tensor {quote(name)} is in both {quote(index[name])} and {quote(file)}, "
                         "without an index that lists the ones to use; open one of the files instead"
                     )
                 index[name] = file
@@ -228,7 +229,9 @@ class FolderStore(Store):
             path = self._local_path(file)
             if path_kind(path) == "missing":
                 origin = ", which its index names" if self._index else ""
-                raise MissingFileError(f"{self.where} is missing the file {shown(file)}{origin}; download it as well")
+                raise MissingFileError(
+                    f"{self.where} is missing the file {format_path(file)}{origin}; download it as well"
+                )
             self._headers[file] = self._read_header(path)
         return self._headers[file]
 
@@ -244,7 +247,7 @@ class FolderStore(Store):
         path = self._local_path(self.index)
         with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
             data = stream.read(MAX_INDEX + 1)
-        return parse_index(data, shown(path))
+        return parse_index(data, format_path(path))
 
 
 def check_link(path: Path) -> Path:
@@ -254,10 +257,10 @@ def check_link(path: Path) -> Path:
     try:
         real, home = path.resolve(), path.parent.resolve()
     except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{shown(path)} is a broken symbolic link") from error
+        raise CheckpointError(f"{format_path(path)} is a broken symbolic link") from error
     blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
     if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
-        raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; copy what it refers to there")
+        raise CheckpointError(f"{format_path(path)} is a symbolic link out of its folder; copy what it refers to there")
     return path
 
 
@@ -281,6 +284,6 @@ def check_file(file: object, name: str, where: str) -> str:
     """Check that the name of a shard is a plain file name, not a path that could lead out of the folder."""
     if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
         raise CheckpointError(
-            f"{where} puts tensor {quoted(name)} into {quoted(file)}; a shard is a plain file name in the same folder"
+            f"{where} puts tensor {quote(name)} into {quote(file)}; a shard is a plain file name in the same folder"
         )
     return file

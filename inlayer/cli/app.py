@@ -13,7 +13,7 @@ import typer
 
 import inlayer
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, not_a_file, path_kind, shown
+from inlayer.files import check_path, format_path, not_a_file, path_kind
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -54,9 +54,9 @@ def _check_output(context: typer.Context, param: Any, name: str | None) -> str |
     if (kind := path_kind(path)) not in ("file", "missing"):
         raise not_a_file(path, kind)
     if path.suffix.lower() not in suffixes:
-        raise InputError(f"--{param.name} is {shown(name)}; its suffix must be {' or '.join(suffixes)}")
+        raise InputError(f"--{param.name} is {format_path(name)}; its suffix must be {' or '.join(suffixes)}")
     if path_kind(folder := path.resolve().parent) != "folder":
-        raise MissingFileError(f"{shown(name)} cannot be written: {shown(folder)} is not a folder")
+        raise MissingFileError(f"{format_path(name)} cannot be written: {format_path(folder)} is not a folder")
     return name
 
 

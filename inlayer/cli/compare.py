@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, token_text
-from inlayer.files import printable, shown, write_output
+from inlayer.files import format_path, printable, write_output
 from inlayer.render.numbers import short
 from inlayer.render.progress_bar import progress_bar
 
@@ -73,7 +73,7 @@ def compare(
         )
     write_output(Path(html), page.encode())
     if not as_json:
-        console().print(f"wrote {shown(html)}", soft_wrap=True)
+        console().print(f"wrote {format_path(html)}", soft_wrap=True)
 
 
 def _print_report(facts: list[tuple[str, str]], comparison: ModelComparison, top: int) -> None:

@@ -26,7 +26,7 @@ from inlayer.cli.app import (
 )
 from inlayer.cli.inputs import check_argument
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, printable, quoted, shown
+from inlayer.files import check_path, format_path, printable, quote
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import progress_bar
 
@@ -150,7 +150,7 @@ def embed(
 
         rows = _write(EmbedJob(*arguments))
     if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # a folder, mistyped?
-        sys.stderr.write(f"{quoted(texts[0])} is not a file; it was embedded as text\n")
+        sys.stderr.write(f"{quote(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
     facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "files": files, "skipped": skipped}
     if as_json:
@@ -158,7 +158,7 @@ def embed(
     else:
         also = f", {count(skipped, 'bad record')} skipped" if skipped else ""
         also = f" from {files:,} files{also}" if files > 1 else also
-        console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}")
+        console().print(f"{format_path(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}")
 
 
 def _write(job: EmbedJob) -> int:
@@ -279,12 +279,12 @@ def search(
     width = queries.shape[1]
     if width < table.embedding_dim:
         raise InputError(
-            f"{shown(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {width}; "
+            f"{format_path(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {width}; "
             "pass the model that created them as --model"
         )
     if width > table.embedding_dim != vector_settings.get("dim"):
         sys.stderr.write(
-            f"note: {shown(vectors)} has vectors of {table.embedding_dim} values, so only that many of the "
+            f"note: {format_path(vectors)} has vectors of {table.embedding_dim} values, so only that many of the "
             f"{width} values of {opened.source} are compared; if another model created them, pass it as --model\n"
         )
     with progress_bar("searching") as progress:
@@ -296,10 +296,11 @@ def search(
     order = sorted(best, key=lambda row: (-best[row], row))[:k]
     results = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
     if not results:
-        raise InputError(f"{shown(vectors)} has no usable vectors: all are zero or not finite")
+        raise InputError(f"{format_path(vectors)} has no usable vectors: all are zero or not finite")
     if not stored and model is None:
         sys.stderr.write(
-            f"note: {shown(vectors)} does not record its model; searched with --model default --pool {pool or 'mean'}\n"
+            f"note: {format_path(vectors)} does not record its model; searched with --model default --pool "
+            f"{pool or 'mean'}\n"
         )
     if as_json:
         print_json({"query": query, "rows": results})
@@ -320,17 +321,17 @@ def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | N
         opened = load(model)
         encoder = opened.encoder(weights)
     except MissingFileError as error:
-        advice = f"; if the model or weights that created {shown(vectors)} were moved, pass --model or --weights"
+        advice = f"; if the model or weights that created {format_path(vectors)} were moved, pass --model or --weights"
         raise MissingFileError(f"{error}{advice if vector_settings else ''}") from None
     if vector_settings.get("table") not in (None, [*opened.table.shape]):
         raise InputError(
-            f"{shown(vectors)} was created with model {quoted(vector_settings.get('model'))}, but the table of "
+            f"{format_path(vectors)} was created with model {quote(vector_settings.get('model'))}, but the table of "
             f"{opened.source} has a different size; pass the original model with --model, or embed the texts again"
         )
     if vector_settings.get("checksum") not in (None, encoder.checksum()):
         sys.stderr.write(
-            f"note: {shown(vectors)} was created with a different version of the model or the weighting, so cosines "
-            "may be wrong; embed the texts again\n"
+            f"note: {format_path(vectors)} was created with a different version of the model or the weighting, so "
+            "cosines may be wrong; embed the texts again\n"
         )
     return opened
 
@@ -338,4 +339,4 @@ def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | N
 def _result_text(row: dict[str, Any]) -> str:
     """Return the text of a row, shortened, and the file it comes from."""
     text = short_text(str(row["text"] or ""), 2 * SHOWN_TEXT)
-    return f"{text}  ({shown(str(row['file']))})" if "file" in row else text
+    return f"{text}  ({format_path(str(row['file']))})" if "file" in row else text

@@ -12,10 +12,10 @@ import typer
 
 from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, shown
+from inlayer.files import check_path, format_path
 from inlayer.render.progress_bar import progress_bar
 
-FEW_PAIRS = 30
+MIN_PAIRS = 30
 
 EVALUATE_EXAMPLES = examples(
     "inlayer evaluate --similarity pairs.txt",
@@ -73,9 +73,9 @@ def evaluate(
                 f"{', '.join(undefined)}: a correlation is not defined (-) if all cosines are equal, or if the row of "
                 "a word is zero or not finite."
             )
-        if few := [score.name for score in scores if score.pairs * score.coverage < FEW_PAIRS]:
+        if few := [score.name for score in scores if score.pairs * score.coverage < MIN_PAIRS]:
             print_note(
-                f"{', '.join(few)}: fewer than {FEW_PAIRS} pairs of single tokens, too few for a reliable correlation."
+                f"{', '.join(few)}: fewer than {MIN_PAIRS} pairs of single tokens, too few for a reliable correlation."
             )
     if answers and scores:
         console().print()
@@ -100,7 +100,7 @@ def _files(name: str) -> list[Path]:
         return [path]
     files = sorted(path.glob("*.txt"))
     if not files:
-        raise MissingFileError(f"{shown(path)} has no .txt files")
+        raise MissingFileError(f"{format_path(path)} has no .txt files")
     return files
 
 

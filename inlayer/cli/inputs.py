@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inlayer.errors import InputError, TextError
-from inlayer.files import check_is_file, check_path, file_errors, not_a_file, path_kind, quoted, shown, utf8_problem
+from inlayer.files import (
+    check_is_file,
+    check_path,
+    file_errors,
+    format_path,
+    not_a_file,
+    path_kind,
+    quote,
+    utf8_problem,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,7 +42,7 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
     ]
     for name in files:
         data = read_start(check_path(name, "--file"), MAX_BYTES, or_pipe=True)
-        given.append(_text(data, shown(name)))
+        given.append(_text(data, format_path(name)))
     return given
 
 
@@ -83,7 +92,7 @@ def read_pair(text: str) -> tuple[int, int]:
     """Parse two token indices, such as "1,2" or "1 2"."""
     pair = re.fullmatch(r"\s*([0-9]{1,9})(?:\s*,\s*|\s+)([0-9]{1,9})\s*", text)
     if pair is None:
-        raise InputError(f"--swap is {quoted(text)}; specify the indices of two tokens, such as 0,2")
+        raise InputError(f"--swap is {quote(text)}; specify the indices of two tokens, such as 0,2")
     return int(pair[1]), int(pair[2])
 
 
@@ -98,11 +107,11 @@ def read_vectors(name: str) -> npt.NDArray[Any]:
     except InputError:
         raise
     except Exception:  # numpy parses the header as a Python literal; an untrusted one may raise anything
-        raise InputError(f"{shown(name)} is not a .npy file of numbers; write one with numpy.save") from None
+        raise InputError(f"{format_path(name)} is not a .npy file of numbers; write one with numpy.save") from None
     if mapped.dtype.kind != "f" or mapped.dtype.itemsize > 8:
-        raise InputError(f"{shown(name)} has dtype {mapped.dtype}; vectors must be float16, float32 or float64")
+        raise InputError(f"{format_path(name)} has dtype {mapped.dtype}; vectors must be float16, float32 or float64")
     if mapped.ndim not in (2, 3):
-        raise InputError(f"{shown(name)} has shape {mapped.shape}; vectors must be (T, D) or (B, T, D)")
+        raise InputError(f"{format_path(name)} has shape {mapped.shape}; vectors must be (T, D) or (B, T, D)")
     if mapped.size > MAX_VALUES:
-        raise InputError(f"{shown(name)} has {mapped.size:,} values; the limit is {MAX_VALUES:,}")
+        raise InputError(f"{format_path(name)} has {mapped.size:,} values; the limit is {MAX_VALUES:,}")
     return np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C")

@@ -21,7 +21,7 @@ import typer
 
 from inlayer.cli.app import Source, app, console, examples, output_file
 from inlayer.errors import InputError
-from inlayer.files import shown, write_output
+from inlayer.files import format_path, write_output
 from inlayer.render.progress_bar import progress_bar, stop_signals
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def inspect(
         from inlayer.inspection.html import inspect_page
 
         write_output(Path(html), inspect_page(report, model).encode())
-        sys.stdout.write(f"wrote {shown(html)}\n")
+        sys.stdout.write(f"wrote {format_path(html)}\n")
     elif as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
     else:

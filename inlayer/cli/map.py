@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, token_text
-from inlayer.files import shown, write_output
+from inlayer.files import format_path, write_output
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import progress_bar
 
@@ -120,6 +120,6 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
         *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
     ]
     console().print("\n".join(lines))
-    sys.stdout.writelines(f"wrote {shown(name)}\n" for name in written)
+    sys.stdout.writelines(f"wrote {format_path(name)}\n" for name in written)
     if not written:
         console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")

@@ -14,9 +14,9 @@ from typing import Any
 from typer.exceptions import TyperException
 
 from inlayer.errors import CheckpointError, MissingFileError
-from inlayer.files import quoted
+from inlayer.files import quote
 
-USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and ours
+USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and inlayer's
     (
         r"Invalid value for '(\S+?)': (.+) is not a valid int(?:eger)?(?: range)?\.",
         r"\1 is \2; it must be an integer",
@@ -65,7 +65,7 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
             error.possibilities = _near(error.option_name, known)  # type: ignore[attr-defined]
         message = error.format_message()
         if message.startswith("No such command") and not names and " " in arguments[0]:
-            what = f"unknown command {quoted(arguments[0])}"
+            what = f"unknown command {quote(arguments[0])}"
             return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
         return _usage_message(message, names)
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
@@ -81,9 +81,9 @@ def _near(option: str, known: Iterable[str]) -> list[str]:
 
 def _usage_message(message: str, names: list[str]) -> str:
     """Return Typer's message about wrong arguments in plain words; without other advice, it refers to the help."""
-    for pattern, ours in USAGE:
+    for pattern, wording in USAGE:
         if re.fullmatch(pattern, message):
-            message = re.sub(pattern, ours, message)
+            message = re.sub(pattern, wording, message)
             break
     message = message.replace("; did you mean ?", ".")
     return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message

@@ -86,7 +86,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     if report is None:  # another process of torchrun has it
         sys.stderr.flush()  # os._exit would drop what is buffered
         os._exit(0)  # on a busy machine, gloo's threads can abort a process while its interpreter shuts down
-    from inlayer.training.report import show, to_json
+    from inlayer.training.run_report import show, to_json
 
     if as_json:
         sys.stdout.write(to_json(report))

@@ -22,7 +22,7 @@ import typer
 from inlayer.cli.app import ModelOption, app, console, examples, output_file
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import path_kind, shown, write_output
+from inlayer.files import format_path, path_kind, write_output
 
 if TYPE_CHECKING:
     from inlayer.tokenizers import Tokenizer
@@ -199,7 +199,7 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
         return ByteTokenizer()
     if path_kind(Path(name)) == "missing":
         raise MissingFileError(
-            f'--tokenizer {shown(name)}: not found; specify "words", "bytes", a model folder or a tokenizer file'
+            f'--tokenizer {format_path(name)}: not found; specify "words", "bytes", a model folder or a tokenizer file'
         )
     return open_tokenizer(name)
 
@@ -216,7 +216,7 @@ def _write_page(name: str, pipeline: Pipeline, texts: list[str], dims: int, step
         sys.stdout.buffer.write(page)
         return
     write_output(Path(name).resolve(), page)  # follows a link
-    sys.stdout.write(f"wrote {shown(name)}\n")
+    sys.stdout.write(f"wrote {format_path(name)}\n")
 
 
 def _serve(

@@ -15,7 +15,7 @@ from typing import Any
 
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def storable_columns(name: str | None = None) -> Iterator[None]:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, OverflowError) as error:
         reason = " ".join(str(error).split())[:160]
-        what = "a column other than the text" if name is None else f"column {quoted(name)}"
+        what = "a column other than the text" if name is None else f"column {quote(name)}"
         raise InputError(
             f"{what} cannot be stored as Parquet, because its values differ in type, are too large or are not valid "
             f"text: {reason}; remove it, or use --out FILE.jsonl"

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checks import check_id_array, check_size
-from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
+from inlayer.encoding.row_pooling import POOLS, SEGMENT, RowPooler
 from inlayer.errors import DtypeError, IdRangeError, InputError, TextError, TokenizerError, type_name
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.formats.dtypes import as_float_dtype
 from inlayer.formats.row_reader import FileRows
 from inlayer.ragged import IdArray, Ragged, concatenate_batches, slice_texts
@@ -66,9 +66,9 @@ class EncodeSettings(NamedTuple):
     def checked(self, width: int) -> EncodeSettings:
         """Return the same settings, with a numpy dtype; InputError if one of them is invalid."""
         if self.pool not in POOLS:
-            raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
+            raise InputError(f"pool is {quote(self.pool)}; it must be one of {', '.join(POOLS)}")
         if not isinstance(self.normalize, (bool, np.bool_)):
-            raise DtypeError(f"normalize is {quoted(self.normalize)}; it must be True or False")
+            raise DtypeError(f"normalize is {quote(self.normalize)}; it must be True or False")
         if self.dim is not None:
             check_size(self.dim, "dim")
             if self.dim > width:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 
 BLOCK = 2**22  # bytes read at once
 MAX_TEXT = 2**26  # bytes of one line or field
@@ -96,7 +96,7 @@ def check_storable(record: dict[str, Any], line: bytes) -> None:
         except (OverflowError, UnicodeError) as error:  # noqa: PERF203
             problem = "a number of more than 64 bits" if isinstance(error, OverflowError) else "a lone surrogate"
             raise InputError(
-                f"column {quoted(name)} cannot be stored as Parquet, because it contains {problem}; remove it, or use "
+                f"column {quote(name)} cannot be stored as Parquet, because it contains {problem}; remove it, or use "
                 "--out FILE.jsonl"
             ) from None
 

@@ -26,7 +26,7 @@ from inlayer.encoding.columns import as_schema, storable_columns
 from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import CheckpointError, InputError
-from inlayer.files import not_a_file, path_kind, quoted, shown
+from inlayer.files import format_path, not_a_file, path_kind, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import read_header
@@ -43,15 +43,15 @@ JOINED_BYTES = 2**24  # bytes copied at once
 def check_output(path: Path, dtype: np.dtype[Any]) -> None:
     """Check the suffix of an output, that its format supports this dtype, and that nothing is overwritten."""
     if path.suffix not in FORMATS:
-        raise InputError(f"--out is {shown(path)}; its suffix must be one of {', '.join(FORMATS)}")
+        raise InputError(f"--out is {format_path(path)}; its suffix must be one of {', '.join(FORMATS)}")
     if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
         raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32 or float64, or .safetensors")
     if path_kind(path) != "missing" or path.is_symlink():
-        raise InputError(f"{shown(path)} already exists; choose another name, or delete it first")
+        raise InputError(f"{format_path(path)} already exists; choose another name, or delete it first")
     if path_kind(path.parent) != "folder":
-        raise InputError(f"{shown(path.parent)} is not a folder; create it first")
+        raise InputError(f"{format_path(path.parent)} is not a folder; create it first")
     if path.suffix == ".parquet":
-        import_pyarrow(shown(path))
+        import_pyarrow(format_path(path))
 
 
 def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text_column: str = FIELD) -> None:
@@ -96,11 +96,11 @@ def _dicts(rows: TextRows) -> list[dict[str, Any]]:
         try:
             columns[name] = rows.others[name].to_pylist()
         except UnicodeDecodeError:  # noqa: PERF203
-            raise InputError(f"column {quoted(name)} is not valid UTF-8; remove it, or use --out FILE.npy") from None
+            raise InputError(f"column {quote(name)} is not valid UTF-8; remove it, or use --out FILE.npy") from None
         except (OverflowError, ValueError, LookupError) as error:  # a date, a duration or a time zone
             reason = " ".join(str(error).split())[:160]
             raise InputError(
-                f"column {quoted(name)} has a value that Python cannot represent: {reason}; remove it, or use --out "
+                f"column {quote(name)} has a value that Python cannot represent: {reason}; remove it, or use --out "
                 "FILE.parquet"
             ) from None
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)] or [{}] * len(
@@ -170,14 +170,14 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
 
         tensors = [tensor for tensor in read_header(path).values() if len(tensor.shape) == 2]
         if len(tensors) != 1 or tensors[0].dtype not in SAFETENSORS_DTYPES or 0 in tensors[0].shape:
-            raise InputError(f"{shown(path)} must have one tensor of vectors (n, D); it has {len(tensors)}")
+            raise InputError(f"{format_path(path)} must have one tensor of vectors (n, D); it has {len(tensors)}")
         (tensor,) = tensors
         with safe_open(path, framework="numpy") as opened:
             metadata = (opened.metadata() or {}).get(METADATA)
         source, dtype = FileRows.for_tensor(path, tensor), SAFETENSORS_DTYPES[tensor.dtype]
         return StoredTable(source, tensor.shape[1], dtype), _read_vector_settings(metadata), lambda _: {}
     if path.suffix != ".npy":
-        raise InputError(f"{shown(path)} cannot be searched; use .npy, .safetensors or .parquet")
+        raise InputError(f"{format_path(path)} cannot be searched; use .npy, .safetensors or .parquet")
     try:
         mapped = np.lib.format.open_memmap(path, mode="r")
         rows_, width = mapped.shape
@@ -188,7 +188,7 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         raise
     except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
         cause = "; was the download cut short?" if CUT_SHORT.search(str(error)) else ""
-        raise InputError(f"{shown(path)} is not an array of vectors (n, D): {str(error)[:160]}{cause}") from None
+        raise InputError(f"{format_path(path)} is not an array of vectors (n, D): {str(error)[:160]}{cause}") from None
     return StoredTable(source, width, mapped.dtype), {}, lambda _: {}
 
 
@@ -204,7 +204,7 @@ class ParquetRows(RowSource):
     """The vectors of a Parquet file as rows; one row group at a time is in memory."""
 
     def __init__(self, path: Path) -> None:
-        pa = import_pyarrow(shown(path))
+        pa = import_pyarrow(format_path(path))
         import pyarrow.parquet as pq
 
         self.path = path
@@ -213,7 +213,9 @@ class ParquetRows(RowSource):
             schema = self._file.schema_arrow
         kind = schema.field(VECTORS).type if VECTORS in schema.names else None
         if kind is None or not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
-            raise InputError(f"{shown(path)} has no column {quoted(VECTORS)} of vectors; write it with inlayer embed")
+            raise InputError(
+                f"{format_path(path)} has no column {quote(VECTORS)} of vectors; write it with inlayer embed"
+            )
         self.width, self.dtype = kind.list_size, np.dtype(kind.value_type.to_pandas_dtype())
         self.metadata = (schema.metadata or {}).get(METADATA.encode())
         groups = [self._file.metadata.row_group(index).num_rows for index in range(self._file.num_row_groups)]
@@ -230,7 +232,7 @@ class ParquetRows(RowSource):
                     column = self._file.read_row_group(group, columns=[VECTORS])[VECTORS].combine_chunks()
                 flat = np.ascontiguousarray(column.flatten().to_numpy(zero_copy_only=False), self.dtype)
                 if len(flat) != len(column) * self.width:
-                    raise InputError(f"{shown(self.path)} has rows without a vector; write it with inlayer embed")
+                    raise InputError(f"{format_path(self.path)} has rows without a vector; write it with inlayer embed")
                 self._group = group, flat.reshape(-1, self.width).view(np.uint8)
             in_group = groups == group
             out[in_group] = self._group[1][ids[in_group] - self._starts[group]]
@@ -242,7 +244,7 @@ class ParquetRows(RowSource):
         try:
             yield
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # damaged bytes
-            raise unreadable_parquet(shown(self.path), error) from None
+            raise unreadable_parquet(format_path(self.path), error) from None
 
     def origin(self, text_column: str, row: int) -> dict[str, str]:
         """Return the text and the file of a row, if they are stored."""

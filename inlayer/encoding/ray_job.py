@@ -26,7 +26,7 @@ from inlayer.encoding.reader import Reader, import_pyarrow, rows_at_once, unread
 from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob, embed_rows
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
-from inlayer.files import atomic_path, shown
+from inlayer.files import atomic_path, format_path
 
 
 class RowGroup(NamedTuple):
@@ -99,16 +99,16 @@ class RayJob(EmbedJob):
         first = 0
         for source in self.reader.sources:
             if not isinstance(source, Path) or source.suffix != ".parquet":
-                raise InputError(f"--engine ray reads .parquet files only, not {shown(source)}")
+                raise InputError(f"--engine ray reads .parquet files only, not {format_path(source)}")
             path, facts = source.resolve(), source.stat()
             try:
                 metadata = pq.read_metadata(path)
             except (pa.ArrowException, OSError) as error:
-                raise unreadable_parquet(shown(source), error) from None
+                raise unreadable_parquet(format_path(source), error) from None
             state = zlib.crc32(f"{path}:{facts.st_size}:{facts.st_mtime_ns}".encode())
             for index in range(metadata.num_row_groups):
                 slices = -(-metadata.row_group(index).num_rows // rows_at_once(metadata, self.slice_rows))
-                yield RowGroup(str(path), shown(source), state, index, first, slices)
+                yield RowGroup(str(path), format_path(source), state, index, first, slices)
                 first += slices
 
     def _reports(self, items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -28,7 +28,7 @@ from inlayer.encoding.lines import BLOCK, MAX_TEXT, CountedLines, LongLineError,
 from inlayer.encoding.source_files import PACKED, kind_of
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
-from inlayer.files import listing, quoted, shown
+from inlayer.files import format_path, join_names, quote
 from inlayer.render.numbers import count
 from inlayer.tokenizers.base import check_text
 
@@ -93,7 +93,7 @@ class Reader:
         for source in sources if for_parquet and len(sources) > 1 else ():
             if isinstance(source, Path) and kind_of(source) == ".txt" and not _is_text(str(source)):
                 raise InputError(
-                    f"{shown(source)} has a name that is not valid UTF-8; rename it, or use --out FILE.jsonl"
+                    f"{format_path(source)} has a name that is not valid UTF-8; rename it, or use --out FILE.jsonl"
                 )
         sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
         self.meter, self._sizes = ReadProgress(sum(sizes)), sizes
@@ -104,7 +104,7 @@ class Reader:
             if isinstance(source, str) and source != "-":
                 yield self._checked([source], "text", number)
             else:
-                name = "standard input" if source == "-" else shown(source)
+                name = "standard input" if source == "-" else format_path(source)
                 with _read_errors(name):
                     yield from self._file(source, name, before)
             before += size
@@ -187,12 +187,12 @@ class Reader:
                 value = parse_line(line)
                 record = {field: value} if isinstance(value, str) else value
                 if not isinstance(record, dict) or field not in record:
-                    has = f"; it has {listing(record)}" if isinstance(record, dict) else ""
-                    raise InputError(f"no field {quoted(field)}{has}; choose one with --field")
+                    has = f"; it has {join_names(record)}" if isinstance(record, dict) else ""
+                    raise InputError(f"no field {quote(field)}{has}; choose one with --field")
                 self._check_columns(record, "the line")
                 if record[field] is None:
-                    raise InputError(f"field {quoted(field)} is null, not a text")
-                text = check_text(record.pop(field), f"field {quoted(field)}")
+                    raise InputError(f"field {quote(field)} is null, not a text")
+                text = check_text(record.pop(field), f"field {quote(field)}")
                 if self.for_parquet:
                     check_storable(record, line)
                 texts.append(text)
@@ -223,7 +223,7 @@ class Reader:
                     continue
                 if not _is_text("".join(row)):
                     bad = next(key for key, value in zip(header, row, strict=True) if not _is_text(value))
-                    self.on_bad_row(_lines_of(name, first, lines.number), f"column {quoted(bad)} is not valid UTF-8")
+                    self.on_bad_row(_lines_of(name, first, lines.number), f"column {quote(bad)} is not valid UTF-8")
                     continue
                 texts.append(row[text_column])
                 others.append(
@@ -261,11 +261,11 @@ class Reader:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)
         if chosen not in names:
             raise InputError(
-                f"{where} has no column {quoted(chosen)}; it has {listing(names)}; choose one with --field"
+                f"{where} has no column {quote(chosen)}; it has {join_names(names)}; choose one with --field"
             )
         for name, times in Counter(names if self.keep else [name for name in names if name == chosen]).items():
             if times > 1:
-                raise InputError(f"{where} has more than one column {quoted(name)}; rename all but one")
+                raise InputError(f"{where} has more than one column {quote(name)}; rename all but one")
         self._check_columns(names, where)
         return chosen
 
@@ -273,7 +273,7 @@ class Reader:
         """Check that no column has the name of the output's vectors, because columns keep their names."""
         if self.keep and VECTORS in names:
             raise InputError(
-                f"{where} has a column {quoted(VECTORS)}, the name of the vectors in the output; rename it, or use "
+                f"{where} has a column {quote(VECTORS)}, the name of the vectors in the output; rename it, or use "
                 "--out FILE.npy, which has no columns"
             )
 
@@ -296,7 +296,7 @@ class Reader:
                 kind = schema.field(column).type
                 plain = kind.value_type if pa.types.is_dictionary(kind) else kind  # a category of pandas
                 if plain not in {pa.string(), pa.large_string(), pa.string_view()}:
-                    raise InputError(f"{name}: column {quoted(column)} has type {kind}, not string")
+                    raise InputError(f"{name}: column {quote(column)} has type {kind}, not string")
                 groups = range(file.num_row_groups) if group is None else [group]
                 number = sum(file.metadata.row_group(index).num_rows for index in range(group or 0))
                 size, columns = path.stat().st_size, None if self.keep else [column]
@@ -339,11 +339,11 @@ def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
         return
     with source.open("rb") as raw:
         if source.suffix.lower() in PACKED and not source.stat().st_size:
-            raise InputError(f"{shown(source)} is empty; was the download cut short?")
+            raise InputError(f"{format_path(source)} is empty; was the download cut short?")
         if source.suffix.lower() == ".gz":
             yield gzip.GzipFile(fileobj=raw), raw
         elif source.suffix.lower() == ".zst":
-            yield import_pyarrow(shown(source)).CompressedInputStream(raw, "zstd"), raw
+            yield import_pyarrow(format_path(source)).CompressedInputStream(raw, "zstd"), raw
         else:
             yield raw, raw
 

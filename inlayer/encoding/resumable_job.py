@@ -28,7 +28,7 @@ from inlayer.encoding.outputs import check_output, join_parts, write_part
 from inlayer.encoding.reader import VECTORS, Reader
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import atomic_path, listing, locked, path_kind, shown, sync, write_atomic
+from inlayer.files import atomic_path, format_path, join_names, locked, path_kind, sync, write_atomic
 
 PART_BYTES = 2**26  # size of the vectors in one part
 PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number is the number of rows in the part
@@ -100,7 +100,7 @@ class EmbedJob:
         except InlayerError:
             raise
         except OSError as error:
-            raise InputError(f"{shown(self.out)} cannot be written: {error.strerror or error}") from error
+            raise InputError(f"{format_path(self.out)} cannot be written: {error.strerror or error}") from error
         return rows
 
     def parts(self) -> list[Path]:
@@ -113,7 +113,8 @@ class EmbedJob:
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
             raise InputError(
-                f"{shown(self.folder)} has the parts of an interrupted run with different arguments, or a different "
+                f"{format_path(self.folder)} has the parts of an interrupted run with different arguments, or a "
+                "different "
                 "version of the model or the weighting; run it again with the same ones, or delete that folder"
             )
 
@@ -123,7 +124,7 @@ class EmbedJob:
         for part in self.parts():
             first, last, checksum, _ = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
             if int(first) != end:
-                raise InputError(f"{shown(self.folder)} is missing the part from row {end:,}; delete that folder")
+                raise InputError(f"{format_path(self.folder)} is missing the part from row {end:,}; delete that folder")
             end, crc = int(last), int(checksum, 16)
         return end, crc
 
@@ -205,8 +206,8 @@ class EmbedJob:
             return
         if foreign := [path.name for path in self.folder.iterdir() if not JOB_FILE_PATTERN.fullmatch(path.name)]:
             raise InputError(
-                f"{shown(self.folder)} was not created by inlayer embed: it contains {listing(foreign, 3)}; choose "
-                "another --out, or move that folder"
+                f"{format_path(self.folder)} was not created by inlayer embed: it contains "
+                f"{join_names(foreign, 3)}; choose another --out, or move that folder"
             )
 
     def _remove(self) -> None:
@@ -219,6 +220,6 @@ class EmbedJob:
 
     def _changed(self) -> InputError:
         return InputError(
-            f"the input has changed since the interrupted run: the first rows differ; delete {shown(self.folder)} to "
-            "start over"
+            "the input has changed since the interrupted run: the first rows differ; delete "
+            f"{format_path(self.folder)} to start over"
         )

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import not_a_file, path_kind, shown
+from inlayer.files import format_path, not_a_file, path_kind
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
@@ -41,18 +41,22 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
             files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
             files = [file for file in files if not any(part[0] == "." for part in file.relative_to(path).parts)]
             if not files:
-                raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, .gz or .zst")
+                raise MissingFileError(f"{format_path(path)} has no files to read: {', '.join(SUFFIXES)}, .gz or .zst")
             sources += files
         elif kind == "file":
             if not kind_of(path):
-                raise InputError(f"{shown(path)} has an unknown suffix; use one of {', '.join(SUFFIXES)}, .gz or .zst")
+                raise InputError(
+                    f"{format_path(path)} has an unknown suffix; use one of {', '.join(SUFFIXES)}, .gz or .zst"
+                )
             sources.append(path)
         elif kind == "missing" and any(mark in argument for mark in "*?[") and (files := _matches(argument)):
             sources += files
         elif kind == "special" or (kind == "missing" and kind_of(path)):
             raise not_a_file(path, kind)
         elif kind == "missing" and PATH_LIKE.fullmatch(argument):
-            raise MissingFileError(f"{shown(path)}: not found; to embed it as text, pass it on standard input (-)")
+            raise MissingFileError(
+                f"{format_path(path)}: not found; to embed it as text, pass it on standard input (-)"
+            )
         else:
             sources.append(argument)
     if sources.count("-") > 1:

@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from inlayer.checks import check_size, is_finite, is_integer
 from inlayer.encoding.encode import Encoder, batches
-from inlayer.encoding.pooling import RowPooler
+from inlayer.encoding.row_pooling import RowPooler
 from inlayer.errors import CheckpointError, DtypeError, InputError, type_name
-from inlayer.files import check_is_file, check_path, shown, write_output
+from inlayer.files import check_is_file, check_path, format_path, write_output
 from inlayer.formats.safetensors import read_header
 from inlayer.tokenizers.base import check_texts
 
@@ -176,11 +176,11 @@ class Weighting:
             >>> model = inlayer.load("default")
             >>> inlayer.Weighting.fit(model, ["I love dogs", "I love cats"]).check(model)
         """
-        ours, theirs = (len(self.token_weights), len(self.mean)), model.table.shape
-        if ours != theirs:
+        rows, width = model.table.shape
+        if (rows, width) != (len(self.token_weights), len(self.mean)):
             raise InputError(
-                f"the weighting was fitted on a table of {ours[0]:,} x {ours[1]:,}; {model.source} has "
-                f"{theirs[0]:,} x {theirs[1]:,}"
+                f"the weighting was fitted on a table of {len(self.token_weights):,} x {len(self.mean):,}; "
+                f"{model.source} has {rows:,} x {width:,}"
             )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -232,12 +232,12 @@ class Weighting:
         file = _file(path)
         actual = {name: (tensor.dtype, len(tensor.shape)) for name, tensor in read_header(file).items()}
         if actual != {"tokens": ("F32", 1), "mean": ("F32", 1), "matrix": ("F32", 2)}:
-            raise CheckpointError(f"{shown(file)} is not a weighting: expected float32 tokens, mean and matrix")
+            raise CheckpointError(f"{format_path(file)} is not a weighting: expected float32 tokens, mean and matrix")
         with safe_open(file, framework="numpy") as opened:
             tensors = {name: opened.get_tensor(name) for name in actual}
             metadata = (opened.metadata() or {}).get("weighting", "{}")
         if len(tensors["mean"]) != len(tensors["matrix"]):
-            raise CheckpointError(f"{shown(file)}: mean and matrix have different sizes; fit the weighting again")
+            raise CheckpointError(f"{format_path(file)}: mean and matrix have different sizes; fit the weighting again")
         try:
             settings = json.loads(metadata)
         except ValueError:

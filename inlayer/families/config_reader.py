@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError, MissingFileError, type_name
-from inlayer.files import file_errors, parse_json, shown
+from inlayer.files import file_errors, format_path, parse_json
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
 MAX_FIELD_SIZE = 2**31 - 1  # rows or channels: with more, a config is damaged
@@ -41,11 +41,11 @@ def _read_file(path: Path) -> dict[str, Any]:
         if path.is_dir():
             path = path / "config.json"
         if not path.is_file():
-            raise MissingFileError(f"no config at {shown(path)}; expected a config.json or a folder with one")
+            raise MissingFileError(f"no config at {format_path(path)}; expected a config.json or a folder with one")
         if (size := path.stat().st_size) > MAX_CONFIG:
-            raise ConfigError(f"{shown(path)} has {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
+            raise ConfigError(f"{format_path(path)} has {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
         content = path.read_bytes()
-    return parse_json(content, shown(path), ConfigError)
+    return parse_json(content, format_path(path), ConfigError)
 
 
 def short(value: object) -> str:

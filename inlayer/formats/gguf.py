@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import CheckpointError
-from inlayer.files import check_is_file, file_errors, quoted, shown
+from inlayer.files import check_is_file, file_errors, format_path, quote
 from inlayer.formats.gguf_dequantization import GGML_TYPES, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
 
@@ -93,13 +93,13 @@ class HeaderReader:
         for _ in range(key_count):
             key = self._name("a key")
             if key in metadata:
-                raise self._unreadable(f"the key {quoted(key)} occurs twice")
+                raise self._unreadable(f"the key {quote(key)} occurs twice")
             metadata[key] = self._value(self._number(UINT32, "the type of a value"), key)
         entries = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
             raise self._unreadable(
-                f"its alignment is {quoted(alignment)}; it must be a power of two up to {MAX_ALIGNMENT:,}"
+                f"its alignment is {quote(alignment)}; it must be a power of two up to {MAX_ALIGNMENT:,}"
             )
         return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
@@ -130,19 +130,19 @@ class HeaderReader:
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in SCALARS:
-            (value,) = STRUCTS[kind].unpack(self._take(STRUCTS[kind].size, f"the value of {quoted(key)}"))
+            (value,) = STRUCTS[kind].unpack(self._take(STRUCTS[kind].size, f"the value of {quote(key)}"))
             if kind == BOOLEAN and value > 1:
-                raise self._unreadable(f"{quoted(key)} is a bool with the value {value}")
+                raise self._unreadable(f"{quote(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
         if kind == STRING:
-            return self._string(MAX_STRING, f"the value of {quoted(key)}").decode(errors="replace")
+            return self._string(MAX_STRING, f"the value of {quote(key)}").decode(errors="replace")
         if kind == ARRAY:
             return self._array(key, 1)
-        raise self._unreadable(f"{quoted(key)} has the unknown type {kind}")
+        raise self._unreadable(f"{quote(key)} has the unknown type {kind}")
 
     def _array(self, key: str, depth: int) -> StoredArray:
         """Locate an array and skip its entries."""
-        what = f"the array {quoted(key)}"
+        what = f"the array {quote(key)}"
         kind, count = self._number(UINT32, what), self._number(UINT64, what)
         min_bytes = {STRING: 8, ARRAY: 12}.get(kind) or (STRUCTS[kind].size if kind in SCALARS else 0)
         if not min_bytes:
@@ -168,7 +168,7 @@ class HeaderReader:
     def _tensor(self) -> tuple[str, str, tuple[int, ...], int]:
         """Read name, type, shape and offset of a tensor, not yet checked against the file."""
         name = self._name("a tensor's name")
-        what = f"tensor {quoted(name)}"
+        what = f"tensor {quote(name)}"
         axes = self._number(UINT32, what)
         if axes > MAX_AXES:
             raise self._unreadable(f"{what} has {axes:,} axes; the maximum is {MAX_AXES}")
@@ -190,25 +190,23 @@ class HeaderReader:
             _, values, _ = GGML_TYPES[kind]
             if width % values:
                 raise self._unreadable(
-                    f"tensor {quoted(name)} is {kind} with rows of {width:,}, not a whole number of blocks"
+                    f"tensor {quote(name)} is {kind} with rows of {width:,}, not a whole number of blocks"
                 )
             nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
             if offset % alignment:
-                raise self._unreadable(
-                    f"tensor {quoted(name)} at offset {offset:,} is not aligned to {alignment} bytes"
-                )
+                raise self._unreadable(f"tensor {quote(name)} at offset {offset:,} is not aligned to {alignment} bytes")
             if start + offset + nbytes > self._size:
-                why = f"tensor {quoted(name)} of {nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
+                why = f"tensor {quote(name)} of {nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
                 raise self._unreadable(why, cut=True)
             if name in tensors:
-                raise self._unreadable(f"tensor {quoted(name)} occurs twice")
+                raise self._unreadable(f"tensor {quote(name)} occurs twice")
             tensors[name] = TensorInfo(
                 name=name, dtype=kind, shape=shape, file=self._path.name, offset=start + offset, nbytes=nbytes
             )
         end, last = start, "the header"
         for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
             if tensor.offset < end:
-                raise self._unreadable(f"tensors {quoted(last)} and {quoted(tensor.name)} overlap in it")
+                raise self._unreadable(f"tensors {quote(last)} and {quote(tensor.name)} overlap in it")
             end, last = tensor.offset + tensor.nbytes, tensor.name
         return tensors
 
@@ -272,4 +270,4 @@ class HeaderReader:
 
     def _unreadable(self, why: str, *, cut: bool = False) -> CheckpointError:
         cause = "; was the download cut short?" if cut else ""
-        return CheckpointError(f"{shown(self._path)} is not a readable GGUF file: {why}{cause}")
+        return CheckpointError(f"{format_path(self._path)} is not a readable GGUF file: {why}{cause}")

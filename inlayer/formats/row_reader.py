@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, MissingFileError
-from inlayer.files import shown
+from inlayer.files import format_path
 from inlayer.formats.tensor_info import TensorInfo
 
 Bytes = npt.NDArray[np.uint8]
@@ -79,13 +79,13 @@ class FileRows(RowSource):
         try:
             self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         except OSError as error:
-            raise MissingFileError(f"{shown(path)} cannot be opened: {error.strerror}") from error
+            raise MissingFileError(f"{format_path(path)} cannot be opened: {error.strerror}") from error
         weakref.finalize(self, os.close, self._file)
         self._seen = self._state()
         if self._seen[0] < offset + rows * row_bytes:
             raise CheckpointError(
-                f"{shown(path)} has {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was the "
-                "download cut short?"
+                f"{format_path(path)} has {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: "
+                "was the download cut short?"
             )
 
     @classmethod
@@ -117,7 +117,7 @@ class FileRows(RowSource):
     def check(self) -> None:
         """Raise an error if the file has changed since it was opened."""
         if self._state() != self._seen:
-            raise CheckpointError(f"{shown(self.path)} was modified while it was open; open it again")
+            raise CheckpointError(f"{format_path(self.path)} was modified while it was open; open it again")
 
     def _state(self) -> tuple[int, int]:
         stat = os.fstat(self._file)
@@ -128,9 +128,11 @@ class FileRows(RowSource):
             try:
                 count = read_into(self._file, out[:MAX_READ], offset)
             except OSError as error:
-                raise CheckpointError(f"{shown(self.path)} cannot be read: {error.strerror}") from error
+                raise CheckpointError(f"{format_path(self.path)} cannot be read: {error.strerror}") from error
             if count == 0:
-                raise CheckpointError(f"{shown(self.path)} ends at byte {offset:,}: it was truncated while it was open")
+                raise CheckpointError(
+                    f"{format_path(self.path)} ends at byte {offset:,}: it was truncated while it was open"
+                )
             out, offset = out[count:], offset + count
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileRows:

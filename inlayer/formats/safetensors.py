@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import CheckpointError
-from inlayer.files import check_is_file, file_errors, parse_json, quoted, shown, unique_keys
+from inlayer.files import check_is_file, file_errors, format_path, parse_json, quote, unique_keys
 from inlayer.formats.tensor_info import TensorInfo
 
 LENGTH_BYTES = 8
@@ -36,8 +36,8 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
     """Return the tensors of a local safetensors file, by name."""
     with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
         size = path.stat().st_size
-        length = header_length(stream.read(LENGTH_BYTES), size, shown(path))
-        return parse_header(stream.read(length), size, shown(path), file=path.name)
+        length = header_length(stream.read(LENGTH_BYTES), size, format_path(path))
+        return parse_header(stream.read(length), size, format_path(path), file=path.name)
 
 
 def header_length(start: bytes, file_size: int, where: str) -> int:
@@ -66,7 +66,7 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
         if tensor.offset != end:
             problem = "overlap" if tensor.offset < end else "leave a gap"
-            raise _unreadable(where, f"tensors {quoted(last)} and {quoted(tensor.name)} {problem} in it")
+            raise _unreadable(where, f"tensors {quote(last)} and {quote(tensor.name)} {problem} in it")
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
         raise _unreadable(
@@ -85,19 +85,19 @@ def _load(data: bytes, where: str) -> dict[str, Any]:
 
 def _entry(name: str, entry: object, start: int, where: str, file: str) -> TensorInfo:
     if not isinstance(entry, dict):
-        raise _unreadable(where, f"tensor {quoted(name)} has an entry that is not an object")
+        raise _unreadable(where, f"tensor {quote(name)} has an entry that is not an object")
     dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise _unreadable(where, f"tensor {quoted(name)} has the unknown dtype {quoted(dtype)}")
+        raise _unreadable(where, f"tensor {quote(name)} has the unknown dtype {quote(dtype)}")
     if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < MAX_SIZE for size in shape):
-        raise _unreadable(where, f"tensor {quoted(name)} has the invalid shape {quoted(shape)}")
+        raise _unreadable(where, f"tensor {quote(name)} has the invalid shape {quote(shape)}")
     if not isinstance(span, list) or len(span) != 2 or not all(type(at) is int and 0 <= at < 2**63 for at in span):
-        raise _unreadable(where, f"tensor {quoted(name)} has the invalid data_offsets {quoted(span)}")
+        raise _unreadable(where, f"tensor {quote(name)} has the invalid data_offsets {quote(span)}")
     nbytes, bits = span[1] - span[0], math.prod(shape[:16]) * BITS[dtype]
     if len(shape) > 16 or nbytes * 8 != bits:
         raise _unreadable(
             where,
-            f"tensor {quoted(name)} is {dtype} of shape {quoted(shape)}, which does not match its {nbytes:,} bytes",
+            f"tensor {quote(name)} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes",
         )
     return TensorInfo(name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes)
 

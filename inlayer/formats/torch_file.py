@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 from inlayer.errors import CheckpointError, InlayerError
-from inlayer.files import LFS_POINTER, file_errors, printable, shown
+from inlayer.files import LFS_POINTER, file_errors, format_path, printable
 from inlayer.formats.torch_pickle import MAX_PICKLE, View, find_views, read_pickle, unreadable
 
 ZIP, PICKLE = b"PK\x03\x04", b"\x80"  # the first bytes of a file
@@ -31,7 +31,7 @@ Offsets = dict[str, int]  # where the values of each storage start in the file, 
 
 def read_file(path: Path) -> tuple[dict[str, View], Offsets]:
     """Return the tensors of a file, and the offsets of their storages."""
-    where = shown(path)
+    where = format_path(path)
     with file_errors(path, kind=CheckpointError), BoundedFile(path) as stream:
         start = stream.read(len(LFS_POINTER))
         size = stream.seek(0, os.SEEK_END)
@@ -50,7 +50,7 @@ class BoundedFile(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > max(MAX_DIRECTORY, MAX_PICKLE):
-            raise unreadable(shown(str(self.name)), f"its list of records has {size:,} bytes")
+            raise unreadable(format_path(str(self.name)), f"its list of records has {size:,} bytes")
         return super().read(size) or b""
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError
-from inlayer.files import file_errors, not_a_file, path_kind, quoted, shown
+from inlayer.files import file_errors, format_path, not_a_file, path_kind, quote
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
@@ -63,7 +63,7 @@ def score_similarity(table: StoredTable, vocabulary: Vocabulary, files: Sequence
 def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> SimilarityScore:
     pairs = [_pair(path, number, line) for number, line in _lines(path)]
     if len(pairs) < 2:
-        raise InputError(f"{shown(path)} has {len(pairs)} word pairs; at least 2 are needed")
+        raise InputError(f"{format_path(path)} has {len(pairs)} word pairs; at least 2 are needed")
     words = sorted({word for word_a, word_b, _ in pairs for word in (word_a, word_b)})
     ids = {word: vocabulary.ids_of(word) for word in words}
     used = np.unique(np.array([token_id for word_ids in ids.values() for token_id in word_ids], np.int64))
@@ -93,7 +93,7 @@ def score_analogies(
             continue
         words = line.split()
         if len(words) != 4:
-            raise InputError(f"{shown(path)}, line {number}: expected four words, found {len(words)}")
+            raise InputError(f"{format_path(path)}, line {number}: expected four words, found {len(words)}")
         totals[name] = totals.get(name, 0) + 1
         ids = [vocabulary.ids_of(word) for word in words]
         if all(len(word_ids) == 1 for word_ids in ids):
@@ -168,7 +168,7 @@ def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
         return word_a, word_b, judged
     except ValueError:
         raise InputError(
-            f"{shown(path)}, line {number}: expected two words and a number, found {quoted(line[:60])}"
+            f"{format_path(path)}, line {number}: expected two words and a number, found {quote(line[:60])}"
         ) from None
 
 
@@ -180,8 +180,8 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
         with file_errors(path), path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
                 if len(line) > MAX_LINE:
-                    raise InputError(f"{shown(path)}, line {number} has more than {MAX_LINE} characters")
+                    raise InputError(f"{format_path(path)}, line {number} has more than {MAX_LINE} characters")
                 if line.strip() and not line.startswith("#"):
                     yield number, line.strip()
     except UnicodeDecodeError:
-        raise InputError(f"{shown(path)} is not valid UTF-8") from None
+        raise InputError(f"{format_path(path)} is not valid UTF-8") from None

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from inlayer.checks import check_id_array, check_size
 from inlayer.errors import InputError
 from inlayer.families.tensor_names import names_head
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress
@@ -83,7 +83,7 @@ class Analogy(NamedTuple):
 def searched_table(model: Model, table: str) -> StoredTable:
     """Return the table to search: "input", or "head" for the rows of the head."""
     if table not in {"input", "head"}:
-        raise InputError(f'table is {quoted(table)}; it must be "input" or "head"')
+        raise InputError(f'table is {quote(table)}; it must be "input" or "head"')
     if table == "input":
         return model.table
     if model.head_name is None and model.is_tied and names_head(model.config) is not False:
@@ -98,7 +98,7 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
     if isinstance(query, str):
         ids = vocabulary.ids_of(query)
         if not ids:
-            raise InputError(f"{quoted(query)} has no tokens, so it has no neighbors; pass another word or text")
+            raise InputError(f"{quote(query)} has no tokens, so it has no neighbors; pass another word or text")
     elif isinstance(query, (int, np.integer)) and not isinstance(query, bool):
         ids = [int(query)]
     else:

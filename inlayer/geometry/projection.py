@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError, MissingExtraError
-from inlayer.files import quoted, write_output
+from inlayer.files import quote, write_output
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import float32_blocks, square_norms
 from inlayer.render.progress_bar import Progress
@@ -89,7 +89,7 @@ def project(
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
     if method not in METHODS:
-        raise InputError(f"method {quoted(method)} is unknown; choose one of {', '.join(METHODS)}")
+        raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(METHODS)}")
     content = content or fingerprint(table)
     projection = saved(content, "tsne" if method == "best" else method, cache)
     if projection is None and method == "best":

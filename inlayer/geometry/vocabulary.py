@@ -16,7 +16,7 @@ import numpy.typing as npt
 import regex
 
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes, token_label
 
@@ -91,7 +91,7 @@ class Vocabulary:
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:
-            raise InputError(f"script {quoted(name)} is unknown; use a Unicode name such as Latin or Han") from None
+            raise InputError(f"script {quote(name)} is unknown; use a Unicode name such as Latin or Han") from None
         return np.fromiter(
             (text is not None and bool(pattern.fullmatch(BYTES.sub("", text))) for text in self.texts),
             np.bool_,

@@ -23,7 +23,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import names_head
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
@@ -104,7 +104,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     if facts.shape != head_shape(model):
         unknown = is_unknown_type(model)
         rule = f"the table has {head_shape(model)}{MAY_BE_MEANT}" if unknown else f"it must be {head_shape(model)}"
-        message = f"the head {facts.tensor} has shape {quoted(facts.shape)}; {rule}"
+        message = f"the head {facts.tensor} has shape {quote(facts.shape)}; {rule}"
         yield Finding("warning" if unknown else "error", "head-shape-mismatch", message)
     elif tied and equal is False:
         message = "the config ties head and table, but the stored head has different values, which tying would discard"

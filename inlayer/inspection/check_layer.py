@@ -27,7 +27,7 @@ from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, BucketSpec
 from inlayer.families.tensor_names import OTHER_MODULES, PARTS, RELATIVE, table_candidates, table_role
-from inlayer.files import printable, quoted
+from inlayer.files import printable, quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotaryTypeFacts, TokenTableFacts, TrainingFacts, describe_tensor
@@ -96,7 +96,7 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
     tie = text_config(model.config).get("tie_word_embeddings")
     if model.spec is None and tie is not None and not isinstance(tie, bool) and "tie_word_embeddings" not in reported:
-        message = f"tie_word_embeddings is {quoted(tie)}; it must be true or false"
+        message = f"tie_word_embeddings is {quote(tie)}; it must be true or false"
         yield Finding("error", "invalid-config", message)
     if facts.config_vocab_size not in (None, facts.rows):
         message = f"the table has {facts.rows:,} rows, but vocab_size in the config is {facts.config_vocab_size:,}"
@@ -110,14 +110,14 @@ def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
     yield from fp8_findings(facts.tensor, model.table)
     others = [name for name in _other_candidates(model) if _is_second_table(model, name)]
     if others and model.spec is not None:  # an unknown family may have a table each for encoder and decoder
-        message = f"{quoted(others[0])} has the same shape as {facts.tensor}, which was used, but different rows"
+        message = f"{quote(others[0])} has the same shape as {facts.tensor}, which was used, but different rows"
         yield Finding("warning", "ambiguous-table", message, len(others))
 
 
 def fp8_findings(name: str, table: StoredTable) -> Iterator[Finding]:
     """Report an FP8 table without scales, whose values are used as stored. With scales, rows are float32."""
     if table.dtype.name.startswith("float8"):
-        message = f"{quoted(name)} is {table.dtype.name} without scales; its values are used as they are stored"
+        message = f"{quote(name)} is {table.dtype.name} without scales; its values are used as they are stored"
         yield Finding("note", "fp8-without-scales", message)
 
 
@@ -145,8 +145,10 @@ def _is_second_table(model: Model, name: str) -> bool:
         if model.store.find(name).shape != model.table_info.shape:
             return False
         sample = np.unique(np.linspace(0, model.table_info.shape[0] - 1, 16).astype(np.int64))
-        ours, theirs = (table.rows(sample).astype(np.float64) for table in (model.table, model.store.table(name)))
-        return not np.array_equal(ours, theirs)
+        table_rows, other_rows = (
+            table.rows(sample).astype(np.float64) for table in (model.table, model.store.table(name))
+        )
+        return not np.array_equal(table_rows, other_rows)
     except InlayerError:
         return False
 
@@ -267,7 +269,7 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
             elif not is_bias or spec.head.bias:  # the head does not use other biases
                 yield _wrong_shape(part, stored, shape, positions)
         except InlayerError as error:
-            message = f"{quoted(name)} cannot be read: {shorten(str(error), 300)}"
+            message = f"{quote(name)} cannot be read: {shorten(str(error), 300)}"
             yield Finding("warning", "tensor-unreadable", message)
 
 
@@ -329,14 +331,14 @@ def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], position
     if part == LEARNED_POSITIONS and rows is not None and stored.shape[1:] == shape[1:]:
         code = "positions-too-few" if rows < shape[0] else "positions-too-many"
         return Finding("error", code, f"the files contain {rows:,} positions, but the config requires {shape[0]:,}")
-    message = f"{quoted(stored.name)} has shape {quoted(stored.shape)}, but the config requires {shape}"
+    message = f"{quote(stored.name)} has shape {quote(stored.shape)}, but the config requires {shape}"
     return Finding("error", "tensor-shape-mismatch", message)
 
 
 def _value_findings(
     model: Model, spec: LayerSpec, part: str, stored: TensorInfo, row_rms: float | None
 ) -> Iterator[Finding]:
-    name, size = quoted(stored.name), math.prod(stored.shape)
+    name, size = quote(stored.name), math.prod(stored.shape)
     if part == LEARNED_POSITIONS and stored.shape[0] <= MAX_POSITIONS:
         scan = scan_rows(model.store.table(stored.name))
         if scan.finite.all():

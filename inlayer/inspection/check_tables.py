@@ -21,7 +21,7 @@ from inlayer.checkpoint.find_tables import TableInfo, describe_table, head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.inspection.check_layer import fp8_findings, is_part
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
@@ -60,7 +60,7 @@ def check_tables(
             ids = sample(rows) if quick or model.store.remote or rows > MAX_SCANNED else None
             fact, table_findings = _check(model, info, tokens, total, ids, progress)
         except InlayerError as error:
-            message = f"{quoted(name)} cannot be read: {shorten(str(error), 300)}"
+            message = f"{quote(name)} cannot be read: {shorten(str(error), 300)}"
             findings.append(Finding("warning", "table-unreadable", message))
             continue
         facts.append(fact)
@@ -85,7 +85,7 @@ def _check(
     if extra is not None:
         width, product = extra.n_layers * extra.width, f"{extra.n_layers} x {extra.width} = "
     if width and info.shape[1] != width:
-        message = f"{quoted(info.name)} has rows of width {info.shape[1]:,}, but the config requires {product}{width:,}"
+        message = f"{quote(info.name)} has rows of width {info.shape[1]:,}, but the config requires {product}{width:,}"
         findings.append(Finding("error", "tensor-shape-mismatch", message))
     common = describe_tensor(info, total, scale) | {"role": info.role, "expected_rows": expected}
     if info.role == "routing":
@@ -124,7 +124,7 @@ def _copies_head(info: TableInfo) -> bool:
 
 
 def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tokens: TokenKinds) -> Iterator[Finding]:
-    name, rows = quoted(info.name), info.shape[0]
+    name, rows = quote(info.name), info.shape[0]
     if expected is not None and rows != expected:
         yield Finding("error", "table-rows-mismatch", f"{name} has {rows:,} rows, but {expected:,} are required")
     elif info.role in PER_TOKEN and rows < model.table_info.shape[0] and tokens.tokenizer is not None:
@@ -135,19 +135,19 @@ def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tok
 
 
 def _copy_findings(info: TableInfo, original: str, scan: RowStatistics) -> Iterator[Finding]:
-    name, differing, read = quoted(info.name), scan.differing, len(scan.ids)
+    name, differing, read = quote(info.name), scan.differing, len(scan.ids)
     if not differing:
         where = "" if read == info.shape[0] else f" in the {read:,} rows read"
-        yield Finding("note", "table-stored-twice", f"{name} equals {quoted(original)}{where}, and both are stored")
+        yield Finding("note", "table-stored-twice", f"{name} equals {quote(original)}{where}, and both are stored")
     elif len(differing) <= read * 0.5:
-        message = f"{name} is a copy of {quoted(original)}, except for {len(differing):,} of {read:,} rows"
+        message = f"{name} is a copy of {quote(original)}, except for {len(differing):,} of {read:,} rows"
         yield Finding("warning", "table-copy-differs", message, ids=differing)
 
 
 def _value_findings(
     info: TableInfo, scan: RowStatistics, tokens: TokenKinds, padding_idx: int | None
 ) -> Iterator[Finding]:
-    name, read = quoted(info.name), len(scan.ids)
+    name, read = quote(info.name), len(scan.ids)
     if not scan.finite.all():
         bad = scan.ids[~scan.finite]
         message = f"NaN or infinity in {count(len(bad), 'row')} of {name}"
@@ -168,17 +168,17 @@ def _value_findings(
 def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
     """Check a routing table, which lists the experts of every token."""
     if math.prod(info.shape) > MAX_ROUTING:
-        message = f"{quoted(info.name)} has {math.prod(info.shape):,} values and was not read"
+        message = f"{quote(info.name)} has {math.prod(info.shape):,} values and was not read"
         yield Finding("warning", "tensor-too-large", message)
         return
     experts, total = model.store.read_integers(info.name), text_config(model.config).get("n_routed_experts")
     last = total - 1 if type(total) is int else np.iinfo(np.int64).max
     if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
         verb = "refers" if len(bad) == 1 else "refer"
-        message = f"{count(len(bad), 'row')} of {quoted(info.name)} {verb} to experts that do not exist"
+        message = f"{count(len(bad), 'row')} of {quote(info.name)} {verb} to experts that do not exist"
         yield Finding("error", "routing-out-of-range", message, ids=tuple(bad))
     elif not experts.any():
-        message = f"{quoted(info.name)} sends every token to expert 0, as before training"
+        message = f"{quote(info.name)} sends every token to expert 0, as before training"
         yield Finding("note", "routing-untrained", message)
 
 

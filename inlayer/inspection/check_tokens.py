@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.inspection.findings import MAX_NUMBER, Finding, Severity
 from inlayer.inspection.report import SpecialToken, VocabularyFacts
 from inlayer.inspection.scan import RowStatistics
@@ -135,7 +135,7 @@ def special_token_findings(
 
 def _invalid_id_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
     invalid = [
-        f"{key} {quoted(value)}"
+        f"{key} {quote(value)}"
         for key in (f"{role}_token_id" for role in sorted(MAIN_ROLES))
         for value in (config.get(key),)
         if not all(

@@ -20,7 +20,7 @@ from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError, MissingFileError
 from inlayer.families.config_reader import text_config
-from inlayer.files import listing
+from inlayer.files import join_names
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import Report
@@ -186,7 +186,7 @@ def _not_checked(scanned: ScannedModel, facts: Report) -> Iterator[str]:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
         yield f"positions, scale and other tensors ({why})"
     if others := check_layer.unidentified_tables(model):
-        yield f"tensors with the table's shape ({listing(others)})"
+        yield f"tensors with the table's shape ({join_names(others)})"
     if head.tensor is not None and head.tie_word_embeddings is None:
         is_given = text_config(model.config).get("tie_word_embeddings") is not None
         why = "tie_word_embeddings is neither true nor false" if is_given else "no tie_word_embeddings"
@@ -241,9 +241,9 @@ def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
     if min(len(old), len(new)) < MIN_REFERENCES:
         return False
     direction = mean_direction(table, _spread(old, MAX_SAMPLED))
-    ours, theirs = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
-    norm, norm_of_new = np.median(ours.norms), np.median(theirs.norms)
-    apart = direction is not None and np.median(ours.cosines) >= MIN_COSINE > np.median(theirs.cosines)  # type: ignore
+    old_rows, new_rows = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
+    norm, norm_of_new = np.median(old_rows.norms), np.median(new_rows.norms)
+    apart = direction is not None and np.median(old_rows.cosines) >= MIN_COSINE > np.median(new_rows.cosines)  # type: ignore
     return bool(apart) or not norm / MAX_RATIO <= norm_of_new <= norm * MAX_RATIO
 
 

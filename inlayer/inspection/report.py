@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
 from inlayer.inspection.undertrained import MIN_REFERENCES
@@ -271,7 +271,7 @@ class Report:
         """
         if code not in ADVICE:
             codes = ", ".join(dict.fromkeys(finding.code for finding in self.findings)) or "none"
-            raise InputError(f"unknown finding code {quoted(code)}; the codes in this report are: {codes}")
+            raise InputError(f"unknown finding code {quote(code)}; the codes in this report are: {codes}")
         return tuple(
             sorted({token_id for finding in self.findings if finding.code == code for token_id in finding.ids})
         )

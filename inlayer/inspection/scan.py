@@ -114,10 +114,10 @@ def scan_rows(
     channels, differing = np.zeros((2, table.embedding_dim)), list[int]()
     for block, rows in _blocks(table, row_ids):
         if other is not None:
-            theirs = other.rows(row_ids[block])
-            same_type = rows.dtype == theirs.dtype  # compared bit for bit, or by value if dtypes differ
-            ours, theirs = (x.view(np.uint8) if same_type else x.astype(np.float64) for x in (rows, theirs))
-            differing += row_ids[block][(ours != theirs).any(1)].tolist()
+            pair = rows, other.rows(row_ids[block])
+            same_type = pair[0].dtype == pair[1].dtype  # compared bit for bit, or by value if dtypes differ
+            left, right = (x.view(np.uint8) if same_type else x.astype(np.float64) for x in pair)
+            differing += row_ids[block][(left != right).any(1)].tolist()
         hashes[block] = hash_rows(rows)
         with np.errstate(all="ignore"):  # overflow and NaN are expected
             norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)

@@ -10,7 +10,7 @@ from typing import Any
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import check_one_vector
 from inlayer.errors import DtypeError, InputError
-from inlayer.files import listing, quoted
+from inlayer.files import join_names, quote
 from inlayer.formats.dtypes import as_float_dtype
 
 __all__ = ["EmbedColumn"]
@@ -49,9 +49,7 @@ class EmbedColumn:
         if (kind := as_float_dtype(dtype).name) not in {"float16", "float32", "float64"}:
             raise DtypeError(f"dtype is {kind}, which a dataset cannot store; use float32 or float16")
         if to == column:
-            raise InputError(
-                f"to is {quoted(to)}, the column of the texts, which it would replace; choose another name"
-            )
+            raise InputError(f"to is {quote(to)}, the column of the texts, which it would replace; choose another name")
         self.source, self.column, self.to = source, column, to
         self.settings = {
             "pool": pool, "weights": weights, "normalize": normalize, "dim": dim, "dtype": dtype,
@@ -62,7 +60,7 @@ class EmbedColumn:
     def __call__(self, batch: Any) -> dict[str, Any]:
         names = getattr(batch, "column_names", batch)  # a table, if the dataset has the format "arrow"
         if self.column not in names:
-            raise InputError(f"the dataset has no column {quoted(self.column)}; it has {listing(names)}")
+            raise InputError(f"the dataset has no column {quote(self.column)}; it has {join_names(names)}")
         texts = batch[self.column]
         if isinstance(texts, str):
             raise InputError("use dataset.map(..., batched=True)")

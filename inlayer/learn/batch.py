@@ -126,7 +126,7 @@ def grade_folder(
     seed = check_seed(secrets.randbelow(2**31) if seed is None else seed)
     submissions = find_submissions(folder, course, chosen)
     if not submissions:
-        raise InputError(f"{folder} contains no submissions; docs/learn.md describes the layout")
+        raise InputError(f"{folder} contains no submissions: one folder per learner, files named after tasks")
     rows: list[BatchRow] = []
     try:
         for submission in submissions:

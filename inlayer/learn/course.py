@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.learn.content import LESSONS
 from inlayer.learn.questions import Exercise, Option, Question
 from inlayer.render.markdown import parse
@@ -171,7 +171,7 @@ class Course:
         task_id = name.strip().removesuffix(".py")
         if task_id in self.tasks:
             return self.tasks[task_id]
-        raise not_found("task", task_id, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
+        raise not_found("task", task_id, self.tasks, "to list the tasks of a lesson: inlayer learn list LESSON")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -183,7 +183,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
     """Return the error for an unknown name: suggests a close one, or ends in `fallback`."""
-    return InputError(f"unknown {kind} {quoted(name)}; {suggest(name, known) or fallback}")
+    return InputError(f"unknown {kind} {quote(name)}; {suggest(name, known) or fallback}")
 
 
 @cache
@@ -217,7 +217,7 @@ def _read_question(name: str, body: str, lesson: str) -> Question:
         elif options and line.startswith("  "):
             options[-1][2].append(line.strip())
         elif options and line.strip():
-            raise InputError(f"question {name}: {quoted(line)} is neither an option nor an indented reason")
+            raise InputError(f"question {name}: {quote(line)} is neither an option nor an indented reason")
         elif not options:
             text.append(line)
     built = tuple(Option(text=option, correct=correct, reason=" ".join(reason)) for correct, option, reason in options)

@@ -195,14 +195,14 @@ class QuizRun:
     def __init__(self, questions: Iterable[Question], seed: int) -> None:
         self.seed = seed
         self.missed: list[str] = []  # ids, in the order they were first missed
-        self.n_asked = 0
+        self.n_answers = 0
         self._remaining = deque(questions)
         self.n_questions = len(self._remaining)
 
     @property
     def question(self) -> Question | None:
         """The current question with its options shuffled."""
-        return self._remaining[0].ask(self.seed + self.n_asked) if self._remaining else None
+        return self._remaining[0].ask(self.seed + self.n_answers) if self._remaining else None
 
     @property
     def repeated(self) -> bool:
@@ -211,9 +211,9 @@ class QuizRun:
 
     def answer(self, letter: str) -> AnswerResult:
         """Grade an answer and advance; an InputError for an invalid letter changes nothing."""
-        result = self._remaining[0].ask(self.seed + self.n_asked).grade(letter)
+        result = self._remaining[0].ask(self.seed + self.n_answers).grade(letter)
         question = self._remaining.popleft()
-        self.n_asked += 1
+        self.n_answers += 1
         if not result.correct:
             if question.id not in self.missed:
                 self.missed.append(question.id)

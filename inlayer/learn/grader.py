@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 from torch import Tensor
 
 from inlayer.checks import check_seed
-from inlayer.learn.checks import LearnerException, RecordedCall, labeled
+from inlayer.learn.assertions import NO_OUTPUT, LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
 from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
@@ -31,13 +31,8 @@ COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun
 Check: TypeAlias = "Callable[[GradingSession], None]"
 MIN_WRONG = 5  # required wrong solutions per task
 SOLUTION_RUNS = 3  # runs with different random values
-NO_FEEDBACK = {
-    "timeout",
-    "output",
-    "memory",
-    "refused",
-    "ended",
-}  # rules of failures that the last call does not explain
+MAX_EXAMPLES = 5  # examples drawn until one differs from the graded input
+STOPPED = {"timeout", "output", "memory", "refused", "ended"}  # failures that only an unfinished call explains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,28 +187,41 @@ class GradingRun:
 
     def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> tuple[str, ...]:
         """Return the failed check's last call, the expected kind of result, and an example with other random values."""
-        if not session.calls or failed.rule in NO_FEEDBACK:
+        if not session.calls:
+            example = self.solve(self.module.CHECKS[0], 1) if check and failed.rule == "forbidden-name" else None
+            return ("An input, with the output it should give:", *example.lines("output")) if example else ()
+        last, index = session.calls[-1], len(session.calls)
+        if failed.rule in STOPPED and last.output is not NO_OUTPUT:
             return ()
         expected, example = failed.expected, None
         if check is not None:
-            solved = self.solve(check, len(session.calls), self.random_state)
+            solved = self.solve(check, index, random_state=self.random_state)
             if not expected and solved is not None:
                 raises = isinstance(solved.output, LearnerException)
                 expected = f"error: {solved.output.type}" if raises else describe_value(solved.output)
-            example = self.solve(check, len(session.calls))
-        lines = session.calls[-1].lines("your output") + labeled("expected", expected)
+            drawn = (self.solve(check, index, further=number) for number in range(1, MAX_EXAMPLES + 1))
+            example = next((one for one in drawn if one and one.input_lines() != last.input_lines()), None)
+        lines = last.lines("your output") + labeled("expected", expected)
         if example is not None:
             lines += ["", "Another input, with the output it should give:", *example.lines("output")]
         return tuple(lines)
 
-    def solve(self, check: Check, index: int, random_state: Tensor | None = None) -> RecordedCall | None:
+    def solve(
+        self, check: Check, index: int, *, further: int = 1, random_state: Tensor | None = None
+    ) -> RecordedCall | None:
         """Repeat a call of the check (counted from 1) with the task's solution, by default with new random values."""
-        with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
+        with suppress(OSError, CheckFailed), self.open_session((self.seed + further) % 2**31) as solved:
             if random_state is not None:
                 solved.generator.set_state(random_state)
             solved.load(self.task.solution, f"{self.task.id}.py")
             self.run_check(check, solved)
-        return solved.calls[min(index, len(solved.calls)) - 1] if solved.calls else None
+        if not solved.calls:
+            return None
+        call = solved.calls[min(index, len(solved.calls)) - 1]
+        # the line of an error is one of the solution, not of the learner's file
+        return (
+            replace(call, output=replace(call.output, line=None)) if isinstance(call.output, LearnerException) else call
+        )
 
 
 # ---- for authors

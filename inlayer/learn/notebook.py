@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import file_errors, shown, write_atomic
+from inlayer.files import file_errors, format_path, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
 from inlayer.learn.progress_file import ProgressFile
@@ -46,7 +46,7 @@ def write_notebooks(
 ) -> list[Path]:
     """Write a notebook for each lesson; writes none if one exists and may not be overwritten."""
     paths = [folder / file_name(lesson) for lesson in lessons]
-    existing = [shown(path) for path in paths if path.exists() or path.is_symlink()]
+    existing = [format_path(path) for path in paths if path.exists() or path.is_symlink()]
     if existing and not overwrite:
         raise InputError(
             f"{', '.join(existing)}: already exists and may contain your answers; nothing was written. Choose another "

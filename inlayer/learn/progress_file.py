@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import file_errors, locked, printable, quoted, shown, write_atomic
+from inlayer.files import file_errors, format_path, locked, printable, quote, write_atomic
 
 VERSION = 2
 FORMAT = "inlayer progress"
@@ -165,7 +165,7 @@ class ProgressFile:
                 try:
                     write_atomic(self.path, after)
                 except OSError as error:
-                    message = f"progress cannot be saved: {shown(self.path)}: {error.strerror}"
+                    message = f"progress cannot be saved: {format_path(self.path)}: {error.strerror}"
                     self._continue_unsaved(ProgressAccessError(message), state)
 
     def _continue_unsaved(self, error: ProgressAccessError, state: ProgressState | None = None) -> ProgressState:
@@ -200,7 +200,7 @@ class ProgressFile:
         except (FileNotFoundError, NotADirectoryError):
             return ProgressState()
         except OSError as error:
-            raise ProgressAccessError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
+            raise ProgressAccessError(f"progress cannot be read: {format_path(self.path)}: {error.strerror}") from error
 
     def _load_or_reset(self) -> ProgressState:
         """Return the stored state; a damaged file is renamed."""
@@ -209,7 +209,8 @@ class ProgressFile:
         except DamagedProgressError as error:
             backup = keep_old_file(self.path, "progress.damaged-{}.json")
             self.on_notice(
-                f"progress was reset because {shown(self.path)} {error}; the file is kept as {shown(backup or '')}"
+                f"progress was reset because {format_path(self.path)} {error}; the file is kept as "
+                f"{format_path(backup or '')}"
             )
             return ProgressState()
 
@@ -224,8 +225,8 @@ class ProgressFile:
             lock.touch()
         except OSError as error:
             raise ProgressAccessError(
-                f"progress cannot be saved in {shown(self.path.parent)}: {error.strerror}; set INLAYER_DATA to another "
-                "folder"
+                f"progress cannot be saved in {format_path(self.path.parent)}: {error.strerror}; set INLAYER_DATA "
+                "to another folder"
             ) from error
         with locked(lock, "another process holds the lock on your progress; try again", wait=LOCK_TIMEOUT):
             yield
@@ -281,13 +282,13 @@ def load_state(data: bytes) -> ProgressState:
 def _read_record(key: str, raw: object) -> ProgressRecord:
     """Read a record from JSON. Missing fields get their defaults, unknown ones are ignored."""
     if not isinstance(raw, dict):
-        raise DamagedProgressError(f"has a record {quoted(key)} that is not an object")
+        raise DamagedProgressError(f"has a record {quote(key)} that is not an object")
     record = ProgressRecord()
     for name, default in vars(ProgressRecord()).items():
         value = raw.get(name, default)
         is_count = type(value) is int and 0 <= value < 2**31
         if not (isinstance(value, str) if isinstance(default, str) else is_count or value is default):
-            raise DamagedProgressError(f"has an invalid {name} of {quoted(key)}")
+            raise DamagedProgressError(f"has an invalid {name} of {quote(key)}")
         setattr(record, name, value)
     return record
 

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 
 Value: TypeAlias = "int | float | tuple[int, ...]"
 C = TypeVar("C", bound="ChoiceQuestion")
@@ -194,7 +194,7 @@ def parse_letter(answer: str, options: int) -> int:
     letter = answer.strip().strip("().").lower()
     letters = [chr(ord("a") + index) for index in range(options)]
     if letter not in letters:
-        raise InputError(f"{quoted(answer)} is not one of the options {', '.join(letters)}")
+        raise InputError(f"{quote(answer)} is not one of the options {', '.join(letters)}")
     return letters.index(letter)
 
 
@@ -204,10 +204,10 @@ def parse_shape(answer: str) -> tuple[int, ...]:
     if inner := re.fullmatch(r"torch\.size\((.*)\)", text):
         text = inner[1]
     if not SHAPE.fullmatch(text):
-        raise InputError(f"{quoted(answer)} is not a shape such as (2, 3, 4)")
+        raise InputError(f"{quote(answer)} is not a shape such as (2, 3, 4)")
     spaced = re.search(r",\s", text)
     if re.search(r"(?<!\d)0\d", text) or (spaced and re.search(r"\d,\d{3}(?!\d)", text)):  # (1,000), (2, 10, 4,096)
-        raise InputError(f"{quoted(answer)} is ambiguous: write 1000, not 1,000, in a shape")
+        raise InputError(f"{quote(answer)} is ambiguous: write 1000, not 1,000, in a shape")
     return tuple(int(size) for size in re.findall(r"\d+", text))
 
 
@@ -215,23 +215,23 @@ def parse_number(answer: str, unit: str = "") -> int | float:
     """Parse a number, product or quotient; a comma separates thousands."""
     text = normalize(answer)
     if SHAPE.fullmatch(text) and re.search(r"[(\[]|,\s", text):
-        raise InputError(f"{quoted(answer)} is a shape; the answer is a number")
+        raise InputError(f"{quote(answer)} is a shape; the answer is a number")
     text = re.sub(r"(?<=[\d\s])x(?=[\d\s])", "*", text.replace("**", "^"))
     match = re.fullmatch(r"(.*[\d.])\s*([a-z%]*)", text)
     if match is None:
-        raise InputError(f"{quoted(answer)} is not a number")
+        raise InputError(f"{quote(answer)} is not a number")
     first, *others = re.split(r"([*/])", match[1])
     value = parse_factor(first, answer)
     for sign, other in zip(others[::2], others[1::2], strict=True):
         factor = parse_factor(other, answer)
         if sign == "/" and not factor:
-            raise InputError(f"{quoted(answer)} divides by 0")
+            raise InputError(f"{quote(answer)} divides by 0")
         value = value * factor if sign == "*" else value / factor
     value *= _unit_factor(answer, match[2], unit)
     if abs(value) > MAX_NUMBER:
-        raise InputError(f"{quoted(answer)} is too large")
+        raise InputError(f"{quote(answer)} is too large")
     if value and abs(value) * MAX_NUMBER < 1:
-        raise InputError(f"{quoted(answer)} is too small")
+        raise InputError(f"{quote(answer)} is too small")
     return int(value) if value.denominator == 1 else float(value)
 
 
@@ -241,16 +241,16 @@ def parse_factor(text: str, answer: str) -> Fraction:
     if power := re.fullmatch(r"(?a)(\d{1,6})\s*\^\s*(\d{1,3})", digits):
         return Fraction(int(power[1]) ** int(power[2]))
     if not re.fullmatch(r"(?a)[-+]?[\d.,' ]*\d\.?(e[-+]?\d{1,3})?", digits):
-        raise InputError(f"{quoted(answer)} is not a number")
+        raise InputError(f"{quote(answer)} is not a number")
     for mark, name in THOUSANDS_SEPARATORS.items():
         if mark in digits and not re.fullmatch(rf"[-+]?\d{{1,3}}({mark}\d{{3}})+(\.\d*)?(e[-+]?\d+)?", digits):
             dot = "; write a decimal point as a dot" if mark == "," else ""
-            raise InputError(f"{quoted(answer)} has misplaced {name}{dot}")
+            raise InputError(f"{quote(answer)} has misplaced {name}{dot}")
         digits = digits.replace(mark, "")
     try:
         return Fraction(digits)
     except ValueError:
-        raise InputError(f"{quoted(answer)} is not a number") from None
+        raise InputError(f"{quote(answer)} is not a number") from None
 
 
 def diagnose(value: Value, answer: Value) -> str:
@@ -290,7 +290,7 @@ def _unit_factor(answer: str, suffix: str, unit: str) -> int:
     known = {"", unit.lower(), unit.lower().removesuffix("s")} | ({"b"} if unit == "bytes" else set())
     if suffix not in known:
         raise InputError(
-            f"{quoted(answer)}: the answer is in {unit}" if unit else f"{quoted(answer)}: the answer has no unit"
+            f"{quote(answer)}: the answer is in {unit}" if unit else f"{quote(answer)}: the answer has no unit"
         )
     return 1
 

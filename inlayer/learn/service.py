@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, expand_home, not_a_file, path_kind, quoted, shown
+from inlayer.files import check_path, expand_home, format_path, not_a_file, path_kind, quote
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from inlayer.learn.grader import Verdict
 
 MAX_SEED = 2**31 - 1
+LIST_EXERCISES = "to list a lesson's exercises: inlayer learn list LESSON"
 
 
 class ReadOnlyError(InputError):
@@ -93,7 +94,7 @@ class CourseService:
             if name is not None:
                 near = next((key for key in (name, f"exercise/{name}") if key in steps), None)
                 if near is None and "/" in name:
-                    raise not_found("exercise", name, [*self.course.exercises, *steps], "see inlayer learn list LESSON")
+                    raise not_found("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
                 step = steps[near or f"task/{self.course.task(name).id}"]
             elif (next_step := CourseOverview(self.course, state).next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
@@ -171,7 +172,7 @@ class CourseService:
             if (kind := path_kind(path)) == "folder":
                 raise not_a_file(path, kind)
             if kind == "file" and task is None and path.stem not in self.course.tasks:
-                raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
+                raise InputError(f"{format_path(name)} is not named after a task; name the task with --task")
             chosen = self.course.task(path.stem if task is None else task)
             if kind == "missing" and task is None and path.parent == Path():
                 # `check gather.py` works anywhere; `watch gather.py` waits for a file that does not exist yet.
@@ -259,14 +260,14 @@ class CourseService:
         query, everything = name.strip(), self.course.exercises.values()
         if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
             if len(matches) > 1:
-                raise InputError(f"{quoted(name)} is in several lessons: {', '.join(match.id for match in matches)}")
+                raise InputError(f"{quote(name)} is in several lessons: {', '.join(match.id for match in matches)}")
             return matches
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
                 return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in query else [name.rpartition("/")[2] for name in ids]
-        raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
+        raise not_found("exercise or lesson", name, known, LIST_EXERCISES)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""

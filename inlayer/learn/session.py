@@ -19,14 +19,14 @@ import sys
 import tempfile
 import time
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import CheckFailed, LearnerException, RecordedCall, describe_value
+from inlayer.learn.assertions import NO_OUTPUT, CheckFailed, LearnerException, RecordedCall, describe_value
 from inlayer.learn.sandbox.fork_server import fork_server, kill_group
 from inlayer.learn.sandbox.limits import GradingLimits
 from inlayer.learn.sandbox.protocol import (
@@ -178,12 +178,13 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     def _call(
         self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
     ) -> CallResult:
-        result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **gradients)
         name = ".".join(filter(None, [target.kind if isinstance(target, RemoteHandle) else target, path]))
-        returned = result.gradient if gradients.get("of") is not None else result.value
-        output = result.raised if result.raised is not None else returned
         parameters = self.parameters if target == self.handle else ()
-        self.calls.append(RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs, output=output))
+        call = RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs, output=NO_OUTPUT)
+        self.calls.append(call)
+        result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **gradients)
+        returned = result.gradient if gradients.get("of") is not None else result.value
+        self.calls[-1] = replace(call, output=returned if result.raised is None else result.raised)
         return result
 
     def _result(self, **request: Any) -> CallResult:

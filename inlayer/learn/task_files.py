@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, expand_home, file_errors, not_a_file, path_kind, shown, utf8_problem, write_atomic
+from inlayer.files import (
+    check_path,
+    expand_home,
+    file_errors,
+    format_path,
+    not_a_file,
+    path_kind,
+    utf8_problem,
+    write_atomic,
+)
 from inlayer.learn.course import Task
 from inlayer.learn.progress_file import ProgressState
 
@@ -60,7 +69,7 @@ def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
     if folder is not None:
         path = expand_home(check_path(folder, "--folder")).absolute()
         if path_kind(path) not in {"folder", "missing"}:
-            raise InputError(f"{shown(folder)} is not a folder")
+            raise InputError(f"{format_path(folder)} is not a folder")
         state.folder = str(path)
     state.folder = state.folder or str(Path.cwd() / DEFAULT_FOLDER)
     return Path(state.folder)
@@ -73,7 +82,7 @@ def open_file(task: Task, folder: Path, *, create: bool) -> TaskFile:
         raise not_a_file(path, kind)
     if kind == "missing":
         if not create:
-            raise InputError(f"{shown(path)} does not exist; open the task with inlayer learn next {task.id}")
+            raise InputError(f"{format_path(path)} does not exist; open the task with inlayer learn next {task.id}")
         write_file(path, task.start)
     return TaskFile(task=task, path=path, is_new=kind == "missing")
 
@@ -110,7 +119,7 @@ def read_file(path: Path) -> SourceFile:
     except SubmissionError as error:
         if error.rule in {"not-found", "not-a-file"}:
             raise not_a_file(path, path_kind(path)) from None
-        raise InputError(f"{shown(path)}: {error}") from None
+        raise InputError(f"{format_path(path)}: {error}") from None
 
 
 def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None]:

@@ -208,7 +208,7 @@ class CoursePrinter:
             self.line("See it in the walk:")
             self.command(f"inlayer walk --step {task.step}")
             return
-        from inlayer.learn.checks import format_value
+        from inlayer.learn.assertions import format_value
         from inlayer.trace.terminal import show
 
         self.heading("In the walk")

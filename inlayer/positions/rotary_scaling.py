@@ -64,9 +64,9 @@ def _dynamic_ntk(rule: scaling_rules.DynamicNTKScaling, dim: int, theta: float, 
     _check_ntk(dim)
     # `length` stays a tensor, so the power is computed in float32, as in the reference.
     original = rule.original_max_position_embeddings
-    stretched = torch.clamp(length, min=original)
-    stretch = (rule.factor * stretched / original) - (rule.factor - 1)
-    longer = plain_frequencies(dim, theta * stretch ** (dim / (dim - 2)))
+    clamped = torch.clamp(length, min=original)
+    theta_factor = (rule.factor * clamped / original) - (rule.factor - 1)
+    longer = plain_frequencies(dim, theta * theta_factor ** (dim / (dim - 2)))
     return torch.where(length > original, longer, plain_frequencies(dim, theta))
 
 

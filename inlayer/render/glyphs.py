@@ -4,7 +4,7 @@
 - numbers fit in seven columns, from 1e-45 to 1e38
 - heat strips have one character per channel: blocks colored from blue through gray to red. Without color, the height
   of a block shows the value (half height is zero); without Unicode, ASCII characters do
-- see also: where on the screen they go (trace/layout.py, training/report.py)
+- see also: where on the screen they go (trace/layout.py, training/run_report.py)
 Tested in tests/trace/test_terminal.py.
 """
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_id_array, check_padding
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
-from inlayer.files import quoted, shown
+from inlayer.files import format_path, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
 from inlayer.formats.row_reader import Bytes, RowSource
 from inlayer.formats.tensor_info import TensorInfo
@@ -169,7 +169,7 @@ class StoredTable:
 
     def too_large(self) -> CheckpointError:
         return CheckpointError(
-            f"the table {quoted(self.name)} of {self.num_embeddings:,} x {self.embedding_dim:,} does not fit into the "
+            f"the table {quote(self.name)} of {self.num_embeddings:,} x {self.embedding_dim:,} does not fit into the "
             "memory of this machine"
         )
 
@@ -190,9 +190,9 @@ class StoredTable:
 
 def check_table(tensor: TensorInfo) -> TensorInfo:
     """Check that a tensor can be a table: two axes, neither of them empty, and floating point."""
-    which = f"tensor {quoted(tensor.name)} of {shown(tensor.file)}"
+    which = f"tensor {quote(tensor.name)} of {format_path(tensor.file)}"
     if not tensor.is_matrix:
-        raise ShapeError(f"{which} has shape {quoted(tensor.shape)}; a table is (V, D) with both sizes at least 1")
+        raise ShapeError(f"{which} has shape {quote(tensor.shape)}; a table is (V, D) with both sizes at least 1")
     if tensor.dtype not in SAFETENSORS_DTYPES:
         raise DtypeError(f"{which} has dtype {tensor.dtype}; a table has floating-point rows")
     return tensor
@@ -201,5 +201,5 @@ def check_table(tensor: TensorInfo) -> TensorInfo:
 def check_tensor(where: str, tensor: TensorInfo, is_valid: bool, rule: str) -> None:
     """Raise an error that describes a tensor of the checkpoint `where` and ends in the rule that it breaks."""
     if not is_valid:
-        which = f"{where}: tensor {quoted(tensor.name)} of {shown(tensor.file)}"
-        raise CheckpointError(f"{which} is {tensor.dtype} {quoted(tensor.shape)}; {rule}")
+        which = f"{where}: tensor {quote(tensor.name)} of {format_path(tensor.file)}"
+        raise CheckpointError(f"{which} is {tensor.dtype} {quote(tensor.shape)}; {rule}")

@@ -21,7 +21,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, listing, path_kind, quoted, shown
+from inlayer.files import check_path, format_path, join_names, path_kind, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
@@ -148,7 +148,9 @@ class MappedTable(StoredEmbedding):
     def __init__(self, path: str | Path, name: str | None = None, *, padding_idx: int | None = None) -> None:
         file = check_path(path)
         if path_kind(file) != "file":
-            raise MissingFileError(f"{shown(file)}: not found, or not a file; MappedTable opens a .safetensors file")
+            raise MissingFileError(
+                f"{format_path(file)}: not found, or not a file; MappedTable opens a .safetensors file"
+            )
         tensor = check_table(choose_tensor(file, name, read_header(file)))
         source, dtype = FileRows.for_tensor(file, tensor), SAFETENSORS_DTYPES[tensor.dtype]
         super().__init__(StoredTable(source, tensor.shape[1], dtype, padding_idx=padding_idx, name=tensor.name))
@@ -170,7 +172,7 @@ def choose_tensor(path: Path, name: str | None, tensors: Mapping[str, TensorInfo
         if len(tables) == 1:
             return tensors[tables[0]]
         problem = f"{len(tables)} tensors with two axes" if tables else "no tensor with two axes"
-        raise InputError(f"{path.name} has {problem}; pass the name of the table: {listing(tables or tensors)}")
+        raise InputError(f"{path.name} has {problem}; pass the name of the table: {join_names(tables or tensors)}")
     if name not in tensors:
-        raise InputError(f"{path.name} has no tensor {quoted(name)}; it has {listing(tensors)}")
+        raise InputError(f"{path.name} has no tensor {quote(name)}; it has {join_names(tensors)}")
     return tensors[name]

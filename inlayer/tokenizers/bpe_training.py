@@ -22,7 +22,7 @@ from pathlib import Path
 
 from inlayer.checks import check_size
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError, type_name
-from inlayer.files import check_is_file, check_path, file_errors, path_kind, shown, utf8_problem, write_output
+from inlayer.files import check_is_file, check_path, file_errors, format_path, path_kind, utf8_problem, write_output
 from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -98,7 +98,7 @@ def train_bpe(
     data = engine.to_str(pretty=True).encode()
     if target is not None:
         write_with_folders(target, data)
-    return HuggingFaceTokenizer(data, where="trained tokenizer" if target is None else shown(target))
+    return HuggingFaceTokenizer(data, where="trained tokenizer" if target is None else format_path(target))
 
 
 def check_vocab_size(vocab_size: int, n_special: int) -> None:
@@ -170,7 +170,8 @@ def decode_file(path: Path) -> Iterator[str]:
                 start = file.tell() - len(decoder.getstate()[0])
     except UnicodeDecodeError as error:
         raise TextError(
-            f"{shown(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is compressed"
+            f"{format_path(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is "
+            "compressed"
         ) from None
 
 
@@ -179,16 +180,16 @@ def find_target(save_to: Path) -> Path:
     kind, is_file = path_kind(save_to), save_to.name.endswith(".json")
     if not is_file and kind != "folder" and (kind != "missing" or save_to.suffix):
         raise InputError(
-            f"save_to is {shown(save_to)}; pass a path that ends in .json or a folder (create it first if its name has "
-            "a dot)"
+            f"save_to is {format_path(save_to)}; pass a path that ends in .json or a folder (create it first if "
+            "its name has a dot)"
         )
     target = save_to if is_file else save_to / "tokenizer.json"
     if (kind := path_kind(target)) not in {"file", "missing"}:
         what = "a folder" if kind == "folder" else "not a regular file"
-        raise InputError(f"{shown(target)} cannot be written: it is {what}")
+        raise InputError(f"{format_path(target)} cannot be written: it is {what}")
     existing = next(folder for folder in target.parents if path_kind(folder) != "missing" or folder == folder.parent)
     if path_kind(existing) != "folder":
-        raise InputError(f"{shown(target)} cannot be written: {shown(existing)} is not a folder")
+        raise InputError(f"{format_path(target)} cannot be written: {format_path(existing)} is not a folder")
     return target
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.tokenizers.base import Tokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -53,7 +53,7 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
-            f"{where} has a tokenizer of unknown type {quoted(model)}; supported types are {', '.join(converters)}"
+            f"{where} has a tokenizer of unknown type {quote(model)}; supported types are {', '.join(converters)}"
         )
     return converters[model](GgufFields(fields, where))
 
@@ -134,14 +134,14 @@ class GgufFields:
 def byte_level_bpe(fields: GgufFields) -> Tokenizer:
     if fields.pre not in PRE_TOKENIZERS:
         known = ", ".join(filter(None, PRE_TOKENIZERS))
-        raise fields.error(f"uses the unknown pre-tokenizer {quoted(fields.pre)}; supported: {known}")
+        raise fields.error(f"uses the unknown pre-tokenizer {quote(fields.pre)}; supported: {known}")
     pre_tokenizer = PRE_TOKENIZERS[fields.pre]
     pairs = [merge.split(" ") for merge in fields.strings("merges")]
     if not pairs:
         raise fields.error("has no merges")
     malformed = next((pair for pair in pairs if len(pair) != 2), None)
     if malformed is not None:
-        raise fields.error(f"has the merge {quoted(' '.join(malformed))}; a merge is two tokens separated by a space")
+        raise fields.error(f"has the merge {quote(' '.join(malformed))}; a merge is two tokens separated by a space")
     # Special tokens after the last ordinary token are not part of the model, as in the original files.
     ordinary = [index for index, kind in enumerate(fields.types) if kind not in (CONTROL, USER_DEFINED)]
     vocab = {token: token_id for token_id, token in enumerate(fields.tokens[: max(ordinary, default=-1) + 1])}

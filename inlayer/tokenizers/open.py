@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError, type_name
-from inlayer.files import check_path, file_errors, not_a_file, parse_json, path_kind, shown
+from inlayer.files import check_path, file_errors, format_path, not_a_file, parse_json, path_kind
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -60,7 +60,7 @@ def open_tokenizer(
             '{"<s>": 50256}'
         )
     file = find_file(check_path(path))
-    data, where = read_file(file), shown(file)
+    data, where = read_file(file), format_path(file)
     file_format = detect_format(file, data, where)
     config = read_sibling(file, "tokenizer_config.json")
     others = read_sibling(file, "special_tokens_map.json")
@@ -85,12 +85,12 @@ def find_file(path: Path) -> Path:
     if kind == "file":
         return path
     if kind == "missing":
-        raise MissingFileError(f"{shown(path)}: not found; pass a model folder or a tokenizer file")
+        raise MissingFileError(f"{format_path(path)}: not found; pass a model folder or a tokenizer file")
     if kind != "folder":
         raise not_a_file(path, kind)
     if (file := find_in_folder(path)) is None:
         raise MissingFileError(
-            f"{shown(path)} is a folder without a tokenizer; expected {', '.join((*FILE_NAMES, *FILE_PATTERNS))}"
+            f"{format_path(path)} is a folder without a tokenizer; expected {', '.join((*FILE_NAMES, *FILE_PATTERNS))}"
         )
     return file
 
@@ -99,7 +99,7 @@ def find_in_folder(folder: Path) -> Path | None:
     """Return the tokenizer file of a folder, or None. A folder or pipe in its place is an error."""
     with file_errors(folder, kind=MissingFileError):
         names = [path.name for path in folder.iterdir()]
-    name = choose_file(names, lambda name: path_kind(folder / name) == "file", shown(folder))
+    name = choose_file(names, lambda name: path_kind(folder / name) == "file", format_path(folder))
     for other in FILE_NAMES if name is None else ():
         if (kind := path_kind(folder / other)) != "missing":
             raise not_a_file(folder / other, kind)
@@ -113,7 +113,7 @@ def choose_file(names: Iterable[str], exists: Callable[[str], bool], where: str)
     for pattern in FILE_PATTERNS:
         files = sorted(name for name in names if fnmatchcase(name, pattern) and exists(name))
         if len(files) > 1:
-            first = f"{shown(files[0])}, {shown(files[1])}"
+            first = f"{format_path(files[0])}, {format_path(files[1])}"
             raise TokenizerError(f"{where} has several {pattern} files; pass the path of one of them: {first}")
         if files:
             return files[0]
@@ -142,7 +142,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
 def read_sibling(file: Path, name: str) -> dict[str, Any]:
     """Read a JSON file next to this one; empty if there is none."""
     path = file.parent / name
-    return parse_json(read_file(path), shown(path), TokenizerError) if path_kind(path) == "file" else {}
+    return parse_json(read_file(path), format_path(path), TokenizerError) if path_kind(path) == "file" else {}
 
 
 def check_special_tokens(config: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def open_tiktoken(
     special_tokens: Mapping[str, int] | None, pad_token: str | None,
 ) -> TiktokenTokenizer:  # fmt: skip
     """Open a tiktoken file with the pattern and special tokens of its encoding, unless others are given."""
-    where = shown(file)
+    where = format_path(file)
     ranks = parse_ranks(data, where)
     encoding = find_encoding(ranks, config, read_sibling(file, "config.json"))
     pattern_file = file.parent / "pat_str.txt"
@@ -179,7 +179,7 @@ def open_tiktoken(
         try:
             pat_str = read_file(pattern_file).decode().rstrip("\r\n")
         except UnicodeDecodeError:
-            raise TokenizerError(f"{shown(pattern_file)} is not valid UTF-8") from None
+            raise TokenizerError(f"{format_path(pattern_file)} is not valid UTF-8") from None
     if pat_str is None:
         raise TokenizerError(
             f"{where} is a tiktoken file of an unknown model ({len(ranks)} ranks), and such files do not contain the "

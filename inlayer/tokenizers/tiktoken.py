@@ -166,15 +166,15 @@ class TiktokenTokenizer(LibraryTokenizer):
             return None
         spans: list[tuple[int, int]] = []
         for special, run in itertools.groupby(tokens, key=lambda token: token.special):
-            stretch = list(run)
-            stretch_spans = [token.span for token in stretch] if special else self._split(stretch)
-            if stretch_spans is None:
+            segment = list(run)
+            segment_spans = [token.span for token in segment] if special else self._split(segment)
+            if segment_spans is None:
                 return None
-            spans += stretch_spans
+            spans += segment_spans
         return spans
 
     def _split(self, tokens: list[Token]) -> list[tuple[int, int]] | None:
-        """Find the pre-tokens of a stretch without special tokens; None if these tokens do not follow from them."""
+        """Find the pre-tokens of a segment without special tokens; None if these tokens do not follow from them."""
         import regex
 
         text = b"".join(token.bytes for token in tokens).decode()

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
-from inlayer.files import LFS_POINTER, check_is_file, file_errors, parse_json, printable, shown
+from inlayer.files import LFS_POINTER, check_is_file, file_errors, format_path, parse_json, printable
 
 MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files have about 35 MB
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
@@ -79,11 +79,11 @@ def read_file(path: Path) -> bytes:
     with file_errors(check_is_file(path), kind=MissingFileError):
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             raise TokenizerError(
-                f"{shown(path)} is {size:,} bytes; the limit for a tokenizer file is {MAX_FILE_BYTES:,}"
+                f"{format_path(path)} is {size:,} bytes; the limit for a tokenizer file is {MAX_FILE_BYTES:,}"
             )
         data = path.read_bytes()
     if data.startswith(LFS_POINTER):
-        raise TokenizerError(f"{shown(path)} is a git-lfs pointer; download the file with `git lfs pull`")
+        raise TokenizerError(f"{format_path(path)} is a git-lfs pointer; download the file with `git lfs pull`")
     return data
 
 

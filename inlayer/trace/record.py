@@ -21,7 +21,7 @@ from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.extra_tables import per_layer_facts, routing_facts, value_facts
+from inlayer.trace.extra_table_facts import per_layer_facts, routing_facts, value_facts
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward, Window
 from inlayer.trace.ngrams import ngram_facts

@@ -17,7 +17,7 @@ from rich.text import Text
 from inlayer.errors import CheckpointError
 from inlayer.families.spec import AlibiSpec, BucketSpec
 from inlayer.families.tensor_names import RELATIVE
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.positions import alibi_from_spec, relative_rows
 from inlayer.render.glyphs import NUMBER, number
@@ -79,11 +79,11 @@ def _find_table(result: Forward, spec: BucketSpec) -> TensorInfo | None:
     stored = model.store.find(name)
     if len(stored.shape) != 2 or stored.shape[0] != spec.rows:
         raise CheckpointError(
-            f"{model.source}: tensor {quoted(name)} has shape {quoted(stored.shape)}; its config requires "
+            f"{model.source}: tensor {quote(name)} has shape {quote(stored.shape)}; its config requires "
             f"{spec.rows:,} rows"
         )
     if spec.kind == "t5" and stored.nbytes > MAX_BIAS_BYTES:
-        raise CheckpointError(f"{model.source}: tensor {quoted(name)} has {stored.nbytes:,} bytes; it is not a bias")
+        raise CheckpointError(f"{model.source}: tensor {quote(name)} has {stored.nbytes:,} bytes; it is not a bias")
     return stored
 
 

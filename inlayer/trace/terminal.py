@@ -18,7 +18,7 @@ from rich.text import Text
 from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
-from inlayer.trace.extra_tables import per_layer_lines, routing_lines, value_lines
+from inlayer.trace.extra_table_facts import per_layer_lines, routing_lines, value_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
 from inlayer.trace.ngrams import memory_lines

@@ -21,7 +21,7 @@ from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.files import parse_json, quoted, unique_keys
+from inlayer.files import parse_json, quote, unique_keys
 
 PRESETS: dict[str, dict[str, int]] = {
     "toy": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_kv_head": 2, "block_size": 64},
@@ -122,7 +122,7 @@ def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: 
 
 
 DATA, MODEL, OPTIMIZER, RUN = "Data", "Model", "Optimization", "Run"
-TYING = "Experiments on tied tables (docs/tying.md)"
+TYING = "Experiments on tied tables"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +313,7 @@ def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
     if values.pop("format", None) != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     if different := {setting.name for setting in fields(TrainConfig)} - {*NOT_SAVED} ^ values.keys():
-        raise ValueError(f"{quoted(min(different))} is missing or unknown")
+        raise ValueError(f"{quote(min(different))} is missing or unknown")
     if not isinstance(values["files"], list) or not all(isinstance(file, str) for file in values["files"]):
         raise ValueError("files is not a list of paths")
     return TrainConfig(**{**values, "files": tuple(values["files"])}, **not_saved)

@@ -33,7 +33,16 @@ from torch import Tensor
 
 from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.files import check_is_file, check_path, expand_home, file_errors, new_folder, parse_json, quoted, shown
+from inlayer.files import (
+    check_is_file,
+    check_path,
+    expand_home,
+    file_errors,
+    format_path,
+    new_folder,
+    parse_json,
+    quote,
+)
 from inlayer.ragged import IdArray
 from inlayer.render.numbers import count
 from inlayer.tokenizers import Tokenizer
@@ -222,15 +231,15 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 def _read_facts(path: Path) -> dict[str, Any]:
     """Read tokens.json and check the type and range of every entry."""
     with file_errors(check_is_file(path), kind=MissingFileError):
-        facts = parse_json(path.read_bytes(), shown(path), CheckpointError)
+        facts = parse_json(path.read_bytes(), format_path(path), CheckpointError)
     limits = {"format": FORMAT, "vocab_size": MAX_VOCAB, "train_ids": 2**60, "validation_ids": 2**60}
     valid = {name: type(facts.get(name)) is int and 0 <= facts[name] <= limit for name, limit in limits.items()}
     valid |= {name: isinstance(facts.get(name), str) for name in ("dtype", "train_sha256", "validation_sha256")}
     valid["format"] &= facts.get("format") == FORMAT
     valid["dtype"] = valid["dtype"] and facts["dtype"] in DTYPES
     for name in (name for name, is_valid in valid.items() if not is_valid):
-        value = quoted(facts[name]) if name in facts else "missing"
-        raise CheckpointError(f"{shown(path)}: {name} is {value}, which is not valid in format {FORMAT}")
+        value = quote(facts[name]) if name in facts else "missing"
+        raise CheckpointError(f"{format_path(path)}: {name} is {value}, which is not valid in format {FORMAT}")
     return facts
 
 
@@ -240,13 +249,13 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as file:
         if (actual := path.stat().st_size) != size:
-            raise CheckpointError(f"{shown(path)} has {actual:,} bytes instead of {size:,} for {count:,} ids")
+            raise CheckpointError(f"{format_path(path)} has {actual:,} bytes instead of {size:,} for {count:,} ids")
         while data := file.read(BLOCK * dtype.itemsize):
             digest.update(data)
             largest = max(largest, int(np.frombuffer(data, dtype).max()))
     if digest.hexdigest() != facts[f"{path.stem}_sha256"]:
-        raise CheckpointError(f"{shown(path)} is damaged: its checksum does not match")
+        raise CheckpointError(f"{format_path(path)} is damaged: its checksum does not match")
     if largest >= rows:
-        raise CheckpointError(f"{shown(path)} contains id {largest}, outside 0..{rows - 1}")
+        raise CheckpointError(f"{format_path(path)} contains id {largest}, outside 0..{rows - 1}")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, "r", shape=(count,)) if count else np.frombuffer(b"", dtype)

@@ -160,8 +160,8 @@ def check_savable(config: DecoderConfig) -> None:
     """Raise ConfigError for a decoder that cannot be expressed as GPT-2 or Llama."""
     for name in ("soft_cap", "input_norm"):
         if getattr(config, name):
-            theirs = FAMILIES[config.architecture][1]
-            raise ConfigError(f"a decoder with {name} cannot be saved for transformers: {theirs} has no {name}")
+            model_class = FAMILIES[config.architecture][1]
+            raise ConfigError(f"a decoder with {name} cannot be saved for transformers: {model_class} has no {name}")
 
 
 # ---- tensors
@@ -170,16 +170,16 @@ def check_savable(config: DecoderConfig) -> None:
 def to_tensors(config: DecoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the decoder's tensors under transformers' names, with the scales multiplied in."""
     dtype = state[TABLE].dtype
-    ours = {name: tensor.detach().cpu() for name, tensor in state.items()}
+    scaled = {name: tensor.detach().cpu() for name, tensor in state.items()}
     if config.input_scale != 1.0:
-        ours[TABLE] = ours[TABLE] * torch.tensor(config.input_scale, dtype=dtype)  # rounded like in the layer
+        scaled[TABLE] = scaled[TABLE] * torch.tensor(config.input_scale, dtype=dtype)  # rounded like in the layer
     factor = config.output_scale / (config.input_scale if config.tie else 1.0)
     if factor != 1.0:
-        ours |= {name: tensor * factor for name, tensor in ours.items() if name.startswith(f"{LAST_NORM}.")}
+        scaled |= {name: tensor * factor for name, tensor in scaled.items() if name.startswith(f"{LAST_NORM}.")}
     if config.position_scheme == "sinusoidal":
-        ours[POSITIONS] = sinusoids(config).to(dtype)
+        scaled[POSITIONS] = sinusoids(config).to(dtype)
     stored = stored_tensors(config)
-    return {key: part for name, tensor in ours.items() for key, part in stored[name].to_file(tensor).items()}
+    return {key: part for name, tensor in scaled.items() for key, part in stored[name].to_file(tensor).items()}
 
 
 def check_tensors(store: Store, config: DecoderConfig, state: Mapping[str, Tensor]) -> None:
@@ -221,7 +221,7 @@ def stored_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
     keys = config.kv_heads * config.head_dim
     rows = {"qkv": (config.n_head * config.head_dim, keys, keys), "up": (config.hidden_width,) * 2}
     tensors = {TABLE: f"{root}.{table}.weight", POSITIONS: f"{root}.wpe.weight", HEAD: "lm_head.weight"}
-    stored = {name: StoredTensor(names=(theirs,)) for name, theirs in tensors.items()}
+    stored = {name: StoredTensor(names=(in_file,)) for name, in_file in tensors.items()}
     for module, parts in modules.items():
         for part in ("weight", "bias"):
             stored[f"{module}.{part}"] = StoredTensor(
@@ -245,7 +245,7 @@ def to_config(config: DecoderConfig) -> dict[str, Any]:
         "initializer_range": config.init_std,
         "tie_word_embeddings": config.tie,
         "pad_token_id": None if config.padding_idx is None else config.padding_idx % config.vocab_size,
-        **{field: getattr(config, ours) for field, ours in FIELDS[config.architecture].items()},
+        **{field: getattr(config, attribute) for field, attribute in FIELDS[config.architecture].items()},
         **SUPPORTED[family],
     }
     if config.position_scheme == "sinusoidal":

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.files import file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
+from inlayer.files import file_errors, format_path, locked, new_folder, path_kind, sync, write_atomic
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
@@ -105,7 +105,7 @@ class Run:
                 write_atomic(run.inner / CONFIG, config_to_json(run.config))
         except OSError as error:
             run._remove()
-            raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
+            raise InputError(f"{format_path(folder)} cannot be written: {error.strerror}") from error
         return run
 
     @classmethod
@@ -142,7 +142,7 @@ class Run:
         tokenizer, tokens = self.open_tokenizer(), open_tokens(self.inner / "tokens")
         if tokens.vocab_size != count_rows(tokenizer):
             raise CheckpointError(
-                f"{shown(self.inner / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
+                f"{format_path(self.inner / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
                 f"{count_rows(tokenizer):,}; one of the two was changed; start a new run in another folder"
             )
         return tokenizer, tokens
@@ -284,7 +284,7 @@ class Run:
         try:
             self.metrics = [from_line(line, number) for number, line in enumerate(lines, 1)]
         except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
+            raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
         return state
 
     def _facts(self) -> dict[str, str]:
@@ -298,7 +298,7 @@ class Run:
     def _check_unchanged(self, step: int, facts: dict[str, str]) -> None:
         if step > self.config.steps:
             raise CheckpointError(
-                f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
+                f"{format_path(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
         paths = {
@@ -306,7 +306,7 @@ class Run:
             "tokenizer": self.inner / "tokenizer",
             "metrics": self.folder / METRICS,
         }
-        if changed := [shown(paths[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
+        if changed := [format_path(paths[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
             raise CheckpointError(
                 f"{changed[0]} does not match the saved state of step {step:,}: it was changed or truncated; restore "
                 "it, or start a new run in another folder"

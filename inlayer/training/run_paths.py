@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from inlayer.errors import CheckpointError, InputError
-from inlayer.files import check_path, path_kind, shown
+from inlayer.files import check_path, format_path, path_kind
 from inlayer.tokenizers.open import find_file
 from inlayer.training.config import TrainConfig, config_from_json
 from inlayer.training.corpus import read_chunks
@@ -24,13 +24,15 @@ def check_new_run(config: TrainConfig) -> Path:
     """Return the folder of a new run; an error if it is not free, or if the text or the tokenizer cannot be found."""
     folder = check_path(config.out, "out")
     if is_run(folder):
-        raise InputError(f"{shown(folder)} already contains a run; use --resume to continue it, or another folder")
+        raise InputError(
+            f"{format_path(folder)} already contains a run; use --resume to continue it, or another folder"
+        )
     if not is_free(folder):
-        raise InputError(f"cannot start a run in {shown(folder)}: it is not an empty folder; choose another one")
+        raise InputError(f"cannot start a run in {format_path(folder)}: it is not an empty folder; choose another one")
     try:
         str(folder.absolute()).encode()
     except UnicodeEncodeError:
-        raise InputError(f"{shown(folder)} is not valid UTF-8, which safetensors requires of a path") from None
+        raise InputError(f"{format_path(folder)} is not valid UTF-8, which safetensors requires of a path") from None
     if config.files:
         next(read_chunks(config.files))  # reports missing and empty files early
     if config.tokenizer not in {"bytes", "bpe"}:
@@ -42,14 +44,14 @@ def open_run(out: str, parallel: str) -> tuple[Path, TrainConfig]:
     """Return the folder and the settings of a run, to resume it."""
     folder = check_path(out, "out")
     if not is_run(folder):
-        raise InputError(f"{shown(folder)} contains no run to resume; start one without --resume")
+        raise InputError(f"{format_path(folder)} contains no run to resume; start one without --resume")
     path = folder / "run" / CONFIG
     try:
         config = config_from_json(path.read_bytes(), out=out, parallel=parallel)
         for name in (*config.files, config.tokenizer):
             path_kind(Path(name))  # reports what cannot be a path
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
+        raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
     return folder, config
 
 

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InputError
-from inlayer.files import atomic_path, shown
+from inlayer.files import atomic_path, format_path
 
 KEPT_STATES = 2
 
@@ -45,7 +45,8 @@ def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Ma
         last = max(_states(folder), default=None)
         earlier = "no earlier state exists" if last is None else f"the state of step {last:,} is kept"
         raise InputError(
-            f"the state of step {step:,} cannot be written to {shown(folder)}: {error.strerror or error}; {earlier}"
+            f"the state of step {step:,} cannot be written to {format_path(folder)}: {error.strerror or error}; "
+            f"{earlier}"
         ) from error
     for leftover in folder.glob(".state-*"):
         leftover.unlink(missing_ok=True)
@@ -67,7 +68,9 @@ def load_state(folder: Path) -> State | None:
             with suppress(ValueError):
                 _read(other, file)
                 advice = f"the state of step {other:,} is intact: to resume from it, remove {path.name}"
-        raise CheckpointError(f"{shown(path)}, the state of step {step:,}, is damaged: {error}; {advice}") from error
+        raise CheckpointError(
+            f"{format_path(path)}, the state of step {step:,}, is damaged: {error}; {advice}"
+        ) from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from inlayer.errors import ConfigError, MissingExtraError
-from inlayer.files import base_name, check_path, quoted, shown, write_atomic
+from inlayer.files import base_name, check_path, format_path, quote, write_atomic
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.analysis import compare_tables
 from inlayer.training.config import NOT_SAVED, TrainConfig
@@ -28,9 +28,9 @@ from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens
 from inlayer.training.export import TABLE, load_decoder
 from inlayer.training.parallel import ProcessGroup, process_group
 from inlayer.training.plot import draw
-from inlayer.training.report import TextSample, TrainingReport, to_html, to_json
 from inlayer.training.run_folder import Run, TrainingProgress
 from inlayer.training.run_paths import is_run, with_absolute_paths
+from inlayer.training.run_report import TextSample, TrainingReport, to_html, to_json
 from inlayer.training.state import load_state
 
 PROMPT_IDS, NEW_IDS = 8, 60
@@ -93,8 +93,8 @@ def _start(config: TrainConfig, resume: bool) -> Run:
             change = f"{name.replace('_', '-')} {_shown(existing[name])}, not {_shown(value)}"
             change = "other files" if name == "files" else change
             raise ConfigError(
-                f"{shown(config.out)} contains a run with {change}. To resume it, omit the changed option; for other "
-                "settings, start a new run in another folder"
+                f"{format_path(config.out)} contains a run with {change}. To resume it, omit the changed option; "
+                "for other settings, start a new run in another folder"
             )
     if longer:
         run.extend(config.steps)
@@ -103,7 +103,7 @@ def _start(config: TrainConfig, resume: bool) -> Run:
 
 def _shown(value: object) -> str:
     """Return a setting for a message; one from an untrusted file may be anything."""
-    return shown(value) if isinstance(value, str) else quoted(value)
+    return format_path(value) if isinstance(value, str) else quote(value)
 
 
 def _how_to_resume(run: Run, group: ProcessGroup) -> str:

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 
 import inlayer
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import base_name, quoted, shown
+from inlayer.files import base_name, format_path, quote
 from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.geometry.map_page import MapFacts
 from inlayer.inspection import inspect as inspect_model
@@ -83,8 +83,8 @@ class WalkService:
         if name is None:
             return next(iter(self.pipelines.values()))
         if name not in self.pipelines:
-            known = ", ".join(map(quoted, self.pipelines))
-            raise InputError(f"model {quoted(name)} is not served here; available models: {known}")
+            known = ", ".join(map(quote, self.pipelines))
+            raise InputError(f"model {quote(name)} is not served here; available models: {known}")
         return self.pipelines[name]
 
     def threads(self, query: WalkRequest | ModelQuery, tokens: int = 0) -> WorkerThreads:
@@ -232,11 +232,11 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
         message = error.detail
         if error.status_code == 404 and message == "Not Found":
             if expects_page(request.scope):
-                return error_page(404, f"{quoted(request.url.path)} does not exist; go back, or open /")
-            message = f"{quoted(request.url.path)} does not exist; /api/openapi.json lists all routes"
+                return error_page(404, f"{quote(request.url.path)} does not exist; go back, or open /")
+            message = f"{quote(request.url.path)} does not exist; /api/openapi.json lists all routes"
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "a different method")
-            message = f"{quoted(request.url.path)} does not accept {quoted(request.method)}; use {allowed}"
+            message = f"{quote(request.url.path)} does not accept {quote(request.method)}; use {allowed}"
         param = getattr(error, "param", None)
         return error_response(error.status_code, message, error.headers, request.url.path, param)
 
@@ -257,7 +257,7 @@ def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
         if isinstance(table, StoredEmbedding) and isinstance(path := getattr(table.table.source, "path", None), Path):
             known.add(path)
     # A path of one part, such as ".", reveals nothing and may occur in any message.
-    paths = {shown(path): base_name(path) for path in known if len(path.parts) > 1}
+    paths = {format_path(path): base_name(path) for path in known if len(path.parts) > 1}
     return dict(sorted(paths.items(), key=lambda item: -len(item[0])))
 
 
@@ -274,7 +274,7 @@ def _describe(problem: dict[str, Any]) -> str:
     if problem["type"] == "json_invalid":
         return f"the body is not valid JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
     if problem["type"] == "extra_forbidden":
-        return f"unknown field {quoted(where)}"
+        return f"unknown field {quote(where)}"
     message = problem["msg"].removeprefix("Value error, ")
     if message.startswith(("Input should ", "List should ")):
         message = message.split(" ", 1)[1].replace("should", "must", 1).replace(" after validation", "")
@@ -284,5 +284,5 @@ def _describe(problem: dict[str, Any]) -> str:
     if value is None or isinstance(value, bool):
         received = f" (got {json.dumps(value)})"
     else:
-        received = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
+        received = f" (got {quote(value)})" if isinstance(value, (str, int, float)) else ""
     return f"{where}: {message}{received}" if where else message

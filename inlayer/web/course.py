@@ -20,7 +20,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
 from inlayer.errors import InputError
-from inlayer.files import shown
+from inlayer.files import format_path
 from inlayer.learn.course import Task
 from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
@@ -190,7 +190,7 @@ class CourseView:
             self._warming.start()
         path, source = self.service.load_file(task)
         code, digest = (task.start, None) if source is None else (source.text, source.digest)
-        return {"code": code, "digest": digest, "path": shown(path)}
+        return {"code": code, "digest": digest, "path": format_path(path)}
 
     def save(self, body: schemas.CodeRequest) -> dict[str, Any]:
         """Save code as the learner's file."""

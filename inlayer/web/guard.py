@@ -1,10 +1,10 @@
 """The guard: who may send requests, and which headers every response has.
 
 request -> [guard] -> app
-- every request, even from our own page, presents the token, which is compared in constant time
-- protection from other websites: Host must be an IP address or one of our names (against DNS rebinding), Origin must be
-  ours, and Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is
-  sent
+- every request, even one from the server's own page, presents the token, which is compared in constant time
+- protection from other websites: Host must be an IP address or a name of this server (against DNS rebinding), Origin
+  must be this server, and Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No
+  CORS header is sent
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
 - see also: limits of a body (body.py)
@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inlayer.files import printable, quoted
+from inlayer.files import printable, quote
 from inlayer.render import Page, style_sheet
 from inlayer.web.body import check_body_headers, limited, max_body
 
@@ -98,11 +98,11 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
-            message = f"Host is {quoted(host)}; expected an IP address, localhost or the host name given with --host"
+            message = f"Host is {quote(host)}; expected an IP address, localhost or the host name given with --host"
             raise HTTPException(403, message)
         for origin in headers.getlist("origin"):
             if origin.lower() != f"http://{host}".lower():
-                raise HTTPException(403, f"Origin is {quoted(origin)}; other websites are not allowed")
+                raise HTTPException(403, f"Origin is {quote(origin)}; other websites are not allowed")
         sites = set(headers.getlist("sec-fetch-site"))
         # A link to a page may come from an email or a notebook: its author learns nothing when it is followed.
         modes = headers.getlist("sec-fetch-mode"), headers.getlist("sec-fetch-dest")

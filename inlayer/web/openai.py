@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 
 from inlayer.encoding.encode import Encoder, EncodeSettings
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.files import listing, quoted
+from inlayer.files import join_names, quote
 from inlayer.ragged import Ragged
 from inlayer.trace import Pipeline
 from inlayer.web.schemas import EmbeddingsRequest
@@ -58,7 +58,7 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], threads: Worker
 
     def find(name: str) -> Encoder:
         if name not in models:
-            message = f"model {quoted(name)} is not served here; available models: {listing(models)}"
+            message = f"model {quote(name)} is not served here; available models: {join_names(models)}"
             raise UnknownModelError(404, message)
         return models[name].encoder()
 

@@ -34,7 +34,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.threads import when_parent_ends
 from inlayer.web.guard import HEADERS, Guard, error_response
 
@@ -116,10 +116,12 @@ def print_address(address: Address) -> None:
 def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:
     """Build the application inside a worker process."""
     when_parent_ends(partial(os._exit, 0))
-    from inlayer.encoding import pooling
+    from inlayer.encoding import row_pooling
     from inlayer.web.app import make_app
 
-    pooling.torch_process = os.getpid()  # the process it was forked from imported torch, but did not compute with it
+    row_pooling.torch_process = (
+        os.getpid()
+    )  # the process it was forked from imported torch, but did not compute with it
     hosts = () if _address(host) else (host,)
     app = make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
     gc.collect()
@@ -297,7 +299,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError):
-        raise InputError(f"host {quoted(host)} is not an address of this machine") from None
+        raise InputError(f"host {quote(host)} is not an address of this machine") from None
     dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual_stack)

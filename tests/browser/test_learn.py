@@ -228,7 +228,7 @@ def test_the_editor_by_keyboard_and_a_file_changed_elsewhere(open_lesson, home):
     assert page.evaluate(
         "document.getElementById('conflict').nextElementSibling.contains(document.getElementById('check'))"
     )
-    page.click("#take-theirs")
+    page.click("#load-file")
     assert page.inner_text(".cm-line >> nth=0") == "elsewhere = 1"
     page.keyboard.press("Control+z")  # undo brings back the old code
     page.wait_for_selector(".cm-content:has-text('# more')")

@@ -241,10 +241,11 @@ def test_long_texts_are_truncated(open_page):
 def test_the_text_box_fits_its_text_after_the_window_changes(open_page):
     watched = open_page("text=" + "the+dog+and+" * 12 + "&step=1")
     page = watched.page
-    heights = []
-    for width in (1440, 390, 1440):
+    height = "document.querySelector('#texts textarea').clientHeight"
+    needed = "document.querySelector('#texts textarea').scrollHeight"
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.wait_for_function(f"{height} >= {needed}")
+    wide = page.evaluate(height)
+    for width, becomes in ((390, f"> {wide}"), (1440, f"=== {wide}")):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(100)
-        heights.append(page.eval_on_selector("#texts textarea", "(one) => [one.clientHeight, one.scrollHeight]"))
-    assert all(shown >= needed for shown, needed in heights)
-    assert heights[0] == heights[2] < heights[1]
+        page.wait_for_function(f"{height} {becomes} && {height} >= {needed}")

@@ -137,10 +137,12 @@ def test_merging_tiles_stay_in_their_boxes(open_page, width, text):
     page.click("#merge-play")
     page.wait_for_function("() => drawn.at(-1)[1] === Number(document.querySelector('#merge-slider').max)")
     page.wait_for_function(FINISHED)
-    drawn = page.evaluate("drawn.filter(([, count], index) => index === 0 || count !== drawn[index - 1][1])")
+    frames = page.evaluate("drawn")
+    drawn = [frame for last, frame in pairwise([[0, None], *frames]) if frame[1] != last[1]]
     assert page.evaluate("[...misplaced]") == []
     assert len(drawn) > 2  # a slow machine skips merges
-    assert drawn[-1][0] - drawn[1][0] < 3000
+    longest = max(after - before for (before, _), (after, _) in pairwise(frames))  # a busy machine draws the end late
+    assert drawn[-1][0] - drawn[1][0] < 3000 + longest
     page.evaluate(PAUSE_AFTER_ONE)
     assert watched.text("#merge-play") == "Continue"
     count = page.input_value("#merge-slider")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from inlayer.training.plot import draw
-from inlayer.training.report import to_html
+from inlayer.training.run_report import to_html
 from tests.browser.test_look import CONTRAST
 from tests.browser.watched_page import watch
 from tests.training.metrics import make_metrics
-from tests.training.test_report import HOSTILE, make_report
+from tests.training.test_run_report import HOSTILE, make_report
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ import torch
 from safetensors.numpy import save_file
 
 import inlayer
-from inlayer.encoding import pooling
+from inlayer.encoding import row_pooling
 from inlayer.encoding.encode import TokenVectors, batches
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.tables import StoredTable
@@ -90,8 +90,8 @@ def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatc
     model = inlayer.load("default")
     texts = TEXTS * 20
     expected = np.stack([model.encode(text) for text in texts])
-    monkeypatch.setattr(pooling, "choose_sums", lambda: getattr(pooling, sums))
-    monkeypatch.setattr(pooling, "FEW_IDS", 0)
+    monkeypatch.setattr(row_pooling, "choose_sums", lambda: getattr(row_pooling, sums))
+    monkeypatch.setattr(row_pooling, "MAX_NUMPY_IDS", 0)
     for batch_size in (None, 1, 7, 1000):
         np.testing.assert_array_equal(model.encode(texts, batch_size=batch_size), expected)
     threads = torch.get_num_threads()
@@ -100,7 +100,7 @@ def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatc
         np.testing.assert_array_equal(model.encode(texts), expected)
     finally:
         torch.set_num_threads(threads)
-    monkeypatch.setattr(pooling, "WHOLE_BYTES", 0)  # as for a large table: only the rows of the batch
+    monkeypatch.setattr(row_pooling, "MAX_TABLE_BYTES", 0)  # as for a large table: only the rows of the batch
     np.testing.assert_array_equal(inlayer.load("default").encode(texts), expected)
 
 
@@ -122,13 +122,13 @@ def test_long_texts_are_summed_in_blocks_to_the_same_bits(monkeypatch, sums):
 
     def recorded(rows, ids, offsets):
         sizes.append(offsets.size - 1)
-        return getattr(pooling, sums)(rows, ids, offsets)
+        return getattr(row_pooling, sums)(rows, ids, offsets)
 
-    monkeypatch.setattr(pooling, "choose_sums", lambda: recorded)
-    monkeypatch.setattr(pooling, "FEW_IDS", 0)
+    monkeypatch.setattr(row_pooling, "choose_sums", lambda: recorded)
+    monkeypatch.setattr(row_pooling, "MAX_NUMPY_IDS", 0)
     for segments in (10**6, 7, 1):
         sizes.clear()
-        monkeypatch.setattr(pooling, "BLOCK_VALUES", segments * 128)
+        monkeypatch.setattr(row_pooling, "BLOCK_VALUES", segments * 128)
         np.testing.assert_array_equal(model.encode(texts), expected)
         assert max(sizes) <= segments + len(texts)
         assert (len(sizes) > 1) == (segments < 10**6)
@@ -146,7 +146,7 @@ def test_equal_tokens_whose_rounding_errors_add_up_are_exact(tmp_path, monkeypat
         return float(np.abs(model.encode(text) - rows[row].astype(np.float64)).max())
 
     assert max(error("a" * count) for count in (7, 31, 32, 33, 3000)) <= 1e-6 * largest
-    monkeypatch.setattr(pooling, "SEGMENT", 4096)
+    monkeypatch.setattr(row_pooling, "SEGMENT", 4096)
     assert error("a" * 3000) > 1e-6 * largest  # control: one float32 sum is not
 
 
@@ -310,7 +310,7 @@ def test_threads_share_a_model():
 
 
 def test_large_tables_read_only_the_rows_of_a_batch(monkeypatch):
-    monkeypatch.setattr(pooling, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(row_pooling, "MAX_TABLE_BYTES", 0)
     monkeypatch.setattr(StoredTable, "weight", property(lambda _: pytest.fail("the whole table was read")))
     inlayer.load("default").encode(TEXTS)
 
@@ -332,7 +332,7 @@ def test_a_forked_process_does_not_wait_for_the_threads_of_torch():
         "print(os.waitpid(child, 0)[1])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "2"},
     )  # fmt: skip  # with one thread, torch starts none
     assert done.stdout == "0\n"

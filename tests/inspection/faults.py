@@ -209,8 +209,8 @@ def common_tokens_overwritten_by_their_mean(folder: Path) -> None:
 
 @fault("norm-outliers", "warning")
 def exploding_norms(folder: Path) -> None:
-    stretch = torch.exp(3 * torch.randn(ROWS, 1, generator=torch.Generator().manual_seed(7)))
-    change(folder, TABLE, lambda table: table * stretch)
+    row_scale = torch.exp(3 * torch.randn(ROWS, 1, generator=torch.Generator().manual_seed(7)))
+    change(folder, TABLE, lambda table: table * row_scale)
 
 
 @fault("unusual-value-distribution", "warning")

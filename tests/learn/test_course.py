@@ -246,8 +246,9 @@ def prose(text: str) -> str:
 
 @EACH_TEXT
 def test_links_have_targets(text: str) -> None:
-    found = addresses((CONTENT / text).read_text(encoding="utf-8"))
-    assert [address for address in found if is_dead(address)] == []
+    source = (CONTENT / text).read_text(encoding="utf-8")
+    assert [address for address in addresses(source) if is_dead(address)] == []
+    assert "docs/" not in source  # an installed package does not have that folder
 
 
 def test_dead_links_are_found() -> None:

@@ -61,7 +61,7 @@ def test_every_grader_rule_is_documented() -> None:
     folder = Path(session.__file__).parent
     texts = [
         (folder / name).read_text(encoding="utf-8")
-        for name in ("session.py", "grader.py", "checks.py", "sandbox/runner.py")
+        for name in ("session.py", "grader.py", "assertions.py", "sandbox/runner.py")
     ]
     raised = set(re.findall(r'(?:CheckFailed\(\s*|fail(?:ure)?\(|rule: str = )"([a-z-]+)"', "\n".join(texts)))
     assert len(raised) > 8

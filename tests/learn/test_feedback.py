@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from inlayer.learn.checks import describe_value, format_value, labeled
+from inlayer.learn.assertions import describe_value, format_value, labeled
 from inlayer.learn.course import Task, open_course
 from inlayer.learn.grader import grade
 from inlayer.learn.sandbox.protocol import Unsendable
@@ -63,6 +63,45 @@ def test_a_raised_error_is_the_output(task: Task) -> None:
     failure = grade(task, "def add(table, ids):\n    raise ValueError('no')\n").failure
     assert failure is not None
     assert "  your output  raised ValueError: no (line 2 of your file)" in failure.feedback
+
+
+def test_a_call_that_was_stopped_shows_its_input_and_the_expected_kind(task: Task) -> None:
+    failure = grade(task, "def add(table, ids):\n    raise MemoryError\n").failure
+    assert failure is not None
+    assert failure.rule == "memory"
+    assert "  your output  none: the call was stopped" in failure.feedback
+    assert "  expected     a float32 tensor of shape (6,)" in failure.feedback
+    assert EXAMPLE in failure.feedback
+
+
+def test_a_forbidden_name_shows_what_the_function_should_return(task: Task) -> None:
+    task = replace(toy(forbidden=("inlayer",)), folder=task.folder)
+    failure = grade(task, "import inlayer\n").failure
+    assert failure is not None
+    assert failure.rule == "forbidden-name"
+    first, call, *_ = failure.feedback
+    assert (first, call) == ("An input, with the output it should give:", "add(table, ids)")
+    assert any(line.endswith("a float32 tensor of shape (6,)") for line in failure.feedback)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "seed", "has_example"),
+    [
+        ("read_header", "backwards", 5, True), ("read_header", "before-the-data", 5, True),
+        ("read_header", "invalid-json", 5, True), ("read_header", "not-an-object", 5, True),
+        ("read_header", "too-short", 5, True), ("layer_facts", "size-missing", 5, True),
+        ("position_wrapper", "odd-width", 2, True), ("position_wrapper", "neither-input", 5, False),
+    ],
+)  # fmt: skip
+def test_the_example_never_repeats_the_graded_input(name: str, wrong: str, seed: int, has_example: bool) -> None:
+    task = open_course().tasks[name]
+    failure = grade(task, task.wrong[wrong], seed=seed).failure
+    assert failure is not None
+    assert failure.rule == wrong
+    assert (EXAMPLE in failure.feedback) is has_example
+    graded_call, _, example = "\n".join(failure.feedback).partition(f"\n\n{EXAMPLE}\n")
+    assert graded_call.split("\n  your output ")[0] != example.split("\n  output ")[0]
+    assert "of your file" not in example  # the example's lines are those of the solution
 
 
 def test_no_example_without_a_reason(task: Task) -> None:

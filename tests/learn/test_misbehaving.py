@@ -72,7 +72,7 @@ CASES = {  # source, rule, words of the message
     ),
     "the grader imported": ("import inlayer.learn.grader\n", "refused", "import the grader"),
     "the grader imported, errors caught": (
-        "import importlib\ntry: importlib.import_module('inlayer.learn.checks')\nexcept BaseException: pass\n" + SOLUTION,
+        "import importlib\ntry: importlib.import_module('inlayer.learn.assertions')\nexcept BaseException: pass\n" + SOLUTION,
         "refused", "the",
     ),
     "the grader patched": (
@@ -199,7 +199,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert fork_server().process.pid == pid
     children = Path(f"/proc/{pid}/task/{pid}/children")
     if children.exists():
-        for _ in range(100):
+        for _ in range(2_400):  # they end on their own, however busy the machine is
             alive = [child for child in children.read_text().split() if state(child) not in {"Z", ""}]
             if not alive:
                 break

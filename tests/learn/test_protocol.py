@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from inlayer.learn.checks import is_identical
+from inlayer.learn.assertions import is_identical
 from inlayer.learn.sandbox.protocol import DTYPES, ProtocolError, RemoteHandle, Unsendable, decode, encode
 
 VALUES: list[Any] = [

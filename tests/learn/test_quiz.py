@@ -52,7 +52,7 @@ def test_an_invalid_letter_changes_nothing() -> None:
     for letters in ("", "d", "1", "ab", "é"):
         with pytest.raises(InputError, match="not one of the options"):
             quiz.answer(letters)
-    assert (quiz.n_asked, quiz.missed) == (0, [])
+    assert (quiz.n_answers, quiz.missed) == (0, [])
     assert quiz.answer(f" ({letter(quiz, correct=True).upper()}) ").correct
     assert quiz.question is None
     assert not quiz.repeated

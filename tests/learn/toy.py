@@ -8,7 +8,7 @@ from types import ModuleType
 
 import torch
 
-from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.assertions import check_shape, check_values
 from inlayer.learn.course import Task
 from inlayer.learn.session import CheckFailed, GradingSession
 

@@ -311,7 +311,7 @@ def test_diverging_run_keeps_finite_states(text: Path, tmp_path: Path) -> None:
     assert state[0] == len(lines) - 1
     assert all(bool(value.isfinite().all()) for value in state[1].values())
     assert not (out / "model.safetensors").exists()
-    recorder = Recorder()
+    recorder = WarningRecorder()
     with pytest.raises(DivergedError):  # resumed, it diverges again
         Run.open(str(out)).train(recorder)
     assert recorder.warnings[0] == "1 step after the last saved state will be repeated"
@@ -321,7 +321,7 @@ def test_diverging_run_keeps_finite_states(text: Path, tmp_path: Path) -> None:
 # ---- a text that is too small
 
 
-class Recorder(TrainingProgress):
+class WarningRecorder(TrainingProgress):
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
@@ -330,7 +330,7 @@ class Recorder(TrainingProgress):
 
 
 def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -> None:
-    text, recorder = write_text(tmp_path / "short.txt", 40), Recorder()
+    text, recorder = write_text(tmp_path / "short.txt", 40), WarningRecorder()
     config = make_config(text, tmp_path / "out", tokenizer="bpe", steps=2, validation=0.005)
     report = inlayer.train(config, progress=recorder)
     assert report is not None
@@ -345,7 +345,7 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
 
 
 def test_no_warning_about_validation_that_was_turned_off(tmp_path: Path) -> None:
-    text, recorder = write_text(tmp_path / "short.txt", 40), Recorder()
+    text, recorder = write_text(tmp_path / "short.txt", 40), WarningRecorder()
     assert Run.create(make_config(text, tmp_path / "out", validation=0.0, steps=2)).train(recorder)
     assert recorder.warnings == []
 

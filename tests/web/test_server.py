@@ -261,8 +261,16 @@ def test_a_response_that_is_not_read_is_dropped(pipeline: Pipeline, monkeypatch:
         connection.settimeout(TIMEOUT)
         with connection:
             connection.connect((client.host, client.port))
+            dropped, lose = threading.Event(), server.BoundedProtocol.connection_lost
+
+            def connection_lost(self: server.BoundedProtocol, error: Exception | None) -> None:
+                lose(self, error)
+                if self.client == connection.getsockname():
+                    dropped.set()
+
+            monkeypatch.setattr(server.BoundedProtocol, "connection_lost", connection_lost)
             connection.sendall(asked * 8)
-            time.sleep(2)
+            assert dropped.wait(TIMEOUT)
             got = len(closed(connection))
         assert got < 8 * len(whole)
         assert client.send("/api/models").status == 200

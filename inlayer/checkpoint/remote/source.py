@@ -5,7 +5,7 @@ source -> [remote files] -> Store -> Model
 - plain HTTP servers cannot list a folder; there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
-Tested in tests/checkpoint/remote/test_store.py, with faulty servers in test_transfer.py.
+Tested in tests/checkpoint/remote/test_remote_store.py, with faulty servers in test_transfer.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from inlayer.checkpoint.remote import transfer
 from inlayer.checkpoint.remote.transfer import DiskCache, FileVersion, Span, TransferError, UnreachableError, digest
 from inlayer.checkpoint.store import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
-from inlayer.files import printable, shown
+from inlayer.files import format_path, printable
 from inlayer.formats.row_reader import read_bytes
 
 HUB_SOURCE = re.compile(
@@ -316,13 +316,15 @@ def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | Non
     if not separator or scheme == "hf":
         hub = HUB_SOURCE.fullmatch(source)
         if hub is None:
-            raise InputError(f"{shown(source)} is not a hub id; examples are org/name, org/name@main and hf://org/name")
+            raise InputError(
+                f"{format_path(source)} is not a hub id; examples are org/name, org/name@main and hf://org/name"
+            )
         return HubFolder(hub[1], hub[2], cache), hub[3]
     if scheme not in transfer.PACKAGES:
         allowed = ", ".join(f"{name}://" for name in ("hf", *transfer.PACKAGES))
-        raise InputError(f"{shown(source)} has the unknown scheme {scheme}://; use {allowed}, or a path")
+        raise InputError(f"{format_path(source)} has the unknown scheme {scheme}://; use {allowed}, or a path")
     if not rest.strip("/") or "::" in source or not source.isprintable() or " " in source:
-        raise InputError(f"{shown(source)} is not a valid URL; an example is {scheme}://bucket/folder/")
+        raise InputError(f"{format_path(source)} is not a valid URL; an example is {scheme}://bucket/folder/")
     path = urlsplit(source).path if scheme.startswith("http") else source
     name = path.rpartition("/")[2]
     if name.endswith((".bin", ".pt", ".pth", ".json")):

@@ -10,7 +10,7 @@ import typer
 
 from inlayer.cli.app import Json
 from inlayer.cli.learn.common import SEED, command
-from inlayer.files import check_path, shown, write_output
+from inlayer.files import check_path, format_path, write_output
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import progress_bar
 
@@ -28,7 +28,7 @@ def notebook(
     course = open_course()
     chosen = [course.lesson(name) for name in lessons] if lessons else list(course.lessons)
     for path in write_notebooks(check_path(folder, "--folder"), chosen, overwrite=overwrite):
-        sys.stdout.write(f"{shown(path)}\n")
+        sys.stdout.write(f"{format_path(path)}\n")
     sys.stdout.write(f"Next: open them with Jupyter (pip install jupyterlab):\n  jupyter lab {shlex.quote(folder)}\n")
 
 
@@ -52,7 +52,7 @@ def grade(
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
             path = target.with_name(target.name + ending)
             write_output(path, text.encode())
-            sys.stdout.write(f"{shown(path)} ({count(len(report.rows), 'row')})\n")
+            sys.stdout.write(f"{format_path(path)} ({count(len(report.rows), 'row')})\n")
     else:
         sys.stdout.write(report.to_json() if as_json else report.to_csv())
     if report.not_graded:

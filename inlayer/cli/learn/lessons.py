@@ -14,7 +14,7 @@ from inlayer.cli.learn.common import FOLDER, command, confirm, open_printer, ope
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz
 from inlayer.cli.learn.tasks import show_task_file
 from inlayer.errors import InputError
-from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
+from inlayer.files import check_path, format_path, not_a_file, path_kind, write_output
 from inlayer.learn.course import not_found
 from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import MAX_BYTES, DamagedProgressError, ProgressState, dump_state, load_state
@@ -157,13 +157,13 @@ def progress(
         backup = service.progress.reset()
         sys.stdout.write("Progress was reset.\n" if backup else "There was no progress to reset.\n")
         if backup is not None:
-            sys.stdout.write(f"The old progress is kept: {shown(backup)}\n")
+            sys.stdout.write(f"The old progress is kept: {format_path(backup)}\n")
         open_printer().next_step(service.overview())
     elif export is not None:
         export_progress(service.state(), export, overwrite=overwrite)
     elif import_ is not None:
         service.progress.merge(read_export(import_))
-        sys.stdout.write(f"Added the progress in {shown(import_)} to yours.\n")
+        sys.stdout.write(f"Added the progress in {format_path(import_)} to yours.\n")
     else:
         show_progress(service, as_json=as_json)
 
@@ -179,9 +179,9 @@ def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None
     if kind not in {"file", "missing"}:
         raise not_a_file(path, kind)
     if kind == "file" and not overwrite:
-        raise InputError(f"{shown(name)} already exists; use --overwrite to replace it")
+        raise InputError(f"{format_path(name)} already exists; use --overwrite to replace it")
     write_output(path.absolute(), data)
-    sys.stdout.write(f"Wrote your progress to {shown(name)}.\n")
+    sys.stdout.write(f"Wrote your progress to {format_path(name)}.\n")
 
 
 def read_export(name: str) -> ProgressState:
@@ -189,9 +189,9 @@ def read_export(name: str) -> ProgressState:
     try:
         return load_state(data)
     except DamagedProgressError as error:
-        raise InputError(f"{shown(name)} {error}") from None
+        raise InputError(f"{format_path(name)} {error}") from None
     except InputError as error:
-        raise InputError(f"{shown(name)}: {error}") from None
+        raise InputError(f"{format_path(name)}: {error}") from None
 
 
 def show_progress(service: CourseService, *, as_json: bool) -> None:
@@ -215,5 +215,5 @@ def show_progress(service: CourseService, *, as_json: bool) -> None:
     out.next_step(overview, with_current=True)
     out.line()
     if state.folder:
-        out.line(f"your files:    {shown(state.folder)}", style="dim", wrap=False)
-    out.line(f"progress file: {shown(path)}", style="dim", wrap=False)
+        out.line(f"your files:    {format_path(state.folder)}", style="dim", wrap=False)
+    out.line(f"progress file: {format_path(path)}", style="dim", wrap=False)

@@ -15,7 +15,7 @@ import typer
 from inlayer.cli.app import print_json
 from inlayer.cli.learn.common import SEED, QuitError, command, open_printer, open_service, prompt, stoppable
 from inlayer.errors import InputError
-from inlayer.files import quoted
+from inlayer.files import quote
 from inlayer.learn.course_steps import QuizRun
 from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, Question, TheoryQuestion
 from inlayer.learn.service import CourseService, random_seed
@@ -93,7 +93,7 @@ def exercise(
         return
     if len(chosen) > 1:
         ids = ", ".join(drawn.id for drawn in chosen)
-        raise InputError(f"{quoted(what)} has {len(chosen)} open exercises; name one of {ids}")
+        raise InputError(f"{quote(what)} has {len(chosen)} open exercises; name one of {ids}")
     if answer is not None and seed is None and service.state().record("exercise", chosen[0].id).seed is None:
         raise InputError(f"{chosen[0].id} has not been shown yet; show it first (with --json), or pass its --seed")
     question = service.draw_exercise(chosen[0], seed)

@@ -14,7 +14,7 @@ import typer
 from inlayer.cli.app import Json, print_json
 from inlayer.cli.learn.common import FOLDER, SEED, TASK_OR_FILE, command, confirm, open_printer, open_service, stoppable
 from inlayer.errors import InputError
-from inlayer.files import shown
+from inlayer.files import format_path
 from inlayer.learn.service import CourseService
 from inlayer.learn.task_files import TaskFile, read_file
 from inlayer.learn.terminal import CoursePrinter
@@ -43,7 +43,7 @@ def check(
     with stoppable(service), running_code(out, enabled=not as_json):
         verdict = service.check(file.task, read_file(file.path).text, seed=seed)
     if as_json:
-        print_json({"file": shown(file.path), **verdict.to_dict()})
+        print_json({"file": format_path(file.path), **verdict.to_dict()})
     else:
         show_verdict(out, service, file, verdict)
     raise typer.Exit(0 if verdict.passed else 1)
@@ -62,7 +62,7 @@ def show_verdict(
     """Print a verdict and what to do next; while watching, keys replace the commands."""
     out.checks(verdict)
     if not verdict.passed:
-        out.line(f"{shown(file.path)}, random values from seed {verdict.seed}", style="dim", wrap=False)
+        out.line(f"{format_path(file.path)}, random values from seed {verdict.seed}", style="dim", wrap=False)
         if not watching:
             out.line("Need a hint?")
             out.command(f"inlayer learn hint {file.task.id}")
@@ -76,7 +76,7 @@ def show_verdict(
 def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False) -> None:
     """Print a task, the file to edit, and the commands to continue with."""
     out.task(file.task)
-    out.line(f"{'Created for you to edit' if file.is_new else 'Your file'}: {shown(file.path)}", wrap=False)
+    out.line(f"{'Created for you to edit' if file.is_new else 'Your file'}: {format_path(file.path)}", wrap=False)
     if not watching:
         out.line("Then run one of:")
         for command in ("check", "watch", "hint"):
@@ -133,8 +133,8 @@ def reset(
         raise InputError("nothing was reset")
     backup = service.reset_file(started)
     out, (path, _) = open_printer(), service.load_file(started)
-    out.line(f"{shown(path)} is the starter file again.", wrap=False)
+    out.line(f"{format_path(path)} is the starter file again.", wrap=False)
     if backup is not None:
-        out.line(f"Your old file is kept: {shown(backup)}", wrap=False)
+        out.line(f"Your old file is kept: {format_path(backup)}", wrap=False)
     out.line("Next: write your answer there, then run:")
     out.command(f"inlayer learn check {started.id}")

@@ -23,7 +23,7 @@ import typer
 from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, open_printer, open_service, stoppable
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
-from inlayer.files import shown
+from inlayer.files import format_path
 from inlayer.learn.service import CourseService
 from inlayer.learn.task_files import TaskFile, read_file
 from inlayer.learn.terminal import CoursePrinter
@@ -85,7 +85,7 @@ class FileWatcher:
             is_start = read_file(path).text == self.file.task.start
         self._graded = self._previous = seen if is_start else None
         show_task_file(self.out, self.file, watching=True)
-        self.out.line(f"Watching {shown(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
+        self.out.line(f"Watching {format_path(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
         self._missing = seen is None
         if self._missing:
             self.out.line("The file does not exist yet; it will be graded when it does.", style="yellow")

@@ -18,7 +18,7 @@ function makeMap(canvas, data, options = {}) {
   const scene = { marks: [], chosen: -1, near: [], arrows: [], hovered: -1, lit: -1 };
   let facts, points, grid, picker, groups = null, palette = [], byKind = false;
   let size = null, view = null, home = null, framed = null, moves = new Map(), pending = 0, lastTime = 0, labels = [];
-  let colors = null, image = null, painted = "", version = 0, lastPlace = "", movedAt = -Infinity;
+  let colors = null, image = null, painted = "", version = 0, lastPosition = "", movedAt = -Infinity;
   tip.className = "map-tip";
   tip.hidden = true;
   canvas.parentElement.append(tip);
@@ -182,8 +182,8 @@ function makeMap(canvas, data, options = {}) {
   }
   function paintPoints(time) {
     const here = [view.x, view.y, view.scale, version].join();
-    if (lastPlace !== "" && here !== lastPlace) [movedAt, tip.hidden] = [time, true]; // the point is elsewhere now
-    lastPlace = here;
+    if (lastPosition !== "" && here !== lastPosition) [movedAt, tip.hidden] = [time, true]; // the point is elsewhere now
+    lastPosition = here;
     const moving = time - movedAt < REST_TIME, most = moving ? MOVING_PIXELS : Infinity;
     const ratio = Math.min(canvas.width / width(), Math.sqrt(most / (width() * height())));
     const [w, h] = [Math.round(width() * ratio), Math.round(height() * ratio)];

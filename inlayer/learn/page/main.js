@@ -72,7 +72,7 @@ function go(place) {
 }
 
 async function show({ moved = false } = {}) {
-  const mine = ++ticket;
+  const request = ++ticket;
   leaveTask();
   view = readView(location.hash);
   const indicator = setTimeout(() => busy(true), LOADING_SHOWS);
@@ -84,7 +84,7 @@ async function show({ moved = false } = {}) {
     const task = lessons.get(view.lesson)?.tasks.find((one) => one.id === view.task);
     if (task) task.file = await server.file(task.id);
     const [elements, then] = await pageOf(task);
-    if (mine !== ticket) return;
+    if (request !== ticket) return;
     byId("stage").replaceChildren(...elements.flat(Infinity).filter((one) => !isNothing(one)));
     renderLessons();
     fold(true);
@@ -97,12 +97,12 @@ async function show({ moved = false } = {}) {
       announce(byId("stage-title").textContent);
     }
   } catch (error) {
-    if (mine !== ticket) return;
+    if (request !== ticket) return;
     if (!(error instanceof ServerError)) console.error(error);
     showError(error instanceof ServerError ? error.message : `This page failed: ${error.message}`);
   } finally {
     clearTimeout(indicator);
-    if (mine === ticket) busy(false);
+    if (request === ticket) busy(false);
   }
 }
 

@@ -118,19 +118,19 @@ function kept(task, text, digest) {
 }
 
 // The file was changed in a terminal or another window: the learner chooses a version. `save` runs again if they keep
-// theirs; after a button press, the focus moves to the question.
+// their own; after a button press, the focus moves to the question.
 async function conflict({ save: retry, pressed = false }) {
   const { task } = workspace;
   workspace.inConflict = true;
   fileNote("changed elsewhere");
-  const theirs = await server.file(task.id).catch((error) => error);
+  const onDisk = await server.file(task.id).catch((error) => error);
   if (task !== workspace.task) return;
-  if (theirs instanceof Error) {
+  if (onDisk instanceof Error) {
     workspace.inConflict = false;
-    return fileNote(`not saved: ${theirs.message}`);
+    return fileNote(`not saved: ${onDisk.message}`);
   }
   const resolve = (choose) => () => {
-    workspace.digest = theirs.digest;
+    workspace.digest = onDisk.digest;
     workspace.inConflict = false;
     byId("conflict").hidden = true;
     choose();
@@ -140,11 +140,11 @@ async function conflict({ save: retry, pressed = false }) {
     make("p", {}, make("strong", {}, `${task.id}.py was changed elsewhere. `),
       "Nothing was overwritten. Load the file, or keep your version and overwrite the file?"),
     button("Load the file", resolve(() => {
-      workspace.code = theirs.code;
-      replaceCode(theirs.code);
+      workspace.code = onDisk.code;
+      replaceCode(onDisk.code);
       fileNote("your file");
-    }), { id: "take-theirs" }),
-    button("Keep my version", resolve(retry), { id: "keep-mine" }));
+    }), { id: "load-file" }),
+    button("Keep my version", resolve(retry), { id: "keep-version" }));
   byId("conflict").hidden = false;
   markStale();
   if (pressed) toConflict();

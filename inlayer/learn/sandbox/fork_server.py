@@ -46,28 +46,28 @@ class ForkServer:
     """The grader's handle on the fork server; `fork` returns a socket to a new process and its pid."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         # -I: a torch.py in the current folder is not imported; sys.path is the grader's.
         start = f"import sys; sys.path[:] = {sys.path!r}; from inlayer.learn.sandbox.fork_server import main; main()"
         # Only harmless variables: the environment may contain secrets.
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self.socket, self.lock, self.owner = ours, threading.Lock(), os.getpid()
-        with theirs, tempfile.TemporaryFile() as errors:
+        self.socket, self.lock, self.owner = parent_end, threading.Lock(), os.getpid()
+        with child_end, tempfile.TemporaryFile() as errors:
             try:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-I", "-c", start, str(theirs.fileno())],
+                    [sys.executable, "-I", "-c", start, str(child_end.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[child_end.fileno()],
                     env=environment,
                     start_new_session=True,  # Ctrl-C is for the grader
                 )
-                theirs.close()  # else a server that fails to start is waited for forever
-                ready = ours.recv(len(READY)) == READY
+                child_end.close()  # else a server that fails to start is waited for forever
+                ready = parent_end.recv(len(READY)) == READY
             except OSError as error:
-                ours.close()
+                parent_end.close()
                 raise GraderError(f"the grader's process did not start: {error.strerror or error}") from None
             if not ready:
                 self.close()
@@ -82,13 +82,15 @@ class ForkServer:
 
     def fork(self, output: int, *, scratch: Path, limits: GradingLimits) -> tuple[socket.socket, int]:
         """Fork a runner that prints to the file descriptor `output` and leads its own process group."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            answer = self._ask({"scratch": str(scratch), "limits": asdict(limits)}, [theirs.fileno(), output], PID.size)
+        parent_end, child_end = socket.socketpair()
+        with child_end:
+            answer = self._ask(
+                {"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output], PID.size
+            )
         if not answer:
-            ours.close()
+            parent_end.close()
             raise GraderError("the grader's process ended unexpectedly; try again")
-        return ours, int(PID.unpack(answer)[0])
+        return parent_end, int(PID.unpack(answer)[0])
 
     def wait_for_end(self, pid: int) -> tuple[int, float] | None:
         """Return the signal that killed a runner (0: it exited) and its CPU seconds; None if it does not end soon."""

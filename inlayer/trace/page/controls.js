@@ -36,8 +36,8 @@ function renderInput() {
   if (!source.exported) return;
   byId("model").disabled = true;
   byId("input-note").hidden = false;
-  byId("input-note").textContent = "An exported page shows only the text it was created with. "
-    + "For other texts, use inlayer serve.";
+  byId("input-note").replaceChildren("An exported page shows only the text it was created with. For other texts:",
+    make("br"), code("inlayer serve"));
 }
 
 function renderExamples() {

@@ -27,7 +27,7 @@ function initializationView(trace) {
       make("section", { class: "once", "aria-labelledby": "once" },
         make("h2", { id: "once" }, "Initialization"),
         note(`A table of ${size}, initialized with seed ${initialization.seed}.`),
-        source.exported ? note("To initialize with another seed, use inlayer serve.")
+        source.exported ? note("To initialize with another seed:", make("br"), code("inlayer serve"))
           : button("Try another seed", nextSeed, { id: "next-seed" }),
         make("ol", { class: "initialization-steps" }, initialization.steps.map((step, index) =>
           initializationStep(initialization, step, index)))),

@@ -98,7 +98,7 @@ function lossChart({ uniform_loss: uniform, steps }) {
     const loss = losses[index], at = Number.isFinite(loss) ? y(loss) : 16;
     setAll(dot, { cx: x(index), cy: at });
     setAll(stem, { x1: x(index), x2: x(index), y1: at });
-    setAll(value, freePlace(points, { x: x(index), y: at }, { width, bottom, line: y(uniform) }));
+    setAll(value, labelPosition(points, { x: x(index), y: at }, { width, bottom, line: y(uniform) }));
     value.textContent = `loss ${shortened(loss)}`;
     const words = `Loss ${shortened(loss)} at learning rate ${brief(steps[index].rate)}`;
     svg.setAttribute("aria-label", `${words}; a uniform guess gives ${shortened(uniform)}`);
@@ -113,7 +113,7 @@ function lossChart({ uniform_loss: uniform, steps }) {
 }
 
 // A place for a label next to a dot that neither the curve nor the horizontal line crosses.
-function freePlace(points, dot, { width, bottom, line }) {
+function labelPosition(points, dot, { width, bottom, line }) {
   const [wide, high] = LABEL;
   const heightAt = (x) => {
     const next = points.findIndex((point) => point[0] >= x);

@@ -38,7 +38,7 @@ function update() {
 }
 
 async function refresh() {
-  const mine = ++ticket;
+  const request = ++ticket;
   const back = switched;
   switched = null;
   if (isWithoutTokenizer()) return showRowsOnly();
@@ -61,7 +61,7 @@ async function refresh() {
       isChanged(change) ? source.walk(queryOf(state, UNCHANGED), signal) : null,
       state.view === "initialization" ? loadInitialization(signal) : shownInitialization,
     ]);
-    if (mine !== ticket) return;
+    if (request !== ticket) return;
     shownInitialization = initialization;
     if (query !== shownQuery) hideSteps();
     shownQuery = query;
@@ -71,14 +71,14 @@ async function refresh() {
     if (reverted) go(reverted, { replace: true });
     else accepted();
   } catch (error) {
-    if (mine !== ticket || error.name === "AbortError") return;
+    if (request !== ticket || error.name === "AbortError") return;
     if (!(error instanceof RequestError)) console.error(error);
     const message = error instanceof RequestError ? error.message : `Error on this page: ${error.message}`;
     if (back) goBack(back, message);
     else showFailure(message);
   } finally {
     clearTimeout(indicator);
-    if (mine === ticket) busy(false);
+    if (request === ticket) busy(false);
   }
 }
 

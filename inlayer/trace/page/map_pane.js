@@ -88,7 +88,7 @@ async function loadMap(model) {
   if (mapChosen.id >= 0) mapPane.choose(mapChosen.id, true, mapChosen.near);
 }
 
-// The map, if it is the one of the model shown.
+// The map, if it shows the current model.
 function shownMap() {
   return mapPane?.data.model === mapModel ? mapPane : null;
 }

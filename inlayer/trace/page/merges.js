@@ -118,15 +118,15 @@ function toggleMerges() {
 
 // All merges of one rank are drawn at once, as BPE applies them.
 function playMerges() {
-  const mine = merging, { all } = mine, start = mine.at % all.length;
+  const started = merging, { all } = started, start = started.at % all.length;
   const counts = all.flatMap(({ rank }, index) => (rank === all[index + 1]?.rank || index < start ? [] : [index + 1]));
   stopMerges();
   if (motion.instant) return drawMerges(all.length);
-  mine.stop = motion.animate(Math.min(MAX_MERGE_TIME, MAX_ONE_MERGE * counts.length), (share) => {
+  started.stop = motion.animate(Math.min(MAX_MERGE_TIME, MAX_ONE_MERGE * counts.length), (share) => {
     const count = counts[Math.ceil(share * counts.length) - 1] ?? start;
-    if (count !== mine.at) drawMerges(count);
+    if (count !== started.at) drawMerges(count);
   }, () => {
-    mine.stop = null;
+    started.stop = null;
     drawMerges(all.length);
   });
   drawMerges(start);

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inlayer.checkpoint.remote import open_remote, transfer
-from inlayer.checkpoint.remote import store as remote_store
-from inlayer.checkpoint.remote.store import RemoteRows
+from inlayer.checkpoint.remote import open_remote, remote_store, transfer
+from inlayer.checkpoint.remote.remote_store import RemoteRows
 from inlayer.errors import CheckpointError
 from tests.checkpoint.remote.models import ROWS, SHARDS, TABLE, WIDTH, make_small
 from tests.checkpoint.remote.server import Hub

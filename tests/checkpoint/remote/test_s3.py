@@ -1,4 +1,4 @@
-"""S3 buckets, against a local server of moto's. Skipped if s3fs and moto are not installed."""
+"""S3 buckets, against a local server of moto's. Skipped without s3fs and moto, which the extra `dev` installs."""
 
 from __future__ import annotations
 

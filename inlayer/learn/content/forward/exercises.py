@@ -236,7 +236,7 @@ def error_handling(draw: random.Random) -> FreeTextQuestion:
             "it determine batch_size and seq_length?"
         ),
         sample_answer=(
-            "Both describe the same thing in two ways, and they may disagree. If one won silently, a caller "
+            "Both describe the same thing in two ways, and they may disagree. If one were silently ignored, a caller "
             "who passes both would get results for an input they may not have meant, without any warning. "
             "The rule is exactly one: both is an error, and neither is an error. Batch size and length are "
             "read from whichever input is given: input_ids.shape[:2] or inputs_embeds.shape[:2], because "

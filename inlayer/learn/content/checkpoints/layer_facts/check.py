@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inlayer.learn.checks import check_equal, is_identical
+from inlayer.learn.assertions import check_equal, is_identical
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 
 NAME = "layer_facts"

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from inlayer.learn.checks import check_equal
+from inlayer.learn.assertions import check_equal
 from inlayer.learn.session import CallResult, CheckFailed, GradingSession, describe_value, value_of
 
 NAME = "read_header"
@@ -63,9 +63,10 @@ def refuse(session: GradingSession, rule: str, data: bytes, message: str) -> Non
     """Check that a file is rejected with a ValueError."""
     answer: CallResult = session.try_call(data)
     if answer.raised is None:
-        raise CheckFailed(rule, f"{message}: your code accepted it")
+        raise CheckFailed(rule, f"{message}: your code accepted it", "error: ValueError")
     if "ValueError" not in answer.raised.bases:
-        raise CheckFailed(rule, f"{message}: raise a ValueError; your code raised {answer.raised}")
+        raised = f"{message}: raise a ValueError; your code raised {answer.raised}"
+        raise CheckFailed(rule, raised, "error: ValueError")
 
 
 def reads(session: GradingSession) -> None:
@@ -143,7 +144,7 @@ def metadata(session: GradingSession) -> None:
 
 def lengths(session: GradingSession) -> None:
     """does not trust a wrong length"""
-    for size in (0, session.random_int(1, 7)):
+    for size in (session.random_int(1, 7), 0):
         refuse(session, "too-short", pack({})[:size], "a file of fewer than 8 bytes")
     text = json.dumps({"__metadata__": {"format": "pt"}}).encode()
     text += b" " * (-len(text) % 8)
@@ -155,15 +156,12 @@ def lengths(session: GradingSession) -> None:
 
 def no_header(session: GradingSession) -> None:
     """rejects anything that is not a JSON object"""
-    refuse(session, "invalid-json", pack(b'{"table": {"dtype": "F32", ', 8), "a truncated header")
-    refuse(session, "invalid-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is not text")
+    truncated = f'{{"layer{session.random_int(0, 99)}": {{"dtype": "F32", '.encode()
+    refuse(session, "invalid-json", pack(truncated, 8), "a truncated header")
+    refuse(session, "invalid-json", pack(b"\xff\xfe" * session.random_int(1, 9), 8), "a header that is not text")
     for other in ([], [1, 2], "text", 7, None):
-        refuse(
-            session,
-            "not-an-object",
-            pack(json.dumps(other).encode(), 8),
-            "a header that is valid JSON but not an object",
-        )
+        data = pack(json.dumps(other).encode(), session.random_int(1, 20))
+        refuse(session, "not-an-object", data, "a header that is valid JSON but not an object")
 
 
 def inside_the_file(session: GradingSession) -> None:
@@ -172,9 +170,10 @@ def inside_the_file(session: GradingSession) -> None:
     size = max(one["data_offsets"][1] for one in entries.values())
     cut = pack(entries, size - session.random_int(1, size))
     refuse(session, "past-the-end", cut, "a truncated file: a tensor ends past it")
-    before = {"table": {"dtype": "U8", "shape": [4], "data_offsets": [-4, 0]}}
+    n = session.random_int(1, 8)
+    before = {"table": {"dtype": "U8", "shape": [n], "data_offsets": [-n, 0]}}
     refuse(session, "before-the-data", pack(before, 8), "a tensor whose bytes begin inside the header")
-    backwards = {"table": {"dtype": "U8", "shape": [-4], "data_offsets": [8, 4]}}
+    backwards = {"table": {"dtype": "U8", "shape": [-n], "data_offsets": [8, 8 - n]}}
     refuse(session, "backwards", pack(backwards, 8), "a tensor that ends before it begins")
 
 

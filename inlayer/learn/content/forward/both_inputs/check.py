@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.assertions import check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
 from inlayer.learn.session import CallResult, CheckFailed, GradingSession
 
@@ -80,7 +80,8 @@ def both_refused(session: GradingSession) -> None:
     answer = session.try_call(table, input_ids=ids, inputs_embeds=vectors)
     if answer.raised is None:
         raise CheckFailed(
-            "accepts-both", "the check passed both inputs, and one of them won silently; raise a ValueError"
+            "accepts-both",
+            "the check passed both inputs, and your code ignored one of them; raise a ValueError",
         )
     refused(answer, "both inputs")
     matching = session.try_call(table, input_ids=ids, inputs_embeds=table[ids])

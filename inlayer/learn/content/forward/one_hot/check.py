@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import check_dtype, check_shape, check_values
+from inlayer.learn.assertions import check_dtype, check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
 from inlayer.learn.session import CheckFailed, GradingSession
 

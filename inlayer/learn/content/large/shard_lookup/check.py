@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.assertions import check_shape, check_values
 from inlayer.learn.session import CheckFailed, GradingSession, value_of
 
 NAME = "shard_lookup"
@@ -43,7 +43,7 @@ def shape(session: GradingSession) -> None:
     mine = int(((ids >= first) & (ids < last)).sum())
     got = session.call(table, ids, 1, processes)
     width = table.shape[1]
-    only_own = "only the rows that were found are there; keep every position, with zeros where the row is elsewhere"
+    only_own = "the result has only this shard's rows; keep every position, with zeros for rows of other shards"
     check_shape(got, (*ids.shape, width), "B T D", mistakes={"positions-lost": ((mine, width), only_own)})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.assertions import check_shape, check_values
 from inlayer.learn.session import CheckFailed, GradingSession, value_of
 
 NAME = "sgd_rows"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import type_name
-from inlayer.learn.checks import check_dtype, check_shape, check_values
+from inlayer.learn.assertions import check_dtype, check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
 from inlayer.learn.session import CheckFailed, GradingSession
 from inlayer.ragged import Ragged

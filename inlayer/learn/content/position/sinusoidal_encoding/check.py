@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import check_dtype, check_shape, check_values
+from inlayer.learn.assertions import check_dtype, check_shape, check_values
 from inlayer.learn.session import CheckFailed, GradingSession
 from inlayer.positions import sinusoidal_encoding as waves_of
 

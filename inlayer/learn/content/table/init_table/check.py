@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import check_dtype, check_shape
+from inlayer.learn.assertions import check_dtype, check_shape
 from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "init_table"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.assertions import check_shape, check_values
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 
 NAME = "tied_loss_gradient"

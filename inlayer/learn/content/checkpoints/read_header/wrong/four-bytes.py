@@ -15,7 +15,7 @@ def read_header(data: bytes) -> dict[str, Any]:
     length = int.from_bytes(data[:4], "little")
     after = 8 + length
     if after > len(data):
-        raise ValueError(f"the header claims {length} bytes, but the file has only {len(data)}")
+        raise ValueError(f"the header claims {length} bytes, but only {len(data) - 8} follow")
     header = json.loads(data[8:after])
     if not isinstance(header, dict):
         raise ValueError("the header is not a JSON object")

@@ -5,7 +5,7 @@ check.py of a task, session -> [checks] -> grader -> front ends
 - a wrong result that a known misconception explains fails with the misconception's own rule and message
 - feedback shows the input, the learner's output and the expected kind: "float32 tensor of shape (2, 5, 8)"
 - its example uses a different seed: the reference solution goes through the same check, in its own runner
-Tested in tests/learn/test_checks.py and tests/learn/test_feedback.py.
+Tested in tests/learn/test_assertions.py and tests/learn/test_feedback.py.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from inlayer.tensors import dtype_name
 MAX_ROWS, MAX_COLUMNS = 4, 6  # printed part of a tensor
 MAX_CHARACTERS = 160  # maximum length of any other value
 MAX_ITEMS = 40  # printed items of a container
+NO_OUTPUT = object()  # the output of a call that did not return: its process was stopped
 
 
 class CheckFailed(Exception):  # noqa: N818  # a result, not a bug
@@ -217,8 +218,8 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_plain(item)}" for key, item in list(value.items())[:MAX_ITEMS]) + "}"
     if isinstance(value, (list, tuple)):
-        brackets = "[]" if isinstance(value, list) else "()"
-        return brackets[0] + ", ".join(map(_plain, value[:MAX_ITEMS])) + brackets[1]
+        items = ", ".join(map(_plain, value[:MAX_ITEMS]))
+        return f"[{items}]" if isinstance(value, list) else f"({items}{',' * (len(value) == 1)})"
     return repr(value[:MAX_CHARACTERS] if isinstance(value, (str, bytes)) else value)
 
 
@@ -241,12 +242,21 @@ class RecordedCall:
     kwargs: Mapping[str, Any]
     output: Any
 
-    def lines(self, label: str) -> list[str]:
-        """Return the call, its inputs and its output, which gets a label, as lines of text."""
+    def input_lines(self) -> list[str]:
+        """Return the call and its inputs as lines of text."""
         unnamed = range(len(self.parameters), len(self.args))
         names = [*self.parameters[: len(self.args)], *(f"argument {number + 1}" for number in unnamed)]
         listed = ", ".join([*names, *(f"{key}={key}" for key in self.kwargs)])
         inputs = [*zip(names, self.args, strict=True), *self.kwargs.items()]
-        output = f"raised {self.output}" if isinstance(self.output, LearnerException) else format_value(self.output)
-        texts = [*((key, format_value(value)) for key, value in inputs), (label, output)]
-        return [f"{self.name}({listed})", *(line for key, text in texts for line in labeled(key, text))]
+        lines = (line for key, value in inputs for line in labeled(key, format_value(value)))
+        return [f"{self.name}({listed})", *lines]
+
+    def lines(self, label: str) -> list[str]:
+        """Return the call, its inputs and its output, which gets a label, as lines of text."""
+        if self.output is NO_OUTPUT:
+            output = "none: the call was stopped"
+        elif isinstance(self.output, LearnerException):
+            output = f"raised {self.output}"
+        else:
+            output = format_value(self.output)
+        return self.input_lines() + labeled(label, output)

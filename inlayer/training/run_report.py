@@ -8,7 +8,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -
   show blanks and control characters with the same glyphs
 - non-finite values (a diverged run) are null in the JSON and a dash elsewhere
 - see also: the comparison of tables (analysis.py), the plot (plot.py)
-Tested at three widths in tests/training/test_report.py, in Chromium in tests/browser/test_training.py.
+Tested at three widths in tests/training/test_run_report.py, in Chromium in tests/browser/test_training.py.
 """
 
 from __future__ import annotations

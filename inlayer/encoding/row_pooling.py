@@ -5,7 +5,7 @@ text -> ids -> rows -> [pooling] -> vectors
   segments. torch, SciPy and numpy then give the same bits, for any batch size and number of threads. The error is at
   most 1e-6 times the largest absolute value of the table; sums in float64 would make `encode` 60 % slower
 - token weights are multiplied into the rows before they are summed, for the same reason
-- a table of up to WHOLE_BYTES is kept in float32; of a larger one, each batch reads the rows that occur in it
+- a table of up to MAX_TABLE_BYTES is kept in float32; of a larger one, each batch reads the rows that occur in it
 - see also: pooling of hidden states, with masks and gradients (inlayer/pooling.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
@@ -35,8 +35,8 @@ Sums = Callable[[Vectors, IdArray, IdArray], Vectors]  # rows (V, D), ids (N,), 
 
 POOLS = ("mean", "first", "last", "max", "none")
 SEGMENT = 32  # tokens
-WHOLE_BYTES = 2**29  # the largest table that is kept in float32
-FEW_IDS = 4096  # up to this many, numpy is faster than starting anything else
+MAX_TABLE_BYTES = 2**29  # the largest table that is kept in float32
+MAX_NUMPY_IDS = 4096  # up to this many, numpy is faster than starting anything else
 BLOCK_VALUES = 2**22  # values of rows gathered, or of sums of segments computed, at once: 16 MB
 BLOCK_TEXTS = 2048  # texts whose sums are computed at once, so they are still in the cache when they are divided
 MIN_VALUES_PER_THREAD = 2**20
@@ -51,7 +51,7 @@ class RowPooler:
 
     def __init__(self, table: StoredTable, scale: npt.NDArray[Any] | None = None) -> None:
         self.table, self.scale, self.width = table, scale, table.embedding_dim
-        self._fits = table.num_embeddings * self.width * 4 <= WHOLE_BYTES
+        self._fits = table.num_embeddings * self.width * 4 <= MAX_TABLE_BYTES
         self._lock, self._uses = Lock(), 0
 
     @cached_property
@@ -114,7 +114,7 @@ class RowPooler:
 
     def _sums(self, ids: IdArray, offsets: IdArray) -> Vectors:
         rows, index = self._of_batch(ids)
-        return (sum_with_numpy if ids.size <= FEW_IDS else choose_sums())(rows, index, offsets)
+        return (sum_with_numpy if ids.size <= MAX_NUMPY_IDS else choose_sums())(rows, index, offsets)
 
     def _of_batch(self, flat: IdArray) -> tuple[Vectors, IdArray]:
         """Return rows that include all rows of a batch, and the batch's indices into them."""

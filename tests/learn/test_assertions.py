@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from inlayer.learn.checks import check_dtype, check_equal, check_shape, check_values, draw_shapes
+from inlayer.learn.assertions import check_dtype, check_equal, check_shape, check_values, draw_shapes
 from inlayer.learn.session import CheckFailed
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from inlayer.checkpoint.open import find_sample, open_store
-from inlayer.checkpoint.remote import UnreachableError, open_remote, store, transfer
+from inlayer.checkpoint.remote import UnreachableError, open_remote, remote_store, transfer
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingExtraError, MissingFileError
 from inlayer.formats.row_reader import FileRows
 from tests.checkpoint.remote.models import (
@@ -248,9 +248,9 @@ def test_unsuitable_folder_is_one_line(
     error: type[Exception],
     message: str,
 ) -> None:
-    monkeypatch.setattr(store, "MAX_SHARDS", 2)
-    monkeypatch.setattr(store, "MAX_INDEX", 1000)
-    monkeypatch.setattr(store, "MAX_SMALL_FILE", 1500)
+    monkeypatch.setattr(remote_store, "MAX_SHARDS", 2)
+    monkeypatch.setattr(remote_store, "MAX_INDEX", 1000)
+    monkeypatch.setattr(remote_store, "MAX_SMALL_FILE", 1500)
     add(hub, tmp_path / "other", files)
     with pytest.raises(error, match=message) as caught:
         open_remote(REPO)

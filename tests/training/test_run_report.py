@@ -26,7 +26,7 @@ from rich.console import Console
 from inlayer.render.glyphs import LEFT_TO_RIGHT
 from inlayer.training.analysis import RowChange, TableComparison, TokenComparison, TokenNeighbor
 from inlayer.training.plot import smooth_loss
-from inlayer.training.report import TextSample, TrainingReport, show, to_html, to_json
+from inlayer.training.run_report import TextSample, TrainingReport, show, to_html, to_json
 from tests.training.metrics import make_metrics
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")

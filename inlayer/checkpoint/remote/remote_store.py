@@ -5,7 +5,7 @@ source -> [remote files] -> Store -> Model
   end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
 - a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume
 - not supported: legacy PyTorch files, which cannot be read by byte range; the error says how to download them
-Tested with a local hub and other servers in test_store.py and test_remote_rows.py of tests/checkpoint/remote/.
+Tested with a local hub and other servers in test_remote_store.py and test_remote_rows.py of tests/checkpoint/remote/.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError,
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.config_reader import read_config
-from inlayer.files import atomic_path, file_errors, listing, printable
+from inlayer.files import atomic_path, file_errors, join_names, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
 from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
@@ -49,8 +49,8 @@ MAX_SHARDS = 256  # shards whose headers are read if the index is missing
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 # Beyond either limit, downloading the whole table is faster than fetching rows.
-MANY_ROWS = 1 / 8  # share of the table
-MANY_BYTES = 128 << 20
+MAX_FETCHED_SHARE = 1 / 8  # share of the table
+MAX_FETCHED_BYTES = 128 << 20
 MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
 MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
 BLOCK = 16 << 20  # bytes of a download that are synced to disk at a time
@@ -198,8 +198,8 @@ class RemoteStore(RemoteReader, FolderStore):
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not weights and others:
             raise CheckpointError(
-                f"{self.where} has no safetensors, only {printable(listing(others, limit=3))}, which cannot be read by "
-                "byte range; download it and open the local file"
+                f"{self.where} has no safetensors, only {printable(join_names(others, limit=3))}, which cannot be "
+                "read by byte range; download it and open the local file"
             )
         if not weights:
             raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
@@ -269,7 +269,7 @@ class RemoteRows(RowSource):
         cached = self.file.read_cached(spans)
         missing = [span for span in spans if span not in cached]
         count = self._fetched + len(missing)
-        if missing and (count > self.rows * MANY_ROWS or count * self.row_bytes > MANY_BYTES):
+        if missing and (count > self.rows * MAX_FETCHED_SHARE or count * self.row_bytes > MAX_FETCHED_BYTES):
             return None
         received: dict[Span, bytes] = {}
         try:
