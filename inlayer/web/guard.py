@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.files import printable, quoted
 from inlayer.render import Page, style_sheet
-from inlayer.web.body import check_body_headers, limited, max_body
+from inlayer.web.request_body import check_body_headers, limited, max_body
 
 HEADERS = {
     "cache-control": "no-store",
