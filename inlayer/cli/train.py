@@ -106,7 +106,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
 
 def saved_config(given: dict[str, Any]) -> TrainConfig:
     """Return the settings of the run to resume, overridden by the given ones; new settings if there is no run yet."""
-    from inlayer.training.run_folder import Run, is_run
+    from inlayer.training.resumable_run import Run, is_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)
     if given["files"] and not is_run(Path(out)):

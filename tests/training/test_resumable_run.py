@@ -24,7 +24,7 @@ from inlayer.training.encoded_corpus import open_tokens
 from inlayer.training.export import load_decoder
 from inlayer.training.metrics import from_line
 from inlayer.training.parallel import ProcessGroup
-from inlayer.training.run_folder import DivergedError, Run, TrainingProgress
+from inlayer.training.resumable_run import DivergedError, Run, TrainingProgress
 from inlayer.training.state import load_state
 from inlayer.training.train import prompt_ids
 from tests.training.texts import write_text
