@@ -26,7 +26,7 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
 from inlayer.tables import StoredEmbedding, StoredTable, Table
-from inlayer.tables.stored import check_tensor
+from inlayer.tables.stored_table import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
 from inlayer.tying import use_stored
 

@@ -27,7 +27,7 @@ from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.map_page import MapFacts, map_facts
 from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import when_parent_ends
 
 WAIT = 20.0  # seconds, less than a client waits for a response

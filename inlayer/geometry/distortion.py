@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from inlayer.geometry.nearest import cosine_blocks, normalized, to_float32
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
 BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows

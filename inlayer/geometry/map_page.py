@@ -32,7 +32,7 @@ from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
 MIN_SAMPLE = 32

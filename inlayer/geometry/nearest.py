@@ -28,7 +28,7 @@ from inlayer.checks import check_size
 from inlayer.errors import InputError, ShapeError
 from inlayer.geometry.bfloat16_candidates import CandidateSearch
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads, one_blas_thread
 
 Vectors = npt.NDArray[np.float32]
@@ -262,7 +262,7 @@ def _as_array(ids: Ids | range) -> Ids:
 
 def _is_mapped(table: StoredTable) -> bool:
     """Whether the rows of a local file are used where they are stored, without a copy."""
-    return table.decode is None and isinstance(getattr(table.source, "offset", None), int)
+    return table.decode_rows is None and isinstance(getattr(table.source, "offset", None), int)
 
 
 def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:

@@ -34,7 +34,7 @@ from inlayer.files import quoted, write_output
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import float32_blocks, square_norms
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 METHODS = ("best", "pca", "tsne")
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"

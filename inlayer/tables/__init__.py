@@ -1,7 +1,7 @@
 """Tables: token ids -> rows.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- `StoredTable` reads rows from wherever they are stored, without torch (tables/stored.py)
+- `StoredTable` reads rows from wherever they are stored, without torch (tables/stored_table.py)
 - everything else needs torch and is imported on first use: `Table` in memory and trainable, `StoredEmbedding` (a
   StoredTable as a module), `MappedTable` (one in a safetensors file), `look_up` for a bare tensor
 """
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from inlayer.formats.row_reader import RowSource
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 if TYPE_CHECKING:
     from inlayer.tables.stored_embedding import MappedTable, StoredEmbedding

@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - `.to(dtype)` and `.to(device)` read nothing: rows are converted when they are looked up, by torch
 - rows are read straight into reused output memory (tables/buffers.py)
 - a tracer (torch.compile) has no ids to read rows for, so it gathers from `weight`. Access `weight` before compiling
-Tested against the same table in memory in tests/tables/test_stored.py and tests/tables/test_mapped.py.
+Tested against the same table in memory in tests/tables/test_stored_table.py and tests/tables/test_mapped.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.tables.stored import StoredTable, check_table
+from inlayer.tables.stored_table import StoredTable, check_table
 from inlayer.tables.table import Table, check_id_range, lease, look_up
 from inlayer.tensors import check_ids, is_meta_or_traced, to_tensor, torch_dtype
 
@@ -64,7 +64,7 @@ class StoredEmbedding(nn.Module):
             return look_up(index, self.weight, self.padding_idx)
         check_id_range(index, self.num_embeddings)
         flat = index.reshape(-1).cpu().numpy().astype(np.int64, copy=False)
-        if self.table.decode is None:
+        if self.table.decode_rows is None:
             rows = lease((len(flat), self.table.embedding_dim), self._stored_dtype)
             self.table.source.read(flat, rows.view(torch.uint8).numpy())
         else:

@@ -7,7 +7,7 @@ request -> [guard] -> app
   sent
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
-- see also: limits of a body (body.py)
+- see also: limits of a body (request_body.py)
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 

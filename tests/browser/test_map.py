@@ -17,7 +17,7 @@ from inlayer.geometry.map_page import map_document, map_facts, map_page
 from inlayer.geometry.projection import TableProjection, pca
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for, with_spaces
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.base import text_of_bytes
 from tests.browser.watched_page import TIMEOUT, Watched, watch
 

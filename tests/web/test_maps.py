@@ -16,7 +16,7 @@ import inlayer
 from inlayer.geometry import background_maps
 from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.trace import Pipeline
 from inlayer.trace.facts import plain
 from inlayer.trace.gradient_step import take_gradient_step
