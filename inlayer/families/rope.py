@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.families import scaling_rules
+from inlayer.families import rope_scaling
 from inlayer.families.config_reader import ConfigReader, short
 from inlayer.families.family import Family
-from inlayer.families.scaling_rules import Scaling
+from inlayer.families.rope_scaling import RopeScaling
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, Angles, RotarySpec
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
@@ -158,15 +158,15 @@ def _read_angles(
         rotary_dim = fields.optional_size(family.rotary_dim_field) if family.rotary_dim_field else None
         partial = partial if rotary_dim is None else rotary_dim / head_dim
     if kind == "proportional":
-        scaling: Scaling | None = scaling_rules.ProportionalScaling(
+        scaling: RopeScaling | None = rope_scaling.ProportionalScaling(
             fraction=partial, factor=rope.number("factor", default=1.0)
         )
     else:
         scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
-    if family.has_mscales and isinstance(scaling, scaling_rules.LongRopeScaling):
+    if family.has_mscales and isinstance(scaling, rope_scaling.LongRopeScaling):
         scales = tuple(rope.number(name, default=scaling.cos_sin_factor) for name in ("short_mscale", "long_mscale"))
         scaling = replace(scaling, long_factor=scaling.short_factor, mscales=scales)
-    # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
+    # families that always rotate whole heads ignore the fraction, unless there is RoPE scaling
     uses_partial = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
     return Angles(
         theta=fields.number(base_name, default=10_000.0) if theta is None else theta,
@@ -203,21 +203,21 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling:
+def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> RopeScaling:
     if kind == "linear":
-        return scaling_rules.LinearScaling(factor=_factor(inner))
+        return rope_scaling.LinearScaling(factor=_factor(inner))
     max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
     if kind == "dynamic":
         alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
         if alpha is not None:
-            return scaling_rules.NTKAlphaScaling(alpha=alpha)
-        return scaling_rules.DynamicNTKScaling(factor=_factor(inner), original_max_position_embeddings=max_length)
+            return rope_scaling.NTKAlphaScaling(alpha=alpha)
+        return rope_scaling.DynamicNTKScaling(factor=_factor(inner), original_max_position_embeddings=max_length)
     # Phi-3 has the original length outside the rope settings, where it takes precedence.
     original = fields.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or max_length
     factor = inner.optional_number("factor") or max_length / original
     if kind == "yarn":
-        return scaling_rules.YarnScaling(
+        return rope_scaling.YarnScaling(
             factor=factor,
             original_max_position_embeddings=original,
             beta_fast=inner.optional_number("beta_fast") or 32.0,
@@ -230,12 +230,12 @@ def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling
     if kind == "llama3":
         low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
         if low is None or high is None:
-            raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
-        return scaling_rules.Llama3Scaling(
+            raise ConfigError("RoPE scaling 'llama3' needs low_freq_factor and high_freq_factor")
+        return rope_scaling.Llama3Scaling(
             factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
         )
     if kind == "longrope":
-        return scaling_rules.LongRopeScaling(
+        return rope_scaling.LongRopeScaling(
             short_factor=inner.numbers("short_factor"),
             long_factor=inner.numbers("long_factor"),
             original_max_position_embeddings=original,
@@ -247,5 +247,5 @@ def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling
 
 def _factor(inner: ConfigReader) -> float:
     if (factor := inner.optional_number("factor")) is None:
-        raise ConfigError("the config has a rotary scaling rule without a factor")
+        raise ConfigError("the config has RoPE scaling without a factor")
     return factor

@@ -2,8 +2,8 @@
 
 config.json -> families.describe -> [LayerSpec] -> Embeddings, Head
 - settings are checked when they are created; the computations they describe are in positions/, which needs torch
-- see also: the rules for texts longer than those in training (families/scaling_rules.py)
-Tested in tests/families/ and tests/positions/test_scaling.py.
+- see also: RoPE scaling, for texts longer than those in training (families/rope_scaling.py)
+Tested in tests/families/ and tests/positions/test_rope_scaling.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
-from inlayer.families.scaling_rules import Scaling
+from inlayer.families.rope_scaling import RopeScaling
 from inlayer.tables.ngram_hash import NgramSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
@@ -30,7 +30,7 @@ Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
 @dataclass(frozen=True, kw_only=True)
 class Angles:
-    """The rotary angles: the base theta, the fraction of each head that is rotated, and the scaling rule.
+    """The rotary angles: the base theta, the fraction of each head that is rotated, and the RoPE scaling.
 
     Args:
         theta: The base: pair i of R channels rotates by theta^(-2i / R) radians per token.
@@ -50,7 +50,7 @@ class Angles:
 
     theta: float = 10_000.0
     partial_rotary_factor: float = 1.0
-    scaling: Scaling | None = None
+    scaling: RopeScaling | None = None
     sections: tuple[int, ...] | None = None
     sections_interleaved: bool = False
     head_dim: int | None = None

@@ -296,7 +296,7 @@ def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding
     original = max((rotary.original_max_position_embeddings or 0 for rotary in facts.rotary), default=0)
     if original > declared:
         message = f"max_position_embeddings is {declared:,}, less than the original length of "
-        message += f"{original:,} that rotary scaling starts from"
+        message += f"{original:,} that RoPE scaling starts from"
         yield Finding("warning", "context-length-below-original", message)
 
 

@@ -6,12 +6,12 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 Tested in tests/positions/ and tests/test_embeddings.py, against transformers in tests/families/.
 """
 
-from inlayer.families.scaling_rules import (
+from inlayer.families.rope_scaling import (
     DynamicNTKScaling,
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
-    Scaling,
+    RopeScaling,
     YarnScaling,
 )
 from inlayer.families.spec import Angles, PositionIdRule
@@ -23,7 +23,7 @@ from inlayer.positions.rotary import RotaryPositions, apply_rotary
 
 __all__ = [
     "SCHEMES", "Angles", "DynamicNTKScaling", "LearnedPositions", "LinearScaling", "Llama3Scaling", "LongRopeScaling",
-    "PositionIdRule", "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "YarnScaling",
+    "PositionIdRule", "Positions", "RopeScaling", "RotaryPositions", "SinusoidalPositions", "YarnScaling",
     "alibi_from_spec", "apply_rotary", "build_positions", "make_position_ids", "position_ids_from_mask",
     "positions_from_spec", "relative_rows", "sinusoidal_encoding",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
 - angles are always float32; cos and sin are cast to the model's dtype at the end. No table is cached, so none gets
   stale
-- see also: scaling rules for longer texts, such as YaRN (positions/rotary_scaling.py)
+- see also: RoPE scaling for longer texts, such as YaRN (positions/rotary_frequencies.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
 
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from inlayer.checks import is_integer
 from inlayer.errors import InputError, ShapeError
 from inlayer.families.spec import Angles, Layout, Pairing
-from inlayer.positions.rotary_scaling import scaled_frequencies
+from inlayer.positions.rotary_frequencies import scaled_frequencies
 from inlayer.tensors import check_dense, check_ids, is_jit_tracing
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
@@ -174,14 +174,14 @@ class RotaryPositions(nn.Module):
         """Return radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens.
 
         Args:
-            length: Tokens of the text; some scaling rules depend on it.
+            length: Tokens of the text; some kinds of RoPE scaling depend on it.
             layer_type: The type of the layer, where angles differ by type.
 
         Returns:
             Inverse frequencies (pairs,) float32 on the CPU, and the factor.
 
         Raises:
-            InlayerError: If there is no such layer type, or the scaling rule does not fit the number of pairs.
+            InlayerError: If there is no such layer type, or the scaling does not fit the number of pairs.
 
         Example:
             >>> from inlayer.positions import RotaryPositions

@@ -18,11 +18,11 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
-from inlayer.families.scaling_rules import Llama3Scaling, Scaling, YarnScaling
+from inlayer.families.rope_scaling import Llama3Scaling, RopeScaling, YarnScaling
 from inlayer.families.spec import Angles, PositionIdRule
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
 from inlayer.positions.rotary import one_angle_per_pair
-from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
+from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
@@ -30,7 +30,7 @@ DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
 COMPARED_LENGTH = (
     64  # original context length of the compared scalings: short, so that their effect shows within one dial
 )
-COMPARED_SCALINGS: dict[str, Scaling] = {
+COMPARED_SCALINGS: dict[str, RopeScaling] = {
     "YaRN": YarnScaling(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
     "Llama-3": Llama3Scaling(
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=COMPARED_LENGTH
@@ -114,7 +114,7 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
     for layer_type, angles in types:
         frequencies, factor = rotary.inverse_frequencies(length, layer_type)
         unscaled = plain_frequencies(rotary.rotated_dim(angles), angles.theta)
-        # The last position is included because some scaling rules depend on the length of the text.
+        # The last position is included because some kinds of RoPE scaling depend on the length of the text.
         tables = layer.rotary(torch.cat((position_T, torch.tensor([max(length - 1, 0)]))), layer_type)
         cos, sin = (one_angle_per_pair(table[:-1], rotary.layout)[:, :dims].tolist() for table in tables)
         scaled_angles, unscaled_angles = (
@@ -148,8 +148,8 @@ def _rescale(dim: int, theta: float, dims: int) -> list[ScaledFrequencies]:
     ]
 
 
-def _describe_scaling(scaling: Scaling) -> str:
-    """Describe a scaling rule by its name, its factor and the length the model was trained on."""
+def _describe_scaling(scaling: RopeScaling) -> str:
+    """Describe RoPE scaling by its name, its factor and the length the model was trained on."""
     factor, trained = getattr(scaling, "factor", None), getattr(scaling, "original_max_position_embeddings", None)
     words = scaling.kind + ("" if factor is None else f", factor {factor:g}")
     return words + ("" if trained is None else f", original context length {trained:,}")

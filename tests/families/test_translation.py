@@ -160,7 +160,7 @@ def test_mistral4_rotates_the_second_half_of_its_heads() -> None:
 @pytest.mark.parametrize("fraction", [{}, {"partial_rotary_factor": 0.5}], ids=str)
 @pytest.mark.parametrize("rope_type", ["default", "linear", "yarn"])
 def test_heads_of_mistral4_have_two_parts(rope_type: str, fraction: dict[str, float], head_dim: dict[str, int]) -> None:
-    """Without a scaling rule, transformers ignores the fraction."""
+    """Without RoPE scaling, transformers ignores the fraction."""
     rope = {"rope_type": rope_type, "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64} | fraction
     sizes = {"hidden_size": 64, "num_attention_heads": 2, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16} | head_dim
     config, positions = sizes | {"rope_parameters": rope, "max_position_embeddings": 256}, torch.arange(8)[None]

@@ -1,4 +1,4 @@
-"""Every scaling rule is bit-identical to transformers, with the settings of published models and with random ones."""
+"""RoPE scaling is bit-identical to transformers, with the settings of published models and with random ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from inlayer.positions import (
     RotaryPositions,
     YarnScaling,
 )
-from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
+from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
 
 SHORT = [1.0 + i / 48 for i in range(48)]
 LONG = [1.0 + i * 1.3 for i in range(48)]
