@@ -110,7 +110,7 @@ def config_from_gguf(
         config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
     if (types := _layer_types(arch, family)) is not None:
         config["layer_types"] = types
-    if field := FAMILIES[family].streams:
+    if field := FAMILIES[family].streams_field:
         config[field] = arch.need("hyper_connection.count")
     if FAMILIES[family].positions == "rotary":
         config |= _rotary(arch, family, table[1], factors)
@@ -185,7 +185,7 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
         rope["mrope_section"] = sections[:3]
     if family == "phi3":  # it has the original length outside the rotary settings
         config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
-    if {FULL, SLIDING} <= {*traits.thetas, *traits.defaults.get("rope_parameters", ())}:
+    if {FULL, SLIDING} <= {*traits.theta_fields, *traits.defaults.get("rope_parameters", ())}:
         sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
         rotated = arch.get("rope.dimension_count_swa")
         partial = _rotated_fraction(rotated, config["head_dim"]) if rotated else rope.get("partial_rotary_factor")

@@ -24,7 +24,7 @@ from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, Angles, RotarySpec
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
 NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # types of layers in hybrid models
-FULL_EVERY = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
+FULL_ATTENTION_INTERVAL = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 
 
 def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
@@ -57,22 +57,22 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
     Empty if layers differ and the config does not list them.
     """
     types = _layer_types(family, fields)
-    _, flags = fields.get(family.layer_thetas or "no_rope_layers")
+    _, flags = fields.get(family.layer_thetas_field or "no_rope_layers")
     without = set(NO_ROTARY)
     if not fields.is_null("sliding_window"):
         without |= set(family.layers_without_rotary)
     if family.no_rope_interval and not flags:
         count = _depth(fields)
-        if family.layer_thetas:  # Muse Spark: every fourth layer, counted from the last
+        if family.layer_thetas_field:  # Muse Spark: every fourth layer, counted from the last
             flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
         else:
             flags = [(layer + 1) % fields.size("no_rope_layer_interval") != 0 for layer in range(count)]
-    for name, value in (("layer_types", types), (family.layer_thetas or "no_rope_layers", flags)):
+    for name, value in (("layer_types", types), (family.layer_thetas_field or "no_rope_layers", flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")
     if flags and len(thetas := _layer_thetas(family, fields)) > 1:
         return tuple(thetas[flag] if flag else None for flag in flags)
-    if flags and (family.no_rope_interval or (family.layer_thetas and not all(flags))):
+    if flags and (family.no_rope_interval or (family.layer_thetas_field and not all(flags))):
         return tuple("rotary" if flag else None for flag in flags)
     if types:
         return tuple(name if isinstance(name, str) and name not in without else None for name in types)
@@ -82,7 +82,7 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
 def _layer_types(family: Family, fields: ConfigReader) -> Any:
     """Return the type of every layer: the config's list, or what its model class fills in; None if neither is known."""
     listed, types = fields.get("layer_types", "layers_block_type", "compress_ratios", "block_types")
-    if "compress" in family.thetas and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
+    if "compress" in family.theta_fields and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
     if listed in ("layer_types", "layers_block_type") and types is not None:
         return [*types[:-1], FULL] if family.last_is_full and types and isinstance(types, (list, tuple)) else types
@@ -92,10 +92,10 @@ def _layer_types(family: Family, fields: ConfigReader) -> Any:
         return [NO_ROTARY[0] if (layer in indices) == (name == "cross_attention_layers") else FULL for layer in layers]
     if listed == "block_types" and isinstance(types, (list, tuple)) and types:  # RecurrentGemma repeats them
         return [types[layer % len(types)] for layer in layers]
-    if family.full_every is None:
+    if family.full_attention_interval is None:
         return None
-    every = fields.optional_size(*FULL_EVERY) or abs(family.full_every)
-    full = every - 1 if family.full_every > 0 else 0
+    every = fields.optional_size(*FULL_ATTENTION_INTERVAL) or abs(family.full_attention_interval)
+    full = every - 1 if family.full_attention_interval > 0 else 0
     types = [FULL if layer % every == full else family.other_layers for layer in layers]
     return [*types[:-1], FULL] if family.last_is_full and types else types
 
@@ -109,18 +109,18 @@ def _depth(fields: ConfigReader) -> int:
 
 def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
     """Return the bases of layers that have one of their own, and a name for the layers of each."""
-    if family.layer_thetas is None or family.has_one_theta or fields.get(family.layer_thetas)[1] is None:
+    if family.layer_thetas_field is None or family.has_one_theta or fields.get(family.layer_thetas_field)[1] is None:
         return {}
-    return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas) if theta}
+    return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas_field) if theta}
 
 
 def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dict[str, Angles]:
     """One `Angles`, or one per layer type."""
-    if family.thetas:  # one field per layer type, in old files
+    if family.theta_fields:  # one field per layer type, in old files
         by_layer = ConfigReader(fields.mapping("rope_parameters"), {})
         scaling = fields.mapping("rope_scaling")
         angles = {}
-        for layer_type, name in family.thetas.items():
+        for layer_type, name in family.theta_fields.items():
             settings = by_layer.mapping(layer_type) or {"rope_type": "default"}
             # the old spelling overrides the new one, except for its key "type"
             settings |= scaling if layer_type in family.scaled_layers else {}

@@ -49,7 +49,7 @@ def test_sparse_config_has_the_defaults_of_transformers(model_type: str) -> None
     assert (ours.vocab_size, ours.n_embd) == (200_000 + FAMILIES[model_type].input_only_rows, 96)
 
 
-LAYERS: dict[str, dict[str, object]] = {name: {} for name, family in FAMILIES.items() if family.full_every}
+LAYERS: dict[str, dict[str, object]] = {name: {} for name, family in FAMILIES.items() if family.full_attention_interval}
 LAYERS |= {"lfm2": {"full_attn_idxs": [2, 5]}, "granitemoehybrid": {"position_embedding_type": "rope"}}
 LAYERS |= {"gemma4_text": {"layer_types": ["sliding_attention"] * 7}}  # the last one is full all the same
 
