@@ -88,7 +88,7 @@ def test_positions_by_name_and_by_module() -> None:
     assert isinstance(make(positions="sinusoidal").position_embedding, SinusoidalPositions)
     rotary = make(positions="rotary", head_dim=4, theta=5e5).position_embedding
     assert isinstance(rotary, RotaryPositions)
-    assert (rotary.head_dim, rotary.angles) == (4, RotaryPositions(4).angles.__class__(theta=5e5))
+    assert (rotary.head_dim, rotary.rope_parameters) == (4, RotaryPositions(4).rope_parameters.__class__(theta=5e5))
     own = LearnedPositions(4, D)
     assert make(positions=own).position_embedding is own
 
@@ -397,7 +397,7 @@ COMPILED = """
 import copy, torch
 from torch import nn
 from inlayer import Embeddings, Head
-from inlayer.positions import Angles, DynamicNTKScaling, PositionIdRule, RotaryPositions
+from inlayer.positions import DynamicNTKScaling, PositionIdRule, RopeParameters, RotaryPositions
 
 ids, pads = torch.tensor([[3, 1, 4], [1, 5, 9]]), PositionIdRule(by="ids", start=2, padding_idx=1)
 for options in (
@@ -422,7 +422,7 @@ for options in (
     with torch.no_grad():
         torch.testing.assert_close(compiled(ids), plain(ids), rtol=0, atol=1e-6)
 
-rotary = RotaryPositions(8, Angles(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=4)))
+rotary = RotaryPositions(8, RopeParameters(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=4)))
 for length in (3, 9):
     compiled = torch.compile(rotary, backend="aot_eager", fullgraph=True)(torch.arange(length))
     for ours, theirs in zip(compiled, rotary(torch.arange(length)), strict=True):
@@ -787,7 +787,7 @@ def test_jit_trace_gives_no_warnings() -> None:
     program = """
 import torch, inlayer
 from inlayer import Embeddings, Head
-from inlayer.positions import Angles, RotaryPositions
+from inlayer.positions import RopeParameters, RotaryPositions
 
 class Call(torch.nn.Module):
     def __init__(self, module, call):
@@ -832,13 +832,14 @@ for pool in (inlayer.mean_pool, inlayer.first_token_pool, inlayer.last_token_poo
 check(nothing, lambda _, mask: inlayer.position_ids_from_mask(mask), (mask,), (longer,))
 q, more = torch.randn(2, 4, 3, 8), torch.randn(3, 4, 5, 8)
 positions = torch.arange(3).expand(2, 3)
-for angles in (Angles(), Angles(partial_rotary_factor=0.5)):
+for parameters in (RopeParameters(), RopeParameters(partial_rotary_factor=0.5)):
     for pairing in ("half", "interleaved"):
         call = lambda rotary, q, positions: rotary.rotate(q, q, *rotary(positions))[1]
-        rotary = RotaryPositions(8, angles, pairing=pairing)
+        rotary = RotaryPositions(8, parameters, pairing=pairing)
         check(rotary, call, (q, positions), (more, torch.arange(2, 7).expand(3, 5)))
 axes = torch.stack([positions, positions * 2, positions * 3])
-check(RotaryPositions(8, Angles(sections=(2, 1, 1))), lambda rotary, axes: rotary(axes)[0], (axes,), (axes + 1,))
+rotary = RotaryPositions(8, RopeParameters(sections=(2, 1, 1)))
+check(rotary, lambda rotary, axes: rotary(axes)[0], (axes,), (axes + 1,))
 """
     subprocess.run([sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program], check=True)
 

@@ -1,4 +1,4 @@
-"""The rotary settings of a config: head width, angles per layer type, and which layers have positions at all.
+"""The rotary settings of a config: head width, parameters per layer type, and which layers have positions at all.
 
 config.json -> [RotarySpec] -> positions.RotaryPositions
 - `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both are there,
@@ -19,7 +19,7 @@ from inlayer.families import rope_scaling
 from inlayer.families.config_reader import ConfigReader, short
 from inlayer.families.family import Family
 from inlayer.families.rope_scaling import RopeScaling
-from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, Angles, RotarySpec
+from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
@@ -33,14 +33,14 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
     head_dim = head_dim or n_embd // fields.size(*N_HEAD_FIELDS)
     if not head_dim:
         raise ConfigError(f"head_dim is 0: the hidden size {n_embd:,} is smaller than the number of attention heads")
-    angles, layers = _angles(family, fields, head_dim), _layers(family, fields)
-    if layers and isinstance(angles, dict):
-        layers = tuple(name if name in angles else None for name in layers)
-    elif layers and None not in layers:  # all layers share their angles
+    parameters, layers = _rope_parameters(family, fields, head_dim), _layers(family, fields)
+    if layers and isinstance(parameters, dict):
+        layers = tuple(name if name in parameters else None for name in layers)
+    elif layers and None not in layers:  # all layers share their parameters
         layers = None
     return RotarySpec(
         head_dim=head_dim,
-        angles=angles,
+        rope_parameters=parameters,
         pairing=family.pairing,
         layout=family.layout,
         float32=family.float32_tables,
@@ -114,12 +114,12 @@ def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
     return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas_field) if theta}
 
 
-def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dict[str, Angles]:
-    """One `Angles`, or one per layer type."""
+def _rope_parameters(family: Family, fields: ConfigReader, head_dim: int) -> RopeParameters | dict[str, RopeParameters]:
+    """One `RopeParameters`, or one per layer type."""
     if family.theta_fields:  # one field per layer type, in old files
         by_layer = ConfigReader(fields.mapping("rope_parameters"), {})
         scaling = fields.mapping("rope_scaling")
-        angles = {}
+        by_type = {}
         for layer_type, name in family.theta_fields.items():
             settings = by_layer.mapping(layer_type) or {"rope_type": "default"}
             # the old spelling overrides the new one, except for its key "type"
@@ -128,24 +128,27 @@ def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dic
             if layer_type == "compress" and not by_layer.mapping(layer_type):  # published files of DeepSeek-V4
                 flat = scaling or fields.mapping("rope_parameters")
                 settings = {"attention_factor": 1.0} | flat | {"rope_theta": theta}  # cos and sin are not multiplied
-            angles[layer_type] = _read_angles({"rope_theta": theta} | settings, family, fields, head_dim, layer_type)
-        return angles
+            by_type[layer_type] = _read_parameters(
+                {"rope_theta": theta} | settings, family, fields, head_dim, layer_type
+            )
+        return by_type
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
     by_layer_type = {name: inner for name, inner in rope.items() if isinstance(inner, Mapping)}
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
         # None is a layer type without positions
-        return {name: _read_angles(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
+        return {name: _read_parameters(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
     if thetas := _layer_thetas(family, fields):
         own = {
-            name: _read_angles(rope | {"rope_theta": theta}, family, fields, head_dim) for theta, name in thetas.items()
+            name: _read_parameters(rope | {"rope_theta": theta}, family, fields, head_dim)
+            for theta, name in thetas.items()
         }
         return own if len(own) > 1 else next(iter(own.values()))
-    return _read_angles(rope, family, fields, head_dim)
+    return _read_parameters(rope, family, fields, head_dim)
 
 
-def _read_angles(
+def _read_parameters(
     settings: Mapping[str, Any], family: Family, fields: ConfigReader, head_dim: int, layer_type: str | None = None
-) -> Angles:
+) -> RopeParameters:
     if layer_type is not None:  # transformers reads it only where all layers share their settings
         settings = {name: value for name, value in settings.items() if name != "truncate"}
     rope = ConfigReader(settings, {})
@@ -168,7 +171,7 @@ def _read_angles(
         scaling = replace(scaling, long_factor=scaling.short_factor, mscales=scales)
     # families that always rotate whole heads ignore the fraction, unless there is RoPE scaling
     uses_partial = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
-    return Angles(
+    return RopeParameters(
         theta=fields.number(base_name, default=10_000.0) if theta is None else theta,
         partial_rotary_factor=partial if uses_partial else 1.0,
         scaling=scaling,

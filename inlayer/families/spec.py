@@ -29,8 +29,8 @@ Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Angles:
-    """The rotary angles: the base theta, the fraction of each head that is rotated, and the RoPE scaling.
+class RopeParameters:
+    """The parameters of RoPE: the base theta, the fraction of each head that is rotated, and the scaling.
 
     Args:
         theta: The base: pair i of R channels rotates by theta^(-2i / R) radians per token.
@@ -44,7 +44,7 @@ class Angles:
         InlayerError: If theta is not positive and finite, or the fraction is not in (0, 1].
 
     Example:
-        >>> Angles(theta=500_000.0, scaling=LinearScaling(factor=4.0)).theta
+        >>> RopeParameters(theta=500_000.0, scaling=LinearScaling(factor=4.0)).theta
         500000.0
     """
 
@@ -96,7 +96,7 @@ class RotarySpec:
     """The arguments of `positions.RotaryPositions`."""
 
     head_dim: int
-    angles: Angles | dict[str, Angles]
+    rope_parameters: RopeParameters | dict[str, RopeParameters]
     pairing: Pairing
     layout: Layout | None
     float32: bool

@@ -207,7 +207,7 @@ def _relative(spec: LayerSpec) -> str | None:
 def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:
     if spec.rotary is None:
         return ()
-    angles = spec.rotary.angles
+    angles = spec.rotary.rope_parameters
     by_type: dict[Any, Any] = angles if isinstance(angles, dict) else {None: angles}
     return tuple(
         RotaryTypeFacts(

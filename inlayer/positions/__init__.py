@@ -14,7 +14,7 @@ from inlayer.families.rope_scaling import (
     RopeScaling,
     YarnScaling,
 )
-from inlayer.families.spec import Angles, PositionIdRule
+from inlayer.families.spec import PositionIdRule, RopeParameters
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.build import SCHEMES, Positions, build_positions, positions_from_spec
 from inlayer.positions.position_ids import make_position_ids, position_ids_from_mask
@@ -22,8 +22,25 @@ from inlayer.positions.relative import alibi_from_spec, relative_rows
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
 
 __all__ = [
-    "SCHEMES", "Angles", "DynamicNTKScaling", "LearnedPositions", "LinearScaling", "Llama3Scaling", "LongRopeScaling",
-    "PositionIdRule", "Positions", "RopeScaling", "RotaryPositions", "SinusoidalPositions", "YarnScaling",
-    "alibi_from_spec", "apply_rotary", "build_positions", "make_position_ids", "position_ids_from_mask",
-    "positions_from_spec", "relative_rows", "sinusoidal_encoding",
+    "SCHEMES",
+    "DynamicNTKScaling",
+    "LearnedPositions",
+    "LinearScaling",
+    "Llama3Scaling",
+    "LongRopeScaling",
+    "PositionIdRule",
+    "Positions",
+    "RopeParameters",
+    "RopeScaling",
+    "RotaryPositions",
+    "SinusoidalPositions",
+    "YarnScaling",
+    "alibi_from_spec",
+    "apply_rotary",
+    "build_positions",
+    "make_position_ids",
+    "position_ids_from_mask",
+    "positions_from_spec",
+    "relative_rows",
+    "sinusoidal_encoding",
 ]  # fmt: skip

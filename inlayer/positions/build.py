@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from inlayer.errors import InputError, type_name
-from inlayer.families.spec import Angles, LayerSpec
+from inlayer.families.spec import LayerSpec, RopeParameters
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions
 from inlayer.positions.rotary import RotaryPositions
 
@@ -59,7 +59,7 @@ def build_positions(
         )
     if positions == "none":
         return None
-    return RotaryPositions(width if head_dim is None else head_dim, Angles(theta=theta))
+    return RotaryPositions(width if head_dim is None else head_dim, RopeParameters(theta=theta))
 
 
 def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> str | Positions:
