@@ -125,7 +125,7 @@ class StoredEmbedding(nn.Module):
         return self.__dict__ | {"_whole": None}  # a pickle refers to the file and does not contain the rows
 
 
-class MappedTable(StoredEmbedding):
+class MappedEmbedding(StoredEmbedding):
     """The rows of one tensor in a safetensors file, read when they are looked up.
 
     Opening reads only the header, so a table may be larger than memory. `weight`, the whole table, is mapped
@@ -141,24 +141,26 @@ class MappedTable(StoredEmbedding):
         InputError: If the file is not valid, or `name` is missing or ambiguous.
 
     Example:
-        >>> MappedTable("model/model.safetensors", "model.embed_tokens.weight")(torch.tensor([40, 812])).shape
+        >>> MappedEmbedding("model/model.safetensors", "model.embed_tokens.weight")(torch.tensor([40, 812])).shape
         torch.Size([2, 128])
     """
 
     def __init__(self, path: str | Path, name: str | None = None, *, padding_idx: int | None = None) -> None:
         file = check_path(path)
         if path_kind(file) != "file":
-            raise MissingFileError(f"{shown(file)}: not found, or not a file; MappedTable opens a .safetensors file")
+            raise MissingFileError(
+                f"{shown(file)}: not found, or not a file; MappedEmbedding opens a .safetensors file"
+            )
         tensor = check_table(choose_tensor(file, name, read_header(file)))
         source, dtype = FileRows.for_tensor(file, tensor), SAFETENSORS_DTYPES[tensor.dtype]
         super().__init__(StoredTable(source, tensor.shape[1], dtype, padding_idx=padding_idx, name=tensor.name))
         self.path = file
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MappedTable._reopen, (str(self.path), self.table.name, self.padding_idx, self.device, self.dtype)
+        return MappedEmbedding._reopen, (str(self.path), self.table.name, self.padding_idx, self.device, self.dtype)
 
     @classmethod
-    def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedTable:
+    def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedEmbedding:
         """Open a pickled table again: the header is read again, in case the file has changed."""
         return cls(path, name, padding_idx=padding_idx).to(*target)
 
