@@ -36,8 +36,8 @@ EVERY_LAYER: dict[str, dict[str, Any]] = {
     "multiplied": {"block_size": L, "multiplier": 3.3},
     "normed": {"block_size": L, "norm_eps": 1e-5},
     "typed": {"block_size": L, "token_types": 2, "norm_eps": 1e-12},
-    "projected rows": {"block_size": L, "row_width": 4, "project": "rows"},
-    "projected sum": {"block_size": L, "row_width": 4, "project": "sum", "norm_eps": 1e-12, "token_types": 2},
+    "projected rows": {"block_size": L, "row_width": 4, "projection_at": "rows"},
+    "projected sum": {"block_size": L, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "token_types": 2},
     "numbered by ids": {"block_size": L, "position_id_rule": PositionIdRule(by="ids", start=2, padding_idx=1)},
     "numbered by mask": {"block_size": L, "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
 }
@@ -164,9 +164,9 @@ def test_vectors_of_the_wrong_dtype() -> None:
         make()(inputs_embeds=torch.zeros(2, 3, D, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("project", ["rows", "sum"])
-def test_projected_vectors_have_the_dtype_of_the_projection(project: str) -> None:
-    layer, vectors = make(row_width=3, project=project), torch.zeros(2, 3, 3, dtype=torch.bfloat16)
+@pytest.mark.parametrize("projection_at", ["rows", "sum"])
+def test_projected_vectors_have_the_dtype_of_the_projection(projection_at: str) -> None:
+    layer, vectors = make(row_width=3, projection_at=projection_at), torch.zeros(2, 3, 3, dtype=torch.bfloat16)
     with pytest.raises(DtypeError, match=r"torch\.bfloat16, but their projection has torch\.float32; convert them"):
         layer(inputs_embeds=vectors)
     with torch.autocast("cpu"):
@@ -295,7 +295,7 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"positions": "learned"}, "needs block_size"),
         ({"positions": "magic"}, "unknown positions 'magic'; choose one of none, learned, sinusoidal, rotary"),
         ({"row_width": 4}, "pass both or neither"),
-        ({"project": "rows"}, "pass both or neither"),
+        ({"projection_at": "rows"}, "pass both or neither"),
         ({"dropout": 1.5}, "dropout is 1.5"),
         ({"norm": "rms"}, "norm is 'rms' at 'sum', but norm_eps is None"),
         ({"norm_at": "start"}, "norm is 'layer' at 'start', but norm_eps is None"),
@@ -404,9 +404,9 @@ for options in (
     {"block_size": 16, "padding_idx": 1, "scale": 3.3},
     {"positions": "sinusoidal", "block_size": 2, "multiplier": 2.0},
     {"positions": "rotary"},
-    {"block_size": 16, "row_width": 4, "project": "rows",
+    {"block_size": 16, "row_width": 4, "projection_at": "rows",
      "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
-    {"block_size": 16, "row_width": 4, "project": "sum", "norm_eps": 1e-12, "token_types": 2,
+    {"block_size": 16, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "token_types": 2,
      "position_id_rule": pads},
 ):
     torch.compiler.reset()

@@ -26,13 +26,13 @@ from inlayer.families.spec import (
     FULL,
     MAX_LAYERS,
     AlibiSpec,
-    BucketSpec,
     HeadSpec,
     LayerSpec,
     NormKind,
     PerLayerSpec,
     PositionIdRule,
-    ValueSpec,
+    RelativeBucketSpec,
+    ValueEmbeddingSpec,
 )
 
 # n_embed comes first for BLOOM's published files
@@ -156,28 +156,30 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         streams=fields.size(family.streams_field) if family.streams_field else 1,
         dropout=_dropout(family, fields),
         row_width=row_width,
-        project=family.projection_at if row_width is not None else None,
+        projection_at=family.projection_at if row_width is not None else None,
         per_layer=_per_layer(family, fields, n_embd, padding_idx),
-        value=_value(fields, vocab_size) if family.value_embeddings else None,
+        value_embeddings=_value_embeddings(fields, vocab_size) if family.value_embeddings else None,
         head=_head(family, fields, n_embd),
         ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
         relative=_relative(family, fields),
     )
 
 
-def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | BucketSpec | None:
+def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
     kind = family.relative
     if kind == "mpnet":  # its buckets are those of T5, regardless of the config
-        return BucketSpec(kind="t5", buckets=32, max_distance=128)
+        return RelativeBucketSpec(kind="t5", buckets=32, max_distance=128)
     if kind == "t5":
         buckets = fields.optional_size("relative_attention_num_buckets") or 32
         longest = fields.optional_size("relative_attention_max_distance") or 128
-        return BucketSpec(kind="t5", buckets=buckets, max_distance=longest)
+        return RelativeBucketSpec(kind="t5", buckets=buckets, max_distance=longest)
     if kind == "deberta":
         if not fields.flag("relative_attention", default=False):
             return None
         longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
-        return BucketSpec(kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest)
+        return RelativeBucketSpec(
+            kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest
+        )
     if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
         return None
     bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
@@ -201,13 +203,13 @@ def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: i
     return spec
 
 
-def _value(fields: ConfigReader, vocab_size: int) -> ValueSpec:
+def _value_embeddings(fields: ConfigReader, vocab_size: int) -> ValueEmbeddingSpec:
     """NeoMME: the first and the last block with full attention read the table."""
     count, (_, types) = min(fields.size("num_hidden_layers"), MAX_LAYERS), fields.get("layer_types")
     full = [layer for layer in range(count) if (layer + 1) % 6 == 0 or layer == count - 1]
     if isinstance(types, (list, tuple)):
         full = [layer for layer, kind in enumerate(types[:MAX_LAYERS]) if kind == FULL]
-    spec = ValueSpec(
+    spec = ValueEmbeddingSpec(
         rows=vocab_size,
         width=fields.size("num_key_value_heads") * fields.size("head_dim"),
         layer_indices=tuple(sorted({*full[:1], *full[-1:]})),

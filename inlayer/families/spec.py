@@ -124,7 +124,7 @@ class AlibiSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketSpec:
+class RelativeBucketSpec:
     """Relative positions: the distance between two tokens selects a row of a learned table; far distances share rows.
 
     A row of "t5" has one bias per head. A row of "deberta" is a vector that attention multiplies by queries and keys.
@@ -158,7 +158,7 @@ class PerLayerSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueSpec:
+class ValueEmbeddingSpec:
     """Value embeddings: a second table whose rows some blocks add to the values of their attention (NeoMME)."""
 
     rows: int
@@ -207,13 +207,13 @@ class LayerSpec:
     streams: int  # the number of streams that the model repeats each hidden state into
     dropout: float
     row_width: int | None
-    project: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions are added
+    projection_at: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions
     per_layer: PerLayerSpec | None
-    value: ValueSpec | None
+    value_embeddings: ValueEmbeddingSpec | None
     head: HeadSpec
     ngrams: tuple[NgramSpec, ...] = ()  # the n-gram memories
     sinusoidal_if_missing: bool = False  # learned positions that a file may lack
-    relative: AlibiSpec | BucketSpec | None = None  # relative positions, which add nothing to the rows
+    relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions, which add nothing to the rows
 
     @property
     def is_generic(self) -> bool:

@@ -77,7 +77,7 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
 
 def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> nn.Module | None:
     own = layer.position_embedding
-    width = layer.n_embd if layer.project == "rows" else layer.token_embedding.embedding_dim
+    width = layer.n_embd if layer.projection_at == "rows" else layer.token_embedding.embedding_dim
     if scheme == "none":
         return None
     if scheme == "learned":

@@ -15,7 +15,7 @@ import torch
 from rich.text import Text
 
 from inlayer.errors import CheckpointError
-from inlayer.families.spec import AlibiSpec, BucketSpec
+from inlayer.families.spec import AlibiSpec, RelativeBucketSpec
 from inlayer.families.tensor_names import RELATIVE
 from inlayer.files import quoted
 from inlayer.formats.tensor_info import TensorInfo
@@ -53,7 +53,7 @@ def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
     )  # fmt: skip
 
 
-def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
+def _buckets(result: Forward, spec: RelativeBucketSpec) -> RelativeFacts:
     columns = torch.arange(1 - result.count, max(result.count, 1))
     rows = relative_rows(spec, columns)
     stored, bias, offsets = _find_table(result, spec), list[list[float]](), list[int]()
@@ -70,7 +70,7 @@ def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
     )  # fmt: skip
 
 
-def _find_table(result: Forward, spec: BucketSpec) -> TensorInfo | None:
+def _find_table(result: Forward, spec: RelativeBucketSpec) -> TensorInfo | None:
     """Return the learned table, checked against the config; None if the files have none."""
     model = result.pipeline.model
     name = None if model is None else next(filter(RELATIVE.fullmatch, model.store.names()), None)

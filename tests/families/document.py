@@ -18,7 +18,7 @@ import transformers
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES
 from inlayer.families.model_types import NESTED
-from inlayer.families.spec import AlibiSpec, BucketSpec, RopeParameters
+from inlayer.families.spec import AlibiSpec, RelativeBucketSpec, RopeParameters
 from tests.families.survey import JOBS, Outcome, survey
 from tests.families.tiny import CAUSAL, MASKED
 
@@ -146,7 +146,7 @@ def _positions(spec: LayerSpec) -> str:
         layout = spec.rotary.layout or spec.rotary.pairing
         without = ", none in some layers" if None in (spec.rotary.layer_types or ()) else ""
         return f"rotary, {spec.rotary.pairing} pairs, {layout} tables, {settings}{without}"
-    relative = {AlibiSpec: "ALiBi", BucketSpec: "relative buckets"}.get(type(spec.relative), "")
+    relative = {AlibiSpec: "ALiBi", RelativeBucketSpec: "relative buckets"}.get(type(spec.relative), "")
     if spec.positions == "none":
         return relative or "none"
     if spec.positions == "sinusoidal":
@@ -171,11 +171,11 @@ def _around(spec: LayerSpec) -> str:
         f"scale if {family.scale_flag}" if family.scale_flag and spec.scale == spec.multiplier == 1 else "",
         f"{spec.token_types} token type{'s' if spec.token_types > 1 else ''}" if spec.token_types else "",
         f"norm: {spec.norm}" if spec.norm_eps is not None else "",
-        f"rows of width {spec.row_width}, {spec.project} projected" if spec.row_width else "",
+        f"rows of width {spec.row_width}, {spec.projection_at} projected" if spec.row_width else "",
         "padding masked" if spec.mask_padding else "",
         "n-gram memory" if family.ngrams else "",
         f"{spec.streams} streams" if spec.streams > 1 else "",
-        f"value embeddings of width {spec.value.width}" if spec.value is not None else "",
+        f"value embeddings of width {spec.value_embeddings.width}" if spec.value_embeddings is not None else "",
         f"per-layer embeddings of width {spec.per_layer.width}" if spec.per_layer else "",
         "padding row" if spec.padding_idx is not None else "",
     ]
