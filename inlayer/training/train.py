@@ -28,7 +28,7 @@ from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens
 from inlayer.training.export import TABLE, load_decoder
 from inlayer.training.parallel import ProcessGroup, process_group
 from inlayer.training.plot import draw
-from inlayer.training.report import TextSample, TrainingReport, to_html, to_json
+from inlayer.training.report import GeneratedText, TrainingReport, to_html, to_json
 from inlayer.training.resumable_run import Run, TrainingProgress, is_run, with_absolute_paths
 from inlayer.training.state import load_state
 
@@ -135,7 +135,7 @@ def make_report(run: Run) -> TrainingReport:
         model={**asdict(decoder_config), "parameters": sum(parameter.numel() for parameter in untrained.parameters())},
         settings={name: value for name, value in config.resolved().items() if name not in {"files", "out"}},
         table=table,
-        sample=generate(load_decoder(run.folder), tokenizer, tokens, config.seed),
+        generated_text=generate(load_decoder(run.folder), tokenizer, tokens, config.seed),
         warnings=tuple(run.alerts.raised.values()),
     )
     try:
@@ -153,7 +153,7 @@ def prompt_ids(tokenizer: Tokenizer, text: npt.NDArray[Any]) -> npt.NDArray[np.i
     return text[: next(starts, PROMPT_IDS)].astype(np.int64)
 
 
-def generate(decoder: Decoder, tokenizer: Tokenizer, tokens: EncodedCorpus, seed: int) -> TextSample:
+def generate(decoder: Decoder, tokenizer: Tokenizer, tokens: EncodedCorpus, seed: int) -> GeneratedText:
     """Generate text after the first ids of the validation text, or of the training text if there is none."""
     ids = prompt_ids(tokenizer, tokens.validation if tokens.validation.size else tokens.train)
     generated = decoder.generate(
@@ -163,4 +163,6 @@ def generate(decoder: Decoder, tokenizer: Tokenizer, tokens: EncodedCorpus, seed
         top_k=min(TOP_K, tokens.vocab_size),
         generator=torch.Generator().manual_seed(seed),
     )
-    return TextSample(prompt=tokenizer.decode(ids.tolist()), text=tokenizer.decode(generated[0, len(ids) :].tolist()))
+    return GeneratedText(
+        prompt=tokenizer.decode(ids.tolist()), text=tokenizer.decode(generated[0, len(ids) :].tolist())
+    )

@@ -132,7 +132,7 @@ def test_train_returns_and_writes_a_report(text: Path, tmp_path: Path) -> None:
     assert not {"out", "files"} & set(report.settings)
     assert report.validation_loss is not None
     assert len(report.table.tokens) == 8
-    assert report.sample is not None
+    assert report.generated_text is not None
     assert json.loads((tmp_path / "out" / "report.json").read_text())["steps"] == 12
     assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
     assert (tmp_path / "out" / "training.png").read_bytes().startswith(b"\x89PNG")
