@@ -43,7 +43,7 @@ MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
 MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
 RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
 MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
-MIN_BLOCK = 16  # rows that repeat others; shorter ones may be tokens that were added the same way
+MIN_REPEATED_ROWS = 16  # a shorter run may be tokens that were added the same way
 
 
 def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
@@ -197,11 +197,11 @@ def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> 
 def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int] | None:
     """Return the longest run of consecutive rows that repeats another run: the first id of each, and the length."""
     indices = np.flatnonzero(duplicates)
-    if len(indices) < MIN_BLOCK:
+    if len(indices) < MIN_REPEATED_ROWS:
         return None
     ids, sources = scan.ids[indices], scan.first_equal[indices]
     breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(sources) != 1)) + 1
     starts, ends = np.concatenate(([0], breaks)), np.concatenate((breaks, [len(ids)]))
     longest = int((ends - starts).argmax())
     length = int(ends[longest] - starts[longest])
-    return (int(ids[starts[longest]]), int(sources[starts[longest]]), length) if length >= MIN_BLOCK else None
+    return (int(ids[starts[longest]]), int(sources[starts[longest]]), length) if length >= MIN_REPEATED_ROWS else None
