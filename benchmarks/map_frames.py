@@ -126,8 +126,8 @@ def synthetic_page(rows: int) -> str:
     facts = MapFacts(
         method="tsne", complete=True, is_improving=False, points=encode(points),
         texts=[f" word{number:x}" if number % 3 else f"part{number:x}" for number in range(rows)],
-        kept=encode(np.full(rows, np.nan)), kept_share=1.0, trustworthiness=1.0, measured=10, n_undrawn=0,
-        undrawn_ids=[],
+        neighborhood_preservation=encode(np.full(rows, np.nan)), mean_preservation=1.0, preservation_k=10,
+        trustworthiness=1.0, n_undrawn=0, undrawn_ids=[],
     )  # fmt: skip
     return map_document(f"{rows:,} points", facts, {})
 

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from benchmarks.measure import Result, interleave, milliseconds, ratio
 from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.nearest import nearest
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 ONE = (163_840, 7_168, "bfloat16")
 MANY = (262_144, 640, "float32")

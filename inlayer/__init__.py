@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.positions import apply_rotary as apply_rotary
     from inlayer.positions import position_ids_from_mask as position_ids_from_mask
     from inlayer.ragged import Ragged as Ragged
-    from inlayer.tables import MappedTable as MappedTable
+    from inlayer.tables import MappedEmbedding as MappedEmbedding
     from inlayer.tables import Table as Table
     from inlayer.tokenizers import ByteTokenizer as ByteTokenizer
     from inlayer.tokenizers import WordTokenizer as WordTokenizer
@@ -59,7 +59,7 @@ _NAMES = {  # by module
     "pooling": ("first_token_pool", "last_token_pool", "mean_pool"),
     "positions": ("apply_rotary", "position_ids_from_mask"),
     "ragged": ("Ragged",),
-    "tables": ("MappedTable", "Table"),
+    "tables": ("MappedEmbedding", "Table"),
     "tokenizers": ("ByteTokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"),
     "trace": ("Trace", "walk"),
     "training.config": ("TrainConfig",),

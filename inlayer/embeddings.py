@@ -24,7 +24,7 @@ from inlayer.checks import is_finite, is_integer
 from inlayer.errors import ConfigError, InputError
 from inlayer.extra_tables import ExtraTables
 from inlayer.families import describe
-from inlayer.families.spec import AlibiSpec, BucketSpec, NormKind, PerLayerSpec, ValueSpec
+from inlayer.families.spec import AlibiSpec, NormKind, PerLayerSpec, RelativeBucketSpec, ValueEmbeddingSpec
 from inlayer.initialization import derive_seeds
 from inlayer.layer_stage import LayerStage, StageName, record_stage
 from inlayer.norms import build_norm
@@ -47,8 +47,8 @@ NORM_AT_OPTIONS = ("sum", "start", "rows")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
-    "norm", "norm_eps", "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule",
-    "position_offset", "per_layer", "value",
+    "norm", "norm_eps", "norm_at", "positions_first", "token_types", "row_width", "projection_at", "position_id_rule",
+    "position_offset", "per_layer", "value_embeddings",
 )  # fmt: skip
 
 
@@ -80,11 +80,12 @@ class Embeddings(ExtraTables):
             padding_idx (XLM).
         token_types: Number of token types (BERT); 0 for none.
         row_width: Width of the token rows if they are narrower than n_embd.
-        project: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm (ALBERT).
+        projection_at: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm
+            (ALBERT).
         position_id_rule: How to number positions if no position ids are passed (RoBERTa and OPT skip padding).
         position_offset: Unused rows at the start of learned positions.
         per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4); see `per_layer()`.
-        value: Sizes of value embeddings (NeoMME); see `value_embeddings()`.
+        value_embeddings: Sizes of value embeddings (NeoMME); see `value_embeddings()`.
         head_dim: For positions="rotary": width of an attention head, n_embd by default.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
@@ -99,7 +100,7 @@ class Embeddings(ExtraTables):
         torch.Size([1, 2, 4])
     """
 
-    relative: AlibiSpec | BucketSpec | None = None  # relative positions of its model (positions/relative.py)
+    relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions of its model (positions/relative.py)
     streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
 
     def __init__(
@@ -125,20 +126,20 @@ class Embeddings(ExtraTables):
         mask_padding: bool | Literal["ids"] = False,
         token_types: int = 0,
         row_width: int | None = None,
-        project: str | None = None,
+        projection_at: str | None = None,
         position_id_rule: PositionIdRule | None = None,
         position_offset: int = 0,
         per_layer: PerLayerSpec | None = None,
-        value: ValueSpec | None = None,
+        value_embeddings: ValueEmbeddingSpec | None = None,
         head_dim: int | None = None,
         theta: float = 10_000.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
+        if projection_at not in (None, *PROJECTIONS) or (row_width is None) != (projection_at is None):
             raise InputError(
-                f"row_width is {row_width} and project is {project!r}; pass both or neither: project is one of "
-                f"{', '.join(PROJECTIONS)}"
+                f"row_width is {row_width} and projection_at is {projection_at!r}; pass both or neither: "
+                f"projection_at is one of {', '.join(PROJECTIONS)}"
             )
         is_rule = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
         for name, actual, is_valid, rule in (
@@ -156,7 +157,7 @@ class Embeddings(ExtraTables):
         if norm_eps is None and (norm, norm_at) != ("layer", "sum"):
             raise InputError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
         row_width = row_width or n_embd
-        sum_width = n_embd if project == "rows" else row_width
+        sum_width = n_embd if projection_at == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
         target: Any = {"device": device, "dtype": dtype}
         table = Table(
@@ -165,7 +166,7 @@ class Embeddings(ExtraTables):
         super().__init__(table, scale, round_scale)
         self.n_embd, self.block_size = n_embd, block_size
         self.multiplier, self.round_multiplier = multiplier, round_multiplier
-        self.project, self.mask_padding, self.positions_first = project, mask_padding, positions_first
+        self.projection_at, self.mask_padding, self.positions_first = projection_at, mask_padding, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
         learned = target | {"offset": position_offset, "init_std": init_std, "seed": position_seed}
         learned["padding_idx"] = self.position_id_rule.padding_idx
@@ -181,10 +182,11 @@ class Embeddings(ExtraTables):
         self.dropout = nn.Dropout(dropout)
         if per_layer is not None:
             self.per_layer_embedding = PerLayerEmbedding(per_layer, n_embd, **target)
-        if value is not None:
-            self.value_embedding = Table(value.rows, value.width, init_std=init_std, **target)
-            self.value_layers = value.layer_indices
-        self.projection = None if project is None else nn.Linear(row_width, n_embd, bias=project == "sum", **target)
+        if value_embeddings is not None:
+            self.value_embedding = Table(value_embeddings.rows, value_embeddings.width, init_std=init_std, **target)
+            self.value_layers = value_embeddings.layer_indices
+        has_bias = projection_at == "sum"
+        self.projection = nn.Linear(row_width, n_embd, bias=has_bias, **target) if projection_at else None
 
     @classmethod
     def from_config(
@@ -284,7 +286,7 @@ class Embeddings(ExtraTables):
                 attention_mask = attention_mask[..., history.shape[1] :]  # of input_ids alone
         if self.multiplier != 1.0:
             hidden = after("multiplier", multiply(hidden, self.multiplier, self.round_multiplier))
-        if self.projection is not None and self.project == "rows":
+        if self.projection is not None and self.projection_at == "rows":
             hidden = after("projection", project(self.projection, hidden))
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):
             hidden = after("norm", self.norm(hidden))
@@ -297,7 +299,7 @@ class Embeddings(ExtraTables):
         if self.mask_padding and attention_mask is not None:
             hidden = after("mask", hidden * check_mask(attention_mask, *hidden.shape[:2])[..., None].to(hidden.dtype))
         hidden = self.dropout(hidden)
-        if self.projection is not None and self.project == "sum":
+        if self.projection is not None and self.projection_at == "sum":
             hidden = after("projection", project(self.projection, hidden))
         return hidden[0] if single else hidden
 

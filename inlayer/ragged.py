@@ -198,7 +198,7 @@ def select_texts(batch: Ragged, order: IdArray) -> Ragged:
     return ragged_from_counts(batch.flat[np.arange(shifts.size) + shifts], counts)
 
 
-def add_around(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
+def with_special_tokens(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
     """Add the same ids around each text, such as begin-of-text and end-of-text."""
     extra = len(prefix) + len(suffix)
     if extra == 0:

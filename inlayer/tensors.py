@@ -1,7 +1,7 @@
 """Base module for torch: tensor checks, conversion from numpy, and the number of threads.
 
 Everything that imports this module needs torch. Checks of plain numbers are in checks.py.
-Tested in tests/test_checks.py and tests/tables/test_stored.py.
+Tested in tests/test_checks.py and tests/tables/test_stored_table.py.
 """
 
 from __future__ import annotations

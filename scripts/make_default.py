@@ -40,7 +40,7 @@ from inlayer.training.decoder import Decoder
 from inlayer.training.encoded_corpus import EncodedCorpus, open_tokens, validation_batches
 from inlayer.training.export import TABLE, load_decoder, save_decoder
 from inlayer.training.parallel import ProcessGroup
-from inlayer.training.run_folder import END, PADDING, Run, TrainingProgress
+from inlayer.training.resumable_run import END, PADDING, Run, TrainingProgress
 from inlayer.training.run_paths import is_run
 from inlayer.training.state import load_state, save_state
 from inlayer.training.trainer import Trainer

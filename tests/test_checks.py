@@ -56,7 +56,7 @@ IMPOSSIBLE = {
     "positions='rotary', head_dim=0": "head_dim is 0",
     "block_size=4, position_offset='2'": "offset '2'; rows",
     "positions='rotary', block_size=4": "block_size 4 is for learned",
-    "row_width=2, project='foo'": "project is 'foo'",
+    "row_width=2, projection_at='foo'": "projection_at is 'foo'",
     "row_width=2": "pass both or neither",
     "position_id_rule='ids'": "must be a PositionIdRule",
     "scale=float('inf')": "scale is inf",

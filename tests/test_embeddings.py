@@ -36,8 +36,8 @@ EVERY_LAYER: dict[str, dict[str, Any]] = {
     "multiplied": {"block_size": L, "multiplier": 3.3},
     "normed": {"block_size": L, "norm_eps": 1e-5},
     "typed": {"block_size": L, "token_types": 2, "norm_eps": 1e-12},
-    "projected rows": {"block_size": L, "row_width": 4, "project": "rows"},
-    "projected sum": {"block_size": L, "row_width": 4, "project": "sum", "norm_eps": 1e-12, "token_types": 2},
+    "projected rows": {"block_size": L, "row_width": 4, "projection_at": "rows"},
+    "projected sum": {"block_size": L, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "token_types": 2},
     "numbered by ids": {"block_size": L, "position_id_rule": PositionIdRule(by="ids", start=2, padding_idx=1)},
     "numbered by mask": {"block_size": L, "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
 }
@@ -88,7 +88,7 @@ def test_positions_by_name_and_by_module() -> None:
     assert isinstance(make(positions="sinusoidal").position_embedding, SinusoidalPositions)
     rotary = make(positions="rotary", head_dim=4, theta=5e5).position_embedding
     assert isinstance(rotary, RotaryPositions)
-    assert (rotary.head_dim, rotary.angles) == (4, RotaryPositions(4).angles.__class__(theta=5e5))
+    assert (rotary.head_dim, rotary.rope_parameters) == (4, RotaryPositions(4).rope_parameters.__class__(theta=5e5))
     own = LearnedPositions(4, D)
     assert make(positions=own).position_embedding is own
 
@@ -164,9 +164,9 @@ def test_vectors_of_the_wrong_dtype() -> None:
         make()(inputs_embeds=torch.zeros(2, 3, D, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("project", ["rows", "sum"])
-def test_projected_vectors_have_the_dtype_of_the_projection(project: str) -> None:
-    layer, vectors = make(row_width=3, project=project), torch.zeros(2, 3, 3, dtype=torch.bfloat16)
+@pytest.mark.parametrize("projection_at", ["rows", "sum"])
+def test_projected_vectors_have_the_dtype_of_the_projection(projection_at: str) -> None:
+    layer, vectors = make(row_width=3, projection_at=projection_at), torch.zeros(2, 3, 3, dtype=torch.bfloat16)
     with pytest.raises(DtypeError, match=r"torch\.bfloat16, but their projection has torch\.float32; convert them"):
         layer(inputs_embeds=vectors)
     with torch.autocast("cpu"):
@@ -295,7 +295,7 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"positions": "learned"}, "needs block_size"),
         ({"positions": "magic"}, "unknown positions 'magic'; choose one of none, learned, sinusoidal, rotary"),
         ({"row_width": 4}, "pass both or neither"),
-        ({"project": "rows"}, "pass both or neither"),
+        ({"projection_at": "rows"}, "pass both or neither"),
         ({"dropout": 1.5}, "dropout is 1.5"),
         ({"norm": "rms"}, "norm is 'rms' at 'sum', but norm_eps is None"),
         ({"norm_at": "start"}, "norm is 'layer' at 'start', but norm_eps is None"),
@@ -397,16 +397,16 @@ COMPILED = """
 import copy, torch
 from torch import nn
 from inlayer import Embeddings, Head
-from inlayer.positions import Angles, DynamicNTKScaling, PositionIdRule, RotaryPositions
+from inlayer.positions import DynamicNTKScaling, PositionIdRule, RopeParameters, RotaryPositions
 
 ids, pads = torch.tensor([[3, 1, 4], [1, 5, 9]]), PositionIdRule(by="ids", start=2, padding_idx=1)
 for options in (
     {"block_size": 16, "padding_idx": 1, "scale": 3.3},
     {"positions": "sinusoidal", "block_size": 2, "multiplier": 2.0},
     {"positions": "rotary"},
-    {"block_size": 16, "row_width": 4, "project": "rows",
+    {"block_size": 16, "row_width": 4, "projection_at": "rows",
      "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
-    {"block_size": 16, "row_width": 4, "project": "sum", "norm_eps": 1e-12, "token_types": 2,
+    {"block_size": 16, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "token_types": 2,
      "position_id_rule": pads},
 ):
     torch.compiler.reset()
@@ -422,7 +422,7 @@ for options in (
     with torch.no_grad():
         torch.testing.assert_close(compiled(ids), plain(ids), rtol=0, atol=1e-6)
 
-rotary = RotaryPositions(8, Angles(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=4)))
+rotary = RotaryPositions(8, RopeParameters(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=4)))
 for length in (3, 9):
     compiled = torch.compile(rotary, backend="aot_eager", fullgraph=True)(torch.arange(length))
     for ours, theirs in zip(compiled, rotary(torch.arange(length)), strict=True):
@@ -787,7 +787,7 @@ def test_jit_trace_gives_no_warnings() -> None:
     program = """
 import torch, inlayer
 from inlayer import Embeddings, Head
-from inlayer.positions import Angles, RotaryPositions
+from inlayer.positions import RopeParameters, RotaryPositions
 
 class Call(torch.nn.Module):
     def __init__(self, module, call):
@@ -832,13 +832,14 @@ for pool in (inlayer.mean_pool, inlayer.first_token_pool, inlayer.last_token_poo
 check(nothing, lambda _, mask: inlayer.position_ids_from_mask(mask), (mask,), (longer,))
 q, more = torch.randn(2, 4, 3, 8), torch.randn(3, 4, 5, 8)
 positions = torch.arange(3).expand(2, 3)
-for angles in (Angles(), Angles(partial_rotary_factor=0.5)):
+for parameters in (RopeParameters(), RopeParameters(partial_rotary_factor=0.5)):
     for pairing in ("half", "interleaved"):
         call = lambda rotary, q, positions: rotary.rotate(q, q, *rotary(positions))[1]
-        rotary = RotaryPositions(8, angles, pairing=pairing)
+        rotary = RotaryPositions(8, parameters, pairing=pairing)
         check(rotary, call, (q, positions), (more, torch.arange(2, 7).expand(3, 5)))
 axes = torch.stack([positions, positions * 2, positions * 3])
-check(RotaryPositions(8, Angles(sections=(2, 1, 1))), lambda rotary, axes: rotary(axes)[0], (axes,), (axes + 1,))
+rotary = RotaryPositions(8, RopeParameters(sections=(2, 1, 1)))
+check(rotary, lambda rotary, axes: rotary(axes)[0], (axes,), (axes + 1,))
 """
     subprocess.run([sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program], check=True)
 

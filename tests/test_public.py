@@ -14,10 +14,10 @@ from inlayer import errors
 from tests.console import ROOT
 
 PUBLIC = [
-    "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Model", "Ragged", "Report", "Table", "Trace",
-    "TrainConfig", "Weighting", "WordTokenizer", "__version__", "apply_rotary", "attach", "compare", "describe",
-    "first_token_pool", "inspect", "last_token_pool", "load", "mean_pool", "open_tokenizer", "position_ids_from_mask",
-    "train", "train_bpe", "walk",
+    "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedEmbedding", "Model", "Ragged", "Report", "Table",
+    "Trace", "TrainConfig", "Weighting", "WordTokenizer", "__version__", "apply_rotary", "attach", "compare",
+    "describe", "first_token_pool", "inspect", "last_token_pool", "load", "mean_pool", "open_tokenizer",
+    "position_ids_from_mask", "train", "train_bpe", "walk",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
-from inlayer.ragged import Ragged, add_around, concatenate_batches, select_texts, slice_texts
+from inlayer.ragged import Ragged, concatenate_batches, select_texts, slice_texts, with_special_tokens
 
 ROWS = st.lists(st.lists(st.integers(0, 2**40), max_size=6), max_size=7)
 
@@ -65,8 +65,8 @@ def test_padded_shapes_and_sides():
 
 
 @given(ROWS, st.lists(st.integers(0, 9), max_size=2), st.lists(st.integers(0, 9), max_size=2))
-def test_add_around(rows, prefix, suffix):
-    ours = add_around(Ragged.from_lists(rows), prefix, suffix)
+def test_with_special_tokens(rows, prefix, suffix):
+    ours = with_special_tokens(Ragged.from_lists(rows), prefix, suffix)
     assert ours == Ragged.from_lists([prefix + row + suffix for row in rows])
 
 

@@ -28,7 +28,7 @@ from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.quantized_safetensors import SCALE_DTYPES, BlockDecoder, Packing
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
-from inlayer.tables.stored import PairedRows, RepeatedRows, check_tensor
+from inlayer.tables.stored_table import PairedRows, RepeatedRows, check_tensor
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.store import FolderStore
@@ -59,7 +59,7 @@ class QuantizedTable:
                 scales = RepeatedRows(scales, self.row_block, source.rows)
             source = PairedRows(source, scales)
         return StoredTable(
-            source, self.info.shape[1], np.dtype(np.float32), decode=self.decoder, padding_idx=padding_idx,
+            source, self.info.shape[1], np.dtype(np.float32), decode_rows=self.decoder, padding_idx=padding_idx,
             name=self.info.name,
         )  # fmt: skip
 

@@ -43,7 +43,7 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
-from inlayer.tables.stored import JoinedRows, check_tensor
+from inlayer.tables.stored_table import JoinedRows, check_tensor
 from inlayer.tokenizers.huggingface import compressed_ids
 
 if TYPE_CHECKING:
@@ -258,22 +258,22 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
     else:
         tables = [_open_part(store, tensor) for tensor in tensors]
         first, sources = tables[0], [table.source for table in tables]
-        if any(table.decode != first.decode for table in tables):
+        if any(table.decode_rows != first.decode_rows for table in tables):
             raise CheckpointError(
                 f"{store.where}: the tensors of {spec.tensor} are quantized with different scales for whole tensors, "
                 "or with blocks of different sizes"
             )
-    in_layer = first.decode is not None and spec.layer is not None
+    in_layer = first.decode_rows is not None and spec.layer is not None
     joined = sources[0] if len(sources) == 1 else JoinedRows(sources)
     return StoredTable(
-        joined, spec.width, first.stored_dtype, decode=first.decode,
+        joined, spec.width, first.stored_dtype, decode_rows=first.decode_rows,
         dtype=np.dtype(ml_dtypes.bfloat16) if in_layer else None, name=name,
     )  # fmt: skip
 
 
 def _open_part(store: Store, tensor: TensorInfo) -> StoredTable:
     table = store.table(tensor.name)
-    if table.decode is None and tensor.dtype.startswith("F8"):
+    if table.decode_rows is None and tensor.dtype.startswith("F8"):
         scales = quote(tensor.name.removesuffix("weight") + "scale")
         raise CheckpointError(
             f"{store.where}: {quote(tensor.name)} is {tensor.dtype} but its scales {scales} are missing"

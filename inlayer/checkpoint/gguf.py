@@ -33,7 +33,7 @@ from inlayer.errors import (
 from inlayer.families.gguf import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
 from inlayer.files import format_path, join_names, path_kind, quote
 from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
-from inlayer.formats.gguf_dequantization import PLAIN, decoder, row_bytes
+from inlayer.formats.gguf_dequantization import PLAIN, make_dequantizer, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
@@ -102,11 +102,11 @@ class GgufStore(Store):
     def read(self, name: str) -> npt.NDArray[Any]:
         tensor = self.find(name)
         width = tensor.shape[-1] if tensor.shape else 1
-        decode = decoder(tensor.dtype, width)
+        decode_rows = make_dequantizer(tensor.dtype, width)
         raw = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
-        if decode is None:
+        if decode_rows is None:
             return raw.view(PLAIN[tensor.dtype]).reshape(tensor.shape)
-        return decode(raw.reshape(-1, row_bytes(tensor.dtype, width))).reshape(tensor.shape)
+        return decode_rows(raw.reshape(-1, row_bytes(tensor.dtype, width))).reshape(tensor.shape)
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         tensor = self.find(name)
@@ -114,11 +114,13 @@ class GgufStore(Store):
             raise ShapeError(f"tensor {quote(name)} of {self.where} has shape {tensor.shape}; a table is (V, D)")
         width = tensor.shape[1]
         try:
-            decode = decoder(tensor.dtype, width)
+            decode_rows = make_dequantizer(tensor.dtype, width)
         except DtypeError as error:
             raise DtypeError(f"tensor {quote(name)} of {self.where}: {error}") from error
         dtype = PLAIN.get(tensor.dtype, np.dtype(np.float32))
-        return StoredTable(self.open_rows(tensor), width, dtype, decode=decode, padding_idx=padding_idx, name=name)
+        return StoredTable(
+            self.open_rows(tensor), width, dtype, decode_rows=decode_rows, padding_idx=padding_idx, name=name
+        )
 
     def open_tokenizer(self) -> Tokenizer | None:
         prefix = "tokenizer.ggml."

@@ -26,7 +26,7 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
 from inlayer.tables import StoredEmbedding, StoredTable, Table
-from inlayer.tables.stored import check_tensor
+from inlayer.tables.stored_table import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
 from inlayer.tying import use_stored
 
@@ -70,7 +70,7 @@ def build_embeddings(model: Model) -> Embeddings:
 def _computes(spec: LayerSpec) -> bool:
     """Whether hidden states are more than the rows."""
     return (
-        (spec.scale, spec.multiplier, spec.norm_eps, spec.project, spec.token_types) != (1.0, 1.0, None, None, 0)
+        (spec.scale, spec.multiplier, spec.norm_eps, spec.projection_at, spec.token_types) != (1.0, 1.0, None, None, 0)
         or spec.positions in ("learned", "sinusoidal")
         or any(ngrams.added != "no" for ngrams in spec.ngrams)
     )

@@ -26,7 +26,7 @@ from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram_hash import NgramMemory
-from inlayer.tables.stored import ClusteredRows
+from inlayer.tables.stored_table import ClusteredRows
 from inlayer.tokenizers import Tokenizer
 
 if TYPE_CHECKING:

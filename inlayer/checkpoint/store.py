@@ -29,7 +29,7 @@ from inlayer.formats.row_reader import FileRows, read_bytes
 from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
-from inlayer.tables.stored import check_table
+from inlayer.tables.stored_table import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import find_in_folder
 

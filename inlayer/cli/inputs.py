@@ -64,7 +64,7 @@ def check_argument(text: str, name: str) -> str:
 
 def check_page_texts(texts: list[str]) -> list[str]:
     """Check texts that a page opens with against the limits of its server."""
-    from inlayer.web.body import MAX_CHARACTERS, MAX_TEXTS
+    from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
     if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARACTERS:
         raise InputError(f"the page accepts at most {MAX_TEXTS} texts with {MAX_CHARACTERS:,} characters in total")

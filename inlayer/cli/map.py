@@ -93,8 +93,9 @@ def map_(
         print_json(
             {
                 "source": model.source, "method": projection.method, "complete": projection.complete,
-                "rows": len(projection.points), "explained_variance": projection.explained, "k": distortion.k,
-                "measured_rows": len(distortion.ids), "kept_share": float(distortion.kept.mean()),
+                "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
+                "k": distortion.k, "measured_rows": len(distortion.ids),
+                "mean_preservation": float(distortion.neighborhood_preservation.mean()),
                 "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
                 "files": written,
                 "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
@@ -107,7 +108,8 @@ def map_(
 def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion, written: list[str]) -> None:
     from inlayer.geometry.map_page import METHODS, row_names
 
-    spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
+    ratio = projection.explained_variance_ratio
+    spread = "" if ratio is None else f", {ratio:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
     undrawn = projection.undrawn_ids.tolist()
     measured, drawn = len(distortion.ids), len(projection.points) - len(undrawn)
@@ -115,8 +117,8 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
     named = row_names(undrawn[:MAX_NAMED], len(undrawn), lambda row: token_text(vocabulary.text(row)))
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
-        f"on average, {distortion.kept.mean():.1%} of a token's {distortion.k} nearest tokens are also its neighbors "
-        f"on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
+        f"on average, {distortion.neighborhood_preservation.mean():.1%} of a token's {distortion.k} nearest tokens are "
+        f"also its neighbors on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
     ]
     console().print("\n".join(lines))

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from inlayer.render.numbers import duration
 from inlayer.training.metrics import Metrics
-from inlayer.training.run_folder import TrainingProgress
+from inlayer.training.resumable_run import TrainingProgress
 
 SECONDS = 10.0  # time between two lines
 

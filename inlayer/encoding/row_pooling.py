@@ -27,7 +27,7 @@ import numpy.typing as npt
 from inlayer.checks import check_id_array
 from inlayer.geometry.nearest import to_float32
 from inlayer.ragged import IdArray, Ragged, slice_texts
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads
 
 Vectors = npt.NDArray[np.float32]

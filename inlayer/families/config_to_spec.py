@@ -4,7 +4,8 @@ config.json -> [LayerSpec] -> Embeddings, Head
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
 - a family that is not in the table (families/model_types.py) is an error, unless config and tensors look like an
   ordinary rotary decoder (families/generic.py): then the result is labeled as generic
-- see also: rotary settings (families/rope.py), n-gram memories (families/ngram_configs.py)
+- see also: rotary settings (families/rope.py), the factor on rows (families/embedding_scale.py), n-gram memories
+  (families/ngram_configs.py)
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
 
@@ -13,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 
-import ml_dtypes
-import numpy as np
-
 from inlayer.errors import ConfigError
 from inlayer.families.config_reader import ConfigReader, read_config, short
+from inlayer.families.embedding_scale import read_embedding_scale
 from inlayer.families.family import Family
 from inlayer.families.generic import check_generic
 from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
@@ -27,13 +26,13 @@ from inlayer.families.spec import (
     FULL,
     MAX_LAYERS,
     AlibiSpec,
-    BucketSpec,
     HeadSpec,
     LayerSpec,
     NormKind,
     PerLayerSpec,
     PositionIdRule,
-    ValueSpec,
+    RelativeBucketSpec,
+    ValueEmbeddingSpec,
 )
 
 # n_embed comes first for BLOOM's published files
@@ -108,7 +107,9 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
 
 def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     vocab_size, n_embd = fields.size("vocab_size") + family.input_only_rows, fields.size(*WIDTH)
-    padding_idx = fields.index("pad_token_id") if family.pads and family.padding_idx is None else family.padding_idx
+    padding_idx = family.padding_idx
+    if family.has_padding_row and padding_idx is None:
+        padding_idx = fields.index("pad_token_id")
     if padding_idx is not None and padding_idx >= vocab_size:
         raise ConfigError(
             f"the config's pad_token_id {padding_idx} is outside its table of {vocab_size} rows (0..{vocab_size - 1})"
@@ -121,13 +122,13 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     length = None if positions == "none" else fields.optional_size(*LENGTH)
     if length is None and positions in ("learned", "sinusoidal"):
         length = fields.size(*LENGTH)  # raises an error
-    row_width = fields.optional_size(*ROW_WIDTH) if family.project else None
+    row_width = fields.optional_size(*ROW_WIDTH) if family.projection_at else None
     if family.projects_equal_widths and row_width is None:
         row_width = n_embd
     if row_width == n_embd and not family.projects_equal_widths:
         row_width = None
     token_types = fields.count("type_vocab_size") if family.token_types else 0
-    (scale, multiplier), norm = _factors(family, fields, n_embd), _norm(family, fields)
+    (scale, multiplier), norm = read_embedding_scale(family, fields, n_embd), _norm(family, fields)
     rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
     _check_table_size(rows, width)
     return LayerSpec(
@@ -143,8 +144,8 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         padding_idx=padding_idx,
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", default=0.02),
         scale=scale,
-        round_scale=family.scaled == "rows",
-        round_multiplier=family.scaled == "all, rounded",
+        round_scale=family.round_scale and family.scale_at == "rows",
+        round_multiplier=family.round_scale and family.scale_at == "inputs",
         multiplier=multiplier,
         token_types=token_types,
         norm=norm or "layer",
@@ -152,31 +153,33 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         positions_first=family.positions_first,
         norm_eps=fields.number(*EPSILON, default=1e-5) if norm else None,
         mask_padding=family.mask_padding,
-        streams=fields.size(family.streams) if family.streams else 1,
+        streams=fields.size(family.streams_field) if family.streams_field else 1,
         dropout=_dropout(family, fields),
         row_width=row_width,
-        project=family.project if row_width is not None else None,
+        projection_at=family.projection_at if row_width is not None else None,
         per_layer=_per_layer(family, fields, n_embd, padding_idx),
-        value=_value(fields, vocab_size) if family.value_embeddings else None,
+        value_embeddings=_value_embeddings(fields, vocab_size) if family.value_embeddings else None,
         head=_head(family, fields, n_embd),
         ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
         relative=_relative(family, fields),
     )
 
 
-def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | BucketSpec | None:
+def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
     kind = family.relative
     if kind == "mpnet":  # its buckets are those of T5, regardless of the config
-        return BucketSpec(kind="t5", buckets=32, max_distance=128)
+        return RelativeBucketSpec(kind="t5", buckets=32, max_distance=128)
     if kind == "t5":
         buckets = fields.optional_size("relative_attention_num_buckets") or 32
         longest = fields.optional_size("relative_attention_max_distance") or 128
-        return BucketSpec(kind="t5", buckets=buckets, max_distance=longest)
+        return RelativeBucketSpec(kind="t5", buckets=buckets, max_distance=longest)
     if kind == "deberta":
         if not fields.flag("relative_attention", default=False):
             return None
         longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
-        return BucketSpec(kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest)
+        return RelativeBucketSpec(
+            kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest
+        )
     if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
         return None
     bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
@@ -200,13 +203,13 @@ def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: i
     return spec
 
 
-def _value(fields: ConfigReader, vocab_size: int) -> ValueSpec:
+def _value_embeddings(fields: ConfigReader, vocab_size: int) -> ValueEmbeddingSpec:
     """NeoMME: the first and the last block with full attention read the table."""
     count, (_, types) = min(fields.size("num_hidden_layers"), MAX_LAYERS), fields.get("layer_types")
     full = [layer for layer in range(count) if (layer + 1) % 6 == 0 or layer == count - 1]
     if isinstance(types, (list, tuple)):
         full = [layer for layer, kind in enumerate(types[:MAX_LAYERS]) if kind == FULL]
-    spec = ValueSpec(
+    spec = ValueEmbeddingSpec(
         rows=vocab_size,
         width=fields.size("num_key_value_heads") * fields.size("head_dim"),
         layer_indices=tuple(sorted({*full[:1], *full[-1:]})),
@@ -221,18 +224,6 @@ def _check_table_size(rows: int, width: int) -> None:
         raise ConfigError(
             f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
         )
-
-
-def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, float]:
-    """Return the factor on rows only, and the factor on rows and inputs_embeds alike; 1 for none."""
-    if family.scaled == "no" or (family.scale_flag and not fields.flag(family.scale_flag, default=False)):
-        return 1.0, 1.0
-    factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, default=1.0)
-    if family.factor == "sqrt in bfloat16":
-        factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
-    has_encoder = fields.flag("is_encoder_decoder", default=True)
-    rows_only = "rows" in family.scaled or (family.scaled == "all without encoder" and has_encoder)
-    return (factor, 1.0) if rows_only else (1.0, factor)
 
 
 def _norm(family: Family, fields: ConfigReader) -> NormKind | None:
@@ -251,9 +242,9 @@ def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule
 
 
 def _dropout(family: Family, fields: ConfigReader) -> float:
-    rate = fields.number(family.dropout, default=0.0) if family.dropout else 0.0
+    rate = fields.number(family.dropout_field, default=0.0) if family.dropout_field else 0.0
     if not 0 <= rate <= 1:
-        raise ConfigError(f"the config's {family.dropout} is {rate}; a dropout rate is in 0..1")
+        raise ConfigError(f"the config's {family.dropout_field} is {rate}; a dropout rate is in 0..1")
     return rate
 
 

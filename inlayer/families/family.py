@@ -25,7 +25,7 @@ class Family:
     # relative positions, which attention adds to its scores
     relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
     input_only_rows: int = 0  # rows of the table after the vocabulary, which the head does not have
-    pads: bool = True  # the table has a padding row: pad_token_id
+    has_padding_row: bool = True  # the table has a padding row: pad_token_id
     padding_idx: int | None = None  # this row, regardless of the config
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
@@ -46,34 +46,35 @@ class Family:
     head_dim_parts: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
     rotary_dim_field: str | None = None  # the number of rotated channels, if the config has no fraction
     has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
-    thetas: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
+    theta_fields: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
     scaled_layers: tuple[str, ...] = ()  # the layer types that rope_scaling applies to
     sections: Literal["chunked", "interleaved"] | None = None  # M-RoPE: positions with three axes
     default_sections: tuple[int, ...] = (11, 11, 10)
     no_rope_interval: bool = False  # every n-th layer has no positions: no_rope_layers, no_rope_layer_interval
-    layer_thetas: str | None = None  # the field with the base of every layer; 0 for a layer without positions
+    layer_thetas_field: str | None = None  # the field with the base of every layer; 0 for a layer without positions
     has_one_theta: bool = False  # any other value of that field is not used
     learned_frequencies: bool = False  # a learned factor on each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
     # if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
-    full_every: int | None = None
+    full_attention_interval: int | None = None
     other_layers: str = SLIDING
     last_is_full: bool = False  # whatever the config lists
     # around the sum
-    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds, in some
-    # models only without an encoder
-    scaled: Literal["no", "rows", "exact rows", "all", "all without encoder", "all, rounded"] = "no"
-    factor: str = "sqrt"  # "sqrt" of the width, "sqrt in bfloat16", or the field with the factor
+    scale_at: Literal["rows", "inputs"] | None = None  # what is multiplied: looked-up rows, or also inputs_embeds
+    scales_inputs_without_encoder: bool = False  # "rows" is for models with an encoder, "inputs" for the others
+    scale_field: str | None = None  # the field with the factor; otherwise it is the square root of the width
     scale_flag: str | None = None  # the field that switches it on
+    round_scale: bool = False  # the factor is rounded to the dtype of what it multiplies
+    bfloat16_scale: bool = False  # the factor is rounded to bfloat16 in a model of any dtype
     norm: NormKind | None = None
     norm_at: Literal["sum", "start", "rows"] = "sum"  # start: before positions are added; rows: not on inputs_embeds
     positions_first: bool = False  # positions are added before token types
     mask_padding: bool | Literal["ids"] = False  # hidden states of padding are zero; "ids": also without a mask
-    streams: str | None = None  # the field with the number of streams that each hidden state is repeated into
+    streams_field: str | None = None  # the field with the number of streams that each hidden state is repeated into
     token_types: bool = False
-    project: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
+    projection_at: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
     projects_equal_widths: bool = False  # even if rows are as wide as hidden states
-    dropout: str | None = None  # the field with the dropout rate
+    dropout_field: str | None = None  # the field with the dropout rate
     ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
     # vectors for every block: from a second table, with factors that are rounded or not, or from the rows alone
     per_layer: Literal["rounded", "exact", "projected"] | None = None

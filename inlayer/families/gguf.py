@@ -20,7 +20,7 @@ from inlayer.errors import ConfigError
 from inlayer.families.config_reader import short
 from inlayer.families.model_types import FAMILIES
 from inlayer.families.rope import NO_ROTARY
-from inlayer.families.scaling_rules import MAX_SETTING
+from inlayer.families.rope_scaling import MAX_SETTING
 from inlayer.families.spec import FULL, SLIDING
 
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
@@ -110,7 +110,7 @@ def config_from_gguf(
         config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
     if (types := _layer_types(arch, family)) is not None:
         config["layer_types"] = types
-    if field := FAMILIES[family].streams:
+    if field := FAMILIES[family].streams_field:
         config[field] = arch.need("hyper_connection.count")
     if FAMILIES[family].positions == "rotary":
         config |= _rotary(arch, family, table[1], factors)
@@ -185,7 +185,7 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
         rope["mrope_section"] = sections[:3]
     if family == "phi3":  # it has the original length outside the rotary settings
         config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
-    if {FULL, SLIDING} <= {*traits.thetas, *traits.defaults.get("rope_parameters", ())}:
+    if {FULL, SLIDING} <= {*traits.theta_fields, *traits.defaults.get("rope_parameters", ())}:
         sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
         rotated = arch.get("rope.dimension_count_swa")
         partial = _rotated_fraction(rotated, config["head_dim"]) if rotated else rope.get("partial_rotary_factor")

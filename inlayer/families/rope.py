@@ -1,4 +1,4 @@
-"""The rotary settings of a config: head width, angles per layer type, and which layers have positions at all.
+"""The rotary settings of a config: head width, parameters per layer type, and which layers have positions at all.
 
 config.json -> [RotarySpec] -> positions.RotaryPositions
 - `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both are there,
@@ -15,16 +15,16 @@ from dataclasses import replace
 from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.families import scaling_rules
+from inlayer.families import rope_scaling
 from inlayer.families.config_reader import ConfigReader, short
 from inlayer.families.family import Family
-from inlayer.families.scaling_rules import Scaling
-from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, Angles, RotarySpec
+from inlayer.families.rope_scaling import RopeScaling
+from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
 NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # types of layers in hybrid models
-FULL_EVERY = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
+FULL_ATTENTION_INTERVAL = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 
 
 def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
@@ -33,14 +33,14 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
     head_dim = head_dim or n_embd // fields.size(*N_HEAD_FIELDS)
     if not head_dim:
         raise ConfigError(f"head_dim is 0: the hidden size {n_embd:,} is smaller than the number of attention heads")
-    angles, layers = _angles(family, fields, head_dim), _layers(family, fields)
-    if layers and isinstance(angles, dict):
-        layers = tuple(name if name in angles else None for name in layers)
-    elif layers and None not in layers:  # all layers share their angles
+    parameters, layers = _rope_parameters(family, fields, head_dim), _layers(family, fields)
+    if layers and isinstance(parameters, dict):
+        layers = tuple(name if name in parameters else None for name in layers)
+    elif layers and None not in layers:  # all layers share their parameters
         layers = None
     return RotarySpec(
         head_dim=head_dim,
-        angles=angles,
+        rope_parameters=parameters,
         pairing=family.pairing,
         layout=family.layout,
         float32=family.float32_tables,
@@ -57,22 +57,22 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
     Empty if layers differ and the config does not list them.
     """
     types = _layer_types(family, fields)
-    _, flags = fields.get(family.layer_thetas or "no_rope_layers")
+    _, flags = fields.get(family.layer_thetas_field or "no_rope_layers")
     without = set(NO_ROTARY)
     if not fields.is_null("sliding_window"):
         without |= set(family.layers_without_rotary)
     if family.no_rope_interval and not flags:
         count = _depth(fields)
-        if family.layer_thetas:  # Muse Spark: every fourth layer, counted from the last
+        if family.layer_thetas_field:  # Muse Spark: every fourth layer, counted from the last
             flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
         else:
             flags = [(layer + 1) % fields.size("no_rope_layer_interval") != 0 for layer in range(count)]
-    for name, value in (("layer_types", types), (family.layer_thetas or "no_rope_layers", flags)):
+    for name, value in (("layer_types", types), (family.layer_thetas_field or "no_rope_layers", flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")
     if flags and len(thetas := _layer_thetas(family, fields)) > 1:
         return tuple(thetas[flag] if flag else None for flag in flags)
-    if flags and (family.no_rope_interval or (family.layer_thetas and not all(flags))):
+    if flags and (family.no_rope_interval or (family.layer_thetas_field and not all(flags))):
         return tuple("rotary" if flag else None for flag in flags)
     if types:
         return tuple(name if isinstance(name, str) and name not in without else None for name in types)
@@ -82,7 +82,7 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
 def _layer_types(family: Family, fields: ConfigReader) -> Any:
     """Return the type of every layer: the config's list, or what its model class fills in; None if neither is known."""
     listed, types = fields.get("layer_types", "layers_block_type", "compress_ratios", "block_types")
-    if "compress" in family.thetas and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
+    if "compress" in family.theta_fields and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
     if listed in ("layer_types", "layers_block_type") and types is not None:
         return [*types[:-1], FULL] if family.last_is_full and types and isinstance(types, (list, tuple)) else types
@@ -92,10 +92,10 @@ def _layer_types(family: Family, fields: ConfigReader) -> Any:
         return [NO_ROTARY[0] if (layer in indices) == (name == "cross_attention_layers") else FULL for layer in layers]
     if listed == "block_types" and isinstance(types, (list, tuple)) and types:  # RecurrentGemma repeats them
         return [types[layer % len(types)] for layer in layers]
-    if family.full_every is None:
+    if family.full_attention_interval is None:
         return None
-    every = fields.optional_size(*FULL_EVERY) or abs(family.full_every)
-    full = every - 1 if family.full_every > 0 else 0
+    every = fields.optional_size(*FULL_ATTENTION_INTERVAL) or abs(family.full_attention_interval)
+    full = every - 1 if family.full_attention_interval > 0 else 0
     types = [FULL if layer % every == full else family.other_layers for layer in layers]
     return [*types[:-1], FULL] if family.last_is_full and types else types
 
@@ -109,18 +109,18 @@ def _depth(fields: ConfigReader) -> int:
 
 def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
     """Return the bases of layers that have one of their own, and a name for the layers of each."""
-    if family.layer_thetas is None or family.has_one_theta or fields.get(family.layer_thetas)[1] is None:
+    if family.layer_thetas_field is None or family.has_one_theta or fields.get(family.layer_thetas_field)[1] is None:
         return {}
-    return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas) if theta}
+    return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas_field) if theta}
 
 
-def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dict[str, Angles]:
-    """One `Angles`, or one per layer type."""
-    if family.thetas:  # one field per layer type, in old files
+def _rope_parameters(family: Family, fields: ConfigReader, head_dim: int) -> RopeParameters | dict[str, RopeParameters]:
+    """One `RopeParameters`, or one per layer type."""
+    if family.theta_fields:  # one field per layer type, in old files
         by_layer = ConfigReader(fields.mapping("rope_parameters"), {})
         scaling = fields.mapping("rope_scaling")
-        angles = {}
-        for layer_type, name in family.thetas.items():
+        by_type = {}
+        for layer_type, name in family.theta_fields.items():
             settings = by_layer.mapping(layer_type) or {"rope_type": "default"}
             # the old spelling overrides the new one, except for its key "type"
             settings |= scaling if layer_type in family.scaled_layers else {}
@@ -128,24 +128,27 @@ def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dic
             if layer_type == "compress" and not by_layer.mapping(layer_type):  # published files of DeepSeek-V4
                 flat = scaling or fields.mapping("rope_parameters")
                 settings = {"attention_factor": 1.0} | flat | {"rope_theta": theta}  # cos and sin are not multiplied
-            angles[layer_type] = _read_angles({"rope_theta": theta} | settings, family, fields, head_dim, layer_type)
-        return angles
+            by_type[layer_type] = _read_parameters(
+                {"rope_theta": theta} | settings, family, fields, head_dim, layer_type
+            )
+        return by_type
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
     by_layer_type = {name: inner for name, inner in rope.items() if isinstance(inner, Mapping)}
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
         # None is a layer type without positions
-        return {name: _read_angles(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
+        return {name: _read_parameters(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
     if thetas := _layer_thetas(family, fields):
         own = {
-            name: _read_angles(rope | {"rope_theta": theta}, family, fields, head_dim) for theta, name in thetas.items()
+            name: _read_parameters(rope | {"rope_theta": theta}, family, fields, head_dim)
+            for theta, name in thetas.items()
         }
         return own if len(own) > 1 else next(iter(own.values()))
-    return _read_angles(rope, family, fields, head_dim)
+    return _read_parameters(rope, family, fields, head_dim)
 
 
-def _read_angles(
+def _read_parameters(
     settings: Mapping[str, Any], family: Family, fields: ConfigReader, head_dim: int, layer_type: str | None = None
-) -> Angles:
+) -> RopeParameters:
     if layer_type is not None:  # transformers reads it only where all layers share their settings
         settings = {name: value for name, value in settings.items() if name != "truncate"}
     rope = ConfigReader(settings, {})
@@ -158,17 +161,17 @@ def _read_angles(
         rotary_dim = fields.optional_size(family.rotary_dim_field) if family.rotary_dim_field else None
         partial = partial if rotary_dim is None else rotary_dim / head_dim
     if kind == "proportional":
-        scaling: Scaling | None = scaling_rules.ProportionalScaling(
+        scaling: RopeScaling | None = rope_scaling.ProportionalScaling(
             fraction=partial, factor=rope.number("factor", default=1.0)
         )
     else:
         scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
-    if family.has_mscales and isinstance(scaling, scaling_rules.LongRopeScaling):
+    if family.has_mscales and isinstance(scaling, rope_scaling.LongRopeScaling):
         scales = tuple(rope.number(name, default=scaling.cos_sin_factor) for name in ("short_mscale", "long_mscale"))
         scaling = replace(scaling, long_factor=scaling.short_factor, mscales=scales)
-    # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
+    # families that always rotate whole heads ignore the fraction, unless there is RoPE scaling
     uses_partial = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
-    return Angles(
+    return RopeParameters(
         theta=fields.number(base_name, default=10_000.0) if theta is None else theta,
         partial_rotary_factor=partial if uses_partial else 1.0,
         scaling=scaling,
@@ -203,21 +206,21 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling:
+def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> RopeScaling:
     if kind == "linear":
-        return scaling_rules.LinearScaling(factor=_factor(inner))
+        return rope_scaling.LinearScaling(factor=_factor(inner))
     max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
     if kind == "dynamic":
         alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
         if alpha is not None:
-            return scaling_rules.NTKAlphaScaling(alpha=alpha)
-        return scaling_rules.DynamicNTKScaling(factor=_factor(inner), original_max_position_embeddings=max_length)
+            return rope_scaling.NTKAlphaScaling(alpha=alpha)
+        return rope_scaling.DynamicNTKScaling(factor=_factor(inner), original_max_position_embeddings=max_length)
     # Phi-3 has the original length outside the rope settings, where it takes precedence.
     original = fields.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or max_length
     factor = inner.optional_number("factor") or max_length / original
     if kind == "yarn":
-        return scaling_rules.YarnScaling(
+        return rope_scaling.YarnScaling(
             factor=factor,
             original_max_position_embeddings=original,
             beta_fast=inner.optional_number("beta_fast") or 32.0,
@@ -230,12 +233,12 @@ def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling
     if kind == "llama3":
         low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
         if low is None or high is None:
-            raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
-        return scaling_rules.Llama3Scaling(
+            raise ConfigError("RoPE scaling 'llama3' needs low_freq_factor and high_freq_factor")
+        return rope_scaling.Llama3Scaling(
             factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
         )
     if kind == "longrope":
-        return scaling_rules.LongRopeScaling(
+        return rope_scaling.LongRopeScaling(
             short_factor=inner.numbers("short_factor"),
             long_factor=inner.numbers("long_factor"),
             original_max_position_embeddings=original,
@@ -247,5 +250,5 @@ def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling
 
 def _factor(inner: ConfigReader) -> float:
     if (factor := inner.optional_number("factor")) is None:
-        raise ConfigError("the config has a rotary scaling rule without a factor")
+        raise ConfigError("the config has RoPE scaling without a factor")
     return factor

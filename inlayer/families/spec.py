@@ -2,8 +2,8 @@
 
 config.json -> families.describe -> [LayerSpec] -> Embeddings, Head
 - settings are checked when they are created; the computations they describe are in positions/, which needs torch
-- see also: the rules for texts longer than those in training (families/scaling_rules.py)
-Tested in tests/families/ and tests/positions/test_scaling.py.
+- see also: RoPE scaling, for texts longer than those in training (families/rope_scaling.py)
+Tested in tests/families/ and tests/positions/test_rope_scaling.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
-from inlayer.families.scaling_rules import Scaling
+from inlayer.families.rope_scaling import RopeScaling
 from inlayer.tables.ngram_hash import NgramSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
@@ -29,8 +29,8 @@ Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Angles:
-    """The rotary angles: the base theta, the fraction of each head that is rotated, and the scaling rule.
+class RopeParameters:
+    """The parameters of RoPE: the base theta, the fraction of each head that is rotated, and the scaling.
 
     Args:
         theta: The base: pair i of R channels rotates by theta^(-2i / R) radians per token.
@@ -44,13 +44,13 @@ class Angles:
         InlayerError: If theta is not positive and finite, or the fraction is not in (0, 1].
 
     Example:
-        >>> Angles(theta=500_000.0, scaling=LinearScaling(factor=4.0)).theta
+        >>> RopeParameters(theta=500_000.0, scaling=LinearScaling(factor=4.0)).theta
         500000.0
     """
 
     theta: float = 10_000.0
     partial_rotary_factor: float = 1.0
-    scaling: Scaling | None = None
+    scaling: RopeScaling | None = None
     sections: tuple[int, ...] | None = None
     sections_interleaved: bool = False
     head_dim: int | None = None
@@ -96,7 +96,7 @@ class RotarySpec:
     """The arguments of `positions.RotaryPositions`."""
 
     head_dim: int
-    angles: Angles | dict[str, Angles]
+    rope_parameters: RopeParameters | dict[str, RopeParameters]
     pairing: Pairing
     layout: Layout | None
     float32: bool
@@ -124,7 +124,7 @@ class AlibiSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketSpec:
+class RelativeBucketSpec:
     """Relative positions: the distance between two tokens selects a row of a learned table; far distances share rows.
 
     A row of "t5" has one bias per head. A row of "deberta" is a vector that attention multiplies by queries and keys.
@@ -158,7 +158,7 @@ class PerLayerSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueSpec:
+class ValueEmbeddingSpec:
     """Value embeddings: a second table whose rows some blocks add to the values of their attention (NeoMME)."""
 
     rows: int
@@ -207,13 +207,13 @@ class LayerSpec:
     streams: int  # the number of streams that the model repeats each hidden state into
     dropout: float
     row_width: int | None
-    project: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions are added
+    projection_at: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions
     per_layer: PerLayerSpec | None
-    value: ValueSpec | None
+    value_embeddings: ValueEmbeddingSpec | None
     head: HeadSpec
     ngrams: tuple[NgramSpec, ...] = ()  # the n-gram memories
     sinusoidal_if_missing: bool = False  # learned positions that a file may lack
-    relative: AlibiSpec | BucketSpec | None = None  # relative positions, which add nothing to the rows
+    relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions, which add nothing to the rows
 
     @property
     def is_generic(self) -> bool:

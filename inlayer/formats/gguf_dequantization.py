@@ -45,7 +45,7 @@ def row_bytes(kind: str, width: int) -> int:
     return width // values * nbytes
 
 
-def decoder(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
+def make_dequantizer(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
     """Return a function from bytes (n, row_bytes) to float32 rows (n, width); None if the bytes are the values."""
     if kind in PLAIN:
         return None

@@ -27,15 +27,15 @@ from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.map_page import MapFacts, map_facts
 from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import when_parent_ends
 
 WAIT = 20.0  # seconds, less than a client waits for a response
 MAX_ROWS = 500_000  # largest table that is mapped
 MAX_TSNE_ROWS = 262_144
 NOT_READY = MapFacts(
-    method="", complete=False, is_improving=True, points="", texts=[], kept="", kept_share=0.0, trustworthiness=0.0,
-    measured=0, n_undrawn=0, undrawn_ids=[],
+    method="", complete=False, is_improving=True, points="", texts=[], neighborhood_preservation="",
+    mean_preservation=0.0, preservation_k=0, trustworthiness=0.0, n_undrawn=0, undrawn_ids=[],
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
 from inlayer.geometry.nearest import nearest_others, square_norms, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.base import token_bytes
 
 SAME_SPACE = 0.5

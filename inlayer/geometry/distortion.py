@@ -1,7 +1,8 @@
 """How faithful a map of a table is: how much of the neighborhoods two dimensions preserve.
 
 table, points (V, 2) -> [distortion]
-- kept: the share of a row's K nearest rows (by cosine) that are also among its K nearest points on the map
+- neighborhood preservation: the share of a row's K nearest rows (by cosine) that are also among its K nearest points
+  on the map
 - trustworthiness (Venna and Kaski, 2001): 1 if every neighbor on the map is a true neighbor. A false neighbor
   costs more, the further down the true ranking it is
 - both are measured exactly for each row of a sample, against all rows of the table
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from inlayer.geometry.nearest import cosine_blocks, normalized, to_float32
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
 BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
@@ -28,13 +29,13 @@ class Distortion(NamedTuple):
 
     k: Neighbors considered per row.
     ids: The rows that were measured.
-    kept: (n,) share of the true neighbors of each that are neighbors on the map.
+    neighborhood_preservation: (n,) share of the true neighbors of each that are neighbors on the map.
     trustworthiness: 1 if no neighbor on the map is a false one.
     """
 
     k: int
     ids: npt.NDArray[np.int64]
-    kept: npt.NDArray[np.float32]
+    neighborhood_preservation: npt.NDArray[np.float32]
     trustworthiness: float
 
 
@@ -50,7 +51,7 @@ def measure_distortion(
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     k = min(k, max(1, (len(known) - 1) // 2))
     ids = known[np.linspace(0, len(known) - 1, min(sample, len(known))).astype(np.int64)]
-    kept_shares, penalties = np.zeros(len(ids), np.float32), 0.0
+    preservations, penalties = np.zeros(len(ids), np.float32), 0.0
     batch = max(32, BATCH_SCORES // table.num_embeddings)
     usable = np.zeros(table.num_embeddings, np.bool_)
     usable[known] = True
@@ -71,10 +72,10 @@ def measure_distortion(
             on_map = on_map[on_map != token_id][:k]
             # The nearest row has rank 1, because the row itself counts once.
             ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None] + ROUNDING, axis=1)
-            kept_shares[start + index] = (ranks <= k).mean()
+            preservations[start + index] = (ranks <= k).mean()
             penalties += float(np.maximum(ranks - k, 0).sum())
         if progress is not None:
             progress(min(start + batch, len(ids)), len(ids))
     n = len(known)
     scale = 2.0 / (len(ids) * k * (2 * n - 3 * k - 1))
-    return Distortion(k, ids, kept_shares, 1.0 - scale * penalties)
+    return Distortion(k, ids, preservations, 1.0 - scale * penalties)

@@ -27,7 +27,7 @@ from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 BATCH = 1024  # questions per search
 MAX_LINE = 1_000

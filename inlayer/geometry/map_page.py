@@ -32,7 +32,7 @@ from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
 MIN_SAMPLE = 32
@@ -64,10 +64,11 @@ class MapFacts:
     is_improving: bool  # True: a better layout is being computed; request it again later
     points: str  # (V, 2); NaN for zero and non-finite rows
     texts: list[str]
-    kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
-    kept_share: float  # its mean
+    # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
+    neighborhood_preservation: str
+    mean_preservation: float
+    preservation_k: int  # neighbors considered per row
     trustworthiness: float
-    measured: int  # neighbors considered per row
     n_undrawn: int  # zero and non-finite rows
     undrawn_ids: list[int]  # ids of the first of them
     words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
@@ -86,10 +87,10 @@ def map_facts(
         is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
-        kept=encode(kept_shares(rows, distortion)),
-        kept_share=float(distortion.kept.mean()),
+        neighborhood_preservation=encode(preservation_by_row(rows, distortion)),
+        mean_preservation=float(distortion.neighborhood_preservation.mean()),
+        preservation_k=distortion.k,
         trustworthiness=distortion.trustworthiness,
-        measured=distortion.k,
         n_undrawn=len(undrawn),
         undrawn_ids=undrawn[:MAX_LISTED].tolist(),
         words=encode_words(vocabulary),
@@ -101,10 +102,10 @@ def encode_words(vocabulary: Vocabulary) -> str | None:
     return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
 
 
-def kept_shares(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
-    """Return the share of kept neighbors of every row; NaN for rows that were not measured."""
+def preservation_by_row(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
+    """Return the neighborhood preservation of every row; NaN for rows that were not measured."""
     shares = np.full(rows, np.nan, np.float32)
-    shares[distortion.ids] = distortion.kept
+    shares[distortion.ids] = distortion.neighborhood_preservation
     return shares
 
 
@@ -136,11 +137,11 @@ def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
         if neighbors
         else "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
     )
+    preserved = f"{facts.mean_preservation:.0%} of a token's {facts.preservation_k} nearest tokens"
     about = (
-        f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {facts.kept_share:.0%} of a "
-        f"token's {facts.measured} nearest tokens are also its neighbors on this map; trustworthiness "
-        f"{facts.trustworthiness:.2f}. {f'Not drawn (zero or non-finite rows): {undrawn}. ' if undrawn else ''}"
-        f"{advice}"
+        f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {preserved} are also its "
+        f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. "
+        f"{f'Not drawn (zero or non-finite rows): {undrawn}. ' if undrawn else ''}{advice}"
     )
     parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
@@ -260,7 +261,7 @@ def _label(
 
 
 def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion) -> bytes:
-    """Return a Parquet file with id, text, x, y and kept, which embedding-atlas opens."""
+    """Return a Parquet file with id, text, x, y and neighborhood_preservation, which embedding-atlas opens."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -269,7 +270,8 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
     rows = len(projection.points)
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
-        "x": projection.points[:, 0], "y": projection.points[:, 1], "kept": kept_shares(rows, distortion),
+        "x": projection.points[:, 0], "y": projection.points[:, 1],
+        "neighborhood_preservation": preservation_by_row(rows, distortion),
     }  # fmt: skip
     output = io.BytesIO()
     parquet.write_table(pa.table(columns), output)

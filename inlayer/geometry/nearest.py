@@ -4,7 +4,7 @@ table, queries -> [ids, cosines]
 - rows are read in blocks that fit in a processor's cache, so a table of any size, quantized or remote, is searched in
   constant memory; each core searches its own part
 - products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
-- for few queries, a bfloat16 file is first searched for candidates (geometry/candidates.py), twice as fast
+- for few queries, a bfloat16 file is first searched for candidates (geometry/bfloat16_candidates.py), twice as fast
 - rows of zeros (padding) and rows with NaN or infinity are never returned
 - rows whose squares overflow or underflow in float32 are computed in float64
 - equal cosines are ordered by id, so a result does not depend on the number of cores
@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from inlayer.checks import check_size
 from inlayer.errors import InputError, ShapeError
-from inlayer.geometry.candidates import CandidateSearch
+from inlayer.geometry.bfloat16_candidates import CandidateSearch
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads, one_blas_thread
 
 Vectors = npt.NDArray[np.float32]
@@ -262,7 +262,7 @@ def _as_array(ids: Ids | range) -> Ids:
 
 def _is_mapped(table: StoredTable) -> bool:
     """Whether the rows of a local file are used where they are stored, without a copy."""
-    return table.decode is None and isinstance(getattr(table.source, "offset", None), int)
+    return table.decode_rows is None and isinstance(getattr(table.source, "offset", None), int)
 
 
 def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:

@@ -23,7 +23,7 @@ from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model

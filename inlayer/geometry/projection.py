@@ -34,7 +34,7 @@ from inlayer.files import quote, write_output
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import float32_blocks, square_norms
 from inlayer.render.progress_bar import Progress
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 METHODS = ("best", "pca", "tsne")
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"
@@ -57,7 +57,7 @@ class TableProjection(NamedTuple):
     method: "pca" or "tsne".
     points: (V, 2) float32; NaN for zero and non-finite rows. Divided by a power of two if the largest norm is outside
         USUAL_NORMS.
-    explained: Share of the variance that the points keep (PCA only).
+    explained_variance_ratio: Share of the variance that the points keep (PCA only).
     complete: False if a t-SNE was interrupted.
     axes: (D, 2) float32, which map centered rows to points (PCA only).
     distortion: How faithful the map is, if that was saved with it.
@@ -65,7 +65,7 @@ class TableProjection(NamedTuple):
 
     method: str
     points: Points
-    explained: float | None = None
+    explained_variance_ratio: float | None = None
     complete: bool = True
     axes: Points | None = None
     distortion: Distortion | None = None
@@ -99,7 +99,8 @@ def project(
         return projection
     projection = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
     if cache is not None and projection.complete:
-        explained, axes = (np.nan if value is None else value for value in (projection.explained, projection.axes))
+        found = (projection.explained_variance_ratio, projection.axes)
+        explained, axes = (np.nan if value is None else value for value in found)
         output = io.BytesIO()
         np.savez(output, points=projection.points, explained=explained, axes=axes)
         with suppress(InputError, OSError):  # the map is returned even if the cache cannot be written

@@ -25,7 +25,7 @@ from inlayer.families.config_reader import text_config
 from inlayer.families.config_to_spec import ROW_WIDTH
 from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
-from inlayer.families.spec import AlibiSpec, BucketSpec
+from inlayer.families.spec import AlibiSpec, RelativeBucketSpec
 from inlayer.families.tensor_names import OTHER_MODULES, PARTS, RELATIVE, table_candidates, table_role
 from inlayer.files import printable, quote
 from inlayer.formats.tensor_info import TensorInfo
@@ -209,7 +209,7 @@ def _relative(spec: LayerSpec) -> str | None:
 def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:
     if spec.rotary is None:
         return ()
-    angles = spec.rotary.angles
+    angles = spec.rotary.rope_parameters
     by_type: dict[Any, Any] = angles if isinstance(angles, dict) else {None: angles}
     return tuple(
         RotaryTypeFacts(
@@ -298,22 +298,22 @@ def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding
     original = max((rotary.original_max_position_embeddings or 0 for rotary in facts.rotary), default=0)
     if original > declared:
         message = f"max_position_embeddings is {declared:,}, less than the original length of "
-        message += f"{original:,} that rotary scaling starts from"
+        message += f"{original:,} that RoPE scaling starts from"
         yield Finding("warning", "context-length-below-original", message)
 
 
 def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     """Return the shape of every tensor that the config requires, and of a head's bias, which files may have."""
     row_width = spec.row_width or spec.n_embd
-    sum_width = row_width if spec.project == "sum" else spec.n_embd
-    learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.project is not None
+    sum_width = row_width if spec.projection_at == "sum" else spec.n_embd
+    learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.projection_at is not None
     shapes = {
         LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
         "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
         "norm.weight": (sum_width,) if normed and not spec.norm.endswith("without weight") else None,
         "norm.bias": (sum_width,) if normed and spec.norm in ("layer", "layer in float32") else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
-        "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
+        "projection.bias": (spec.n_embd,) if spec.projection_at == "sum" else None,
         "head.bias": (spec.head.vocab_size or spec.vocab_size,),
     }
     if spec.rotary is not None and spec.rotary.learned:
@@ -321,7 +321,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
-    if isinstance(spec.relative, BucketSpec):  # its width is the number of heads, or the width of hidden states
+    if isinstance(spec.relative, RelativeBucketSpec):  # its width is the number of heads, or the width of hidden states
         shapes[RELATIVE_TABLE] = (spec.relative.rows,)
     return {part: shape for part in (*PARTS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
 

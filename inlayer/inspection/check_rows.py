@@ -43,7 +43,7 @@ MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
 MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
 RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
 MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
-MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added the same way
+MIN_REPEATED_ROWS = 16  # a shorter run may be tokens that were added the same way
 
 
 def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
@@ -151,12 +151,12 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
         message = "all rows are identical, so all tokens have the same embedding"
         yield from rows.finding("error", "all-rows-identical", message, scan.usable)
         return
-    block = _repeated_block(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
+    block = _repeated_rows(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
     if block is not None:
         first, source, length = block
         message = f"rows {first} to {first + length - 1} repeat the rows starting at {source}"
         in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
-        yield from rows.finding("error", "repeated-block", message, in_block)
+        yield from rows.finding("error", "repeated-rows", message, in_block)
         return
     for group in shared_rows(rows):
         other = "rows that look untrained" if group.with_untrained else "another row"
@@ -194,14 +194,14 @@ def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> 
         yield from rows.finding("warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice)
 
 
-def _repeated_block(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int] | None:
+def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int] | None:
     """Return the longest run of consecutive rows that repeats another run: the first id of each, and the length."""
     indices = np.flatnonzero(duplicates)
-    if len(indices) < MIN_BLOCK:
+    if len(indices) < MIN_REPEATED_ROWS:
         return None
     ids, sources = scan.ids[indices], scan.first_equal[indices]
     breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(sources) != 1)) + 1
     starts, ends = np.concatenate(([0], breaks)), np.concatenate((breaks, [len(ids)]))
     longest = int((ends - starts).argmax())
     length = int(ends[longest] - starts[longest])
-    return (int(ids[starts[longest]]), int(sources[starts[longest]]), length) if length >= MIN_BLOCK else None
+    return (int(ids[starts[longest]]), int(sources[starts[longest]]), length) if length >= MIN_REPEATED_ROWS else None

@@ -80,7 +80,7 @@ def _check(
     expected = original_rows if info.role in PER_TOKEN else None
     expected, scale = (expected, None) if extra is None else (extra.rows, math.sqrt(extra.width))
     findings, original = list(_row_count_findings(model, info, expected, tokens)), _original(model, info)
-    value = model.spec.value if model.spec is not None and info.role == "value" else None
+    value = model.spec.value_embeddings if model.spec is not None and info.role == "value" else None
     width, product = (0 if value is None else value.width), ""
     if extra is not None:
         width, product = extra.n_layers * extra.width, f"{extra.n_layers} x {extra.width} = "

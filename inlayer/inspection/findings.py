@@ -37,7 +37,7 @@ ADVICE = {
     "zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
     "duplicate-rows": "Train tokens that were added by copying a row. Otherwise compare with the original checkpoint.",
     "constant-rows": "Convert the table again from the original. A quantizer that lost its scales leaves such rows.",
-    "repeated-block": "Merge the shards of the table again: each shard once, in order.",
+    "repeated-rows": "Merge the shards of the table again: each shard once, in order.",
     "all-rows-identical": "The table was filled with a single row, not trained. Download the weights again.",
     "scale-too-small": _SCALED,
     "scale-too-large": _SCALED,

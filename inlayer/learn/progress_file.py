@@ -56,19 +56,19 @@ class ProgressRecord:
         """Record that it is done; it stays done."""
         self.done, self.skipped = self.done or now(), ""
 
-    def note_check(self, *, passed: bool, summary: str) -> None:
+    def record_check(self, *, passed: bool, summary: str) -> None:
         self.tries += 1
         self.summary = summary
         if passed:
             self.finish()
 
-    def note_hint(self, level: int | None = None) -> int:
+    def record_hint(self, level: int | None = None) -> int:
         """Record a hint and return its level: the requested one, or the one after the last."""
         level = min(self.hints + 1, MAX_HINTS) if level is None else level
         self.hints = max(self.hints, level)
         return level
 
-    def note_exercise(self, *, correct: bool | None) -> None:
+    def record_exercise(self, *, correct: bool | None) -> None:
         """Record a try; None means that the answer was shown. The next question uses other numbers, unless wrong."""
         self.tries += 1
         if correct is not False:
@@ -76,7 +76,7 @@ class ProgressRecord:
         if correct:
             self.finish()
 
-    def note_answer(self, *, correct: bool, repeated: bool = False) -> None:
+    def record_answer(self, *, correct: bool, repeated: bool = False) -> None:
         """Record an answer. `repeated`: it was missed earlier in this quiz, so a correct answer keeps it due."""
         self.tries += 1
         if not correct:

@@ -188,7 +188,7 @@ class CourseService:
         self.require_writable()
         verdict = grade(task, source, seed=seed)
         with self.edit() as state:
-            state.record("task", task.id).note_check(passed=verdict.passed, summary=verdict.summary)
+            state.record("task", task.id).record_check(passed=verdict.passed, summary=verdict.summary)
             state.current = task.id
         return verdict
 
@@ -204,7 +204,7 @@ class CourseService:
         """Record that the next hint is shown, or the one at a level; returns its level, from 1."""
         with self.edit() as state:
             state.current = task.id
-            return state.record("task", task.id).note_hint(level)
+            return state.record("task", task.id).record_hint(level)
 
     def may_see_solution(self, task: Task) -> bool:
         record = self.state().record("task", task.id)
@@ -281,7 +281,7 @@ class CourseService:
     def record_exercise(self, name: str, *, correct: bool | None) -> None:
         """Record a result, such as the learner's own assessment of a free-text answer; None if it was shown."""
         with self.edit() as state:
-            state.record("exercise", name).note_exercise(correct=correct)
+            state.record("exercise", name).record_exercise(correct=correct)
 
     def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
         """Record that the answer is shown; the exercise stays open with other numbers."""
@@ -325,7 +325,7 @@ class CourseService:
         with self.edit() as state:
             record = state.record("question", question)
             before = record.due
-            record.note_answer(correct=correct, repeated=repeated)
+            record.record_answer(correct=correct, repeated=repeated)
             return before, record.due
 
 

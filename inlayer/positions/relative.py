@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.families.spec import MAX_ALIBI_HEADS, AlibiSpec, BucketSpec
+from inlayer.families.spec import MAX_ALIBI_HEADS, AlibiSpec, RelativeBucketSpec
 from inlayer.tensors import check_ids
 
 
@@ -71,13 +71,15 @@ def alibi_from_spec(
     return slopes, bias if spec.bias_max is not None else bias.to(dtype)
 
 
-def relative_rows(spec: BucketSpec, distances: Tensor) -> Int[Tensor, "..."]:
+def relative_rows(spec: RelativeBucketSpec, distances: Tensor) -> Int[Tensor, "..."]:
     """Return the row of a model's learned table for each distance, key position - query position.
 
     Example:
-        >>> relative_rows(BucketSpec(kind="t5", buckets=32, max_distance=128), torch.tensor([-1, 0, 1])).tolist()
+        >>> t5 = RelativeBucketSpec(kind="t5", buckets=32, max_distance=128)
+        >>> relative_rows(t5, torch.tensor([-1, 0, 1])).tolist()
         [1, 0, 17]
-        >>> relative_rows(BucketSpec(kind="deberta", buckets=None, max_distance=4), torch.tensor([-9, 0, 1])).tolist()
+        >>> deberta = RelativeBucketSpec(kind="deberta", buckets=None, max_distance=4)
+        >>> relative_rows(deberta, torch.tensor([-9, 0, 1])).tolist()
         [7, 4, 3]
     """
     if spec.kind == "t5":

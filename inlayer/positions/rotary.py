@@ -9,7 +9,7 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
 - angles are always float32; cos and sin are cast to the model's dtype at the end. No table is cached, so none gets
   stale
-- see also: scaling rules for longer texts, such as YaRN (positions/rotary_scaling.py)
+- see also: RoPE scaling for longer texts, such as YaRN (positions/rotary_frequencies.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
 
@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from inlayer.checks import is_integer
 from inlayer.errors import InputError, ShapeError
-from inlayer.families.spec import Angles, Layout, Pairing
-from inlayer.positions.rotary_scaling import scaled_frequencies
+from inlayer.families.spec import Layout, Pairing, RopeParameters
+from inlayer.positions.rotary_frequencies import scaled_frequencies
 from inlayer.tensors import check_dense, check_ids, is_jit_tracing
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
@@ -37,7 +37,7 @@ class RotaryPositions(nn.Module):
 
     Args:
         head_dim: Channels of a head.
-        angles: One `Angles`, or one per layer type for a model with several bases (Gemma-3).
+        rope_parameters: One `RopeParameters`, or one per layer type for a model with several bases (Gemma-3).
         pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
         layout: How cos and sin are laid out: "half", "interleaved", "single" or "complex"; by default, same as the
             pairing.
@@ -49,7 +49,7 @@ class RotaryPositions(nn.Module):
         rotates_in_float32: `rotate` rounds only once, at the end (Cohere, ModernBERT).
 
     Raises:
-        InlayerError: If a size, a name or the angles are invalid, or do not fit together.
+        InlayerError: If a size, a name or a parameter is invalid, or do not fit together.
 
     Example:
         >>> from inlayer.positions import RotaryPositions
@@ -63,7 +63,7 @@ class RotaryPositions(nn.Module):
     def __init__(
         self,
         head_dim: int,
-        angles: Angles | Mapping[str, Angles] | None = None,
+        rope_parameters: RopeParameters | Mapping[str, RopeParameters] | None = None,
         *,
         pairing: Pairing = "half",
         layout: Layout | None = None,
@@ -80,33 +80,32 @@ class RotaryPositions(nn.Module):
         self.head_dim, self.float32, self.layer_types = int(head_dim), float32, layer_types
         self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
         self.reverse, self.rotates_in_float32 = reverse, rotates_in_float32
-        self.angles: Angles | dict[str, Angles]
-        self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()
+        self.rope_parameters: RopeParameters | dict[str, RopeParameters]
+        self.rope_parameters = (
+            dict(rope_parameters) if isinstance(rope_parameters, Mapping) else rope_parameters or RopeParameters()
+        )
         self.pairing: Pairing = pairing
         self.layout: Layout = layout or pairing
-        if self.angles == {}:
-            raise InputError("rotary positions that differ by layer need the angles of at least one layer type")
-        for layer_type, layer_angles in self.angles.items() if isinstance(self.angles, dict) else [(None, self.angles)]:
-            rotated = self.rotated_dim(layer_angles)
+        if self.rope_parameters == {}:
+            raise InputError("rotary positions that differ by layer need the parameters of at least one layer type")
+        by_type = self.rope_parameters if isinstance(self.rope_parameters, dict) else {None: self.rope_parameters}
+        for layer_type, settings in by_type.items():
+            rotated = self.rotated_dim(settings)
             if rotated < 2 or rotated % 2:
                 raise InputError(
                     f"a head of {head_dim} channels with a rotated fraction of "
-                    f"{layer_angles.partial_rotary_factor:g} has {rotated} rotated channels; channels are rotated in "
+                    f"{settings.partial_rotary_factor:g} has {rotated} rotated channels; channels are rotated in "
                     "pairs, so it must be an even number of at least 2"
                 )
-            if (
-                layer_angles.sections
-                and not layer_angles.sections_interleaved
-                and sum(layer_angles.sections) != rotated // 2
-            ):
+            if settings.sections and not settings.sections_interleaved and sum(settings.sections) != rotated // 2:
                 raise InputError(
-                    f"mrope_section {list(layer_angles.sections)} has {sum(layer_angles.sections)} channel pairs, "
+                    f"mrope_section {list(settings.sections)} has {sum(settings.sections)} channel pairs, "
                     f"but {rotated // 2} are rotated"
                 )
             # Computed once here, so that settings that do not fit together fail now, not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
-                raise InputError(f"{layer_angles} gives non-finite rotary frequencies or a non-finite cos/sin factor")
+                raise InputError(f"{settings} gives non-finite rotary frequencies or a non-finite cos/sin factor")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositions:
         before = self.alpha
@@ -115,24 +114,24 @@ class RotaryPositions(nn.Module):
             self.alpha = nn.Buffer(before.to(self.alpha.device))
         return self
 
-    def rotated_dim(self, angles: Angles) -> int:
+    def rotated_dim(self, settings: RopeParameters) -> int:
         """Return the number of channels of a head that are rotated; the others are unchanged.
 
         Args:
-            angles: The angles of a layer type.
+            settings: The parameters of a layer type.
 
         Returns:
             The number of rotated channels.
 
         Example:
-            >>> from inlayer.positions import Angles, RotaryPositions
-            >>> RotaryPositions(head_dim=64).rotated_dim(Angles(partial_rotary_factor=0.25))
+            >>> from inlayer.positions import RopeParameters, RotaryPositions
+            >>> RotaryPositions(head_dim=64).rotated_dim(RopeParameters(partial_rotary_factor=0.25))
             16
         """
-        return int((angles.head_dim or self.head_dim) * angles.partial_rotary_factor)
+        return int((settings.head_dim or self.head_dim) * settings.partial_rotary_factor)
 
     def type_of_layer(self, layer: int) -> tuple[bool, str | None]:
-        """Return whether a layer has rotary positions, and its type where the angles differ by type.
+        """Return whether a layer has rotary positions, and its type where parameters differ by type.
 
         Args:
             layer: Index of the layer.
@@ -144,29 +143,28 @@ class RotaryPositions(nn.Module):
             InputError: If there is no such layer.
 
         Example:
-            >>> from inlayer.positions import Angles, RotaryPositions
-            >>> angles = {"full_attention": Angles(theta=1e6), "sliding_attention": Angles()}
-            >>> rotary = RotaryPositions(4, angles, layer_types=("sliding_attention", "full_attention", None))
+            >>> from inlayer.positions import RopeParameters, RotaryPositions
+            >>> by_type = {"full_attention": RopeParameters(theta=1e6), "sliding_attention": RopeParameters()}
+            >>> rotary = RotaryPositions(4, by_type, layer_types=("sliding_attention", "full_attention", None))
             >>> rotary.type_of_layer(1), rotary.type_of_layer(2)[0]
             ((True, 'full_attention'), False)
         """
-        if self.layer_types is None and isinstance(self.angles, Angles):
+        if self.layer_types is None and isinstance(self.rope_parameters, RopeParameters):
             return True, None
         layers = self.layer_types or ()
         if not 0 <= layer < len(layers):
             known = f"has layers 0..{len(layers) - 1}" if layers else "has no list of layer types"
             raise InputError(f"layer is {layer}, but the config {known}; pass layer_type instead")
         name = layers[layer]
-        return name is not None, name if isinstance(self.angles, dict) else None
+        return name is not None, name if isinstance(self.rope_parameters, dict) else None
 
-    def _choose(self, layer_type: str | None) -> Angles:
-        if isinstance(self.angles, Angles):
-            return self.angles  # all layers share them
-        if layer_type in self.angles:
-            return self.angles[layer_type]
-        raise InputError(
-            f"layer_type is {layer_type!r}, but these positions differ by layer; choose one of {', '.join(self.angles)}"
-        )
+    def _choose(self, layer_type: str | None) -> RopeParameters:
+        if isinstance(self.rope_parameters, RopeParameters):
+            return self.rope_parameters  # all layers share them
+        if layer_type in self.rope_parameters:
+            return self.rope_parameters[layer_type]
+        known = ", ".join(self.rope_parameters)
+        raise InputError(f"layer_type is {layer_type!r}, but these positions differ by layer; choose one of {known}")
 
     def inverse_frequencies(
         self, length: int | Tensor = 1, layer_type: str | None = None
@@ -174,23 +172,23 @@ class RotaryPositions(nn.Module):
         """Return radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens.
 
         Args:
-            length: Tokens of the text; some scaling rules depend on it.
-            layer_type: The type of the layer, where angles differ by type.
+            length: Tokens of the text; some kinds of RoPE scaling depend on it.
+            layer_type: The type of the layer, where parameters differ by type.
 
         Returns:
             Inverse frequencies (pairs,) float32 on the CPU, and the factor.
 
         Raises:
-            InlayerError: If there is no such layer type, or the scaling rule does not fit the number of pairs.
+            InlayerError: If there is no such layer type, or the scaling does not fit the number of pairs.
 
         Example:
             >>> from inlayer.positions import RotaryPositions
             >>> RotaryPositions(head_dim=4).inverse_frequencies()
             (tensor([1.0000, 0.0100]), 1.0)
         """
-        angles = self._choose(layer_type)
+        settings = self._choose(layer_type)
         length = length.cpu() if isinstance(length, Tensor) else torch.full((), length, device="cpu")
-        frequencies, factor = scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
+        frequencies, factor = scaled_frequencies(settings.scaling, self.rotated_dim(settings), settings.theta, length)
         if self.alpha is not None and not self.alpha.is_meta:
             frequencies = frequencies * self.alpha.cpu().float().exp()
         return frequencies, factor
@@ -204,7 +202,7 @@ class RotaryPositions(nn.Module):
         Args:
             position_ids: Positions of any shape, usually (B, T); (3, B, T) with M-RoPE.
             dtype: The dtype of the result.
-            layer_type: The type of the layer, where angles differ by type.
+            layer_type: The type of the layer, where parameters differ by type.
 
         Returns:
             cos and sin.
@@ -279,7 +277,7 @@ class RotaryPositions(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the settings, for print(model)."""
-        return f"head_dim={self.head_dim}, angles={self.angles}, pairing={self.pairing}, layout={self.layout}"
+        return f"{self.head_dim}, {self.rope_parameters}, pairing={self.pairing}, layout={self.layout}"
 
 
 def axis_of_pairs(sections: tuple[int, ...], pairs: int, interleaved: bool) -> list[int]:

@@ -24,7 +24,7 @@ from inlayer.checks import as_int64, check_id_array
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5 and 7 decide whether a number is prime
 

@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - `.to(dtype)` and `.to(device)` read nothing: rows are converted when they are looked up, by torch
 - rows are read straight into reused output memory (tables/buffers.py)
 - a tracer (torch.compile) has no ids to read rows for, so it gathers from `weight`. Access `weight` before compiling
-Tested against the same table in memory in tests/tables/test_stored.py and tests/tables/test_mapped.py.
+Tested against the same table in memory in tests/tables/test_stored_table.py and tests/tables/test_mapped.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.tables.stored import StoredTable, check_table
+from inlayer.tables.stored_table import StoredTable, check_table
 from inlayer.tables.table import Table, check_id_range, lease, look_up
 from inlayer.tensors import check_ids, is_meta_or_traced, to_tensor, torch_dtype
 
@@ -64,7 +64,7 @@ class StoredEmbedding(nn.Module):
             return look_up(index, self.weight, self.padding_idx)
         check_id_range(index, self.num_embeddings)
         flat = index.reshape(-1).cpu().numpy().astype(np.int64, copy=False)
-        if self.table.decode is None:
+        if self.table.decode_rows is None:
             rows = lease((len(flat), self.table.embedding_dim), self._stored_dtype)
             self.table.source.read(flat, rows.view(torch.uint8).numpy())
         else:
@@ -125,7 +125,7 @@ class StoredEmbedding(nn.Module):
         return self.__dict__ | {"_whole": None}  # a pickle refers to the file and does not contain the rows
 
 
-class MappedTable(StoredEmbedding):
+class MappedEmbedding(StoredEmbedding):
     """The rows of one tensor in a safetensors file, read when they are looked up.
 
     Opening reads only the header, so a table may be larger than memory. `weight`, the whole table, is mapped
@@ -141,7 +141,7 @@ class MappedTable(StoredEmbedding):
         InputError: If the file is not valid, or `name` is missing or ambiguous.
 
     Example:
-        >>> MappedTable("model/model.safetensors", "model.embed_tokens.weight")(torch.tensor([40, 812])).shape
+        >>> MappedEmbedding("model/model.safetensors", "model.embed_tokens.weight")(torch.tensor([40, 812])).shape
         torch.Size([2, 128])
     """
 
@@ -149,7 +149,7 @@ class MappedTable(StoredEmbedding):
         file = check_path(path)
         if path_kind(file) != "file":
             raise MissingFileError(
-                f"{format_path(file)}: not found, or not a file; MappedTable opens a .safetensors file"
+                f"{format_path(file)}: not found, or not a file; MappedEmbedding opens a .safetensors file"
             )
         tensor = check_table(choose_tensor(file, name, read_header(file)))
         source, dtype = FileRows.for_tensor(file, tensor), SAFETENSORS_DTYPES[tensor.dtype]
@@ -157,10 +157,10 @@ class MappedTable(StoredEmbedding):
         self.path = file
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MappedTable._reopen, (str(self.path), self.table.name, self.padding_idx, self.device, self.dtype)
+        return MappedEmbedding._reopen, (str(self.path), self.table.name, self.padding_idx, self.device, self.dtype)
 
     @classmethod
-    def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedTable:
+    def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedEmbedding:
         """Open a pickled table again: the header is read again, in case the file has changed."""
         return cls(path, name, padding_idx=padding_idx).to(*target)
 

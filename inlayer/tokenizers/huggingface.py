@@ -139,7 +139,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
         fast, (text, settings) = None, self._fast_source or ("", None)
-        if settings and self._added_around is not None and is_supported(settings, self._exact.token_to_id):
+        if settings and self._fixed_special_tokens is not None and is_supported(settings, self._exact.token_to_id):
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
             added = [token["content"] for token in settings.get("added_tokens") or []]
             fast = open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
@@ -147,7 +147,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return fast
 
     @cached_property
-    def _added_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
+    def _fixed_special_tokens(self) -> tuple[Sequence[int], Sequence[int]] | None:
         """The ids a post-processor adds before and after any text; None if they depend on the text."""
         added: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):

@@ -17,7 +17,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from inlayer.errors import IdRangeError
-from inlayer.ragged import Ragged, add_around
+from inlayer.ragged import Ragged, with_special_tokens
 from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_id_bounds, check_text, check_texts, not_byte_level
 from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_with_unstable_characters
 from inlayer.tokenizers.merges import MergeTable
@@ -35,7 +35,7 @@ class LibraryTokenizer(Tokenizer):
     _id_limit: int  # one more than the largest id
     _pad_id: int | None = None
     _byte_level = False  # whether the bytes of the tokens add up to the text
-    _around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
+    _special_tokens_around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     _lock: RLock
@@ -72,9 +72,9 @@ class LibraryTokenizer(Tokenizer):
         return None
 
     @property
-    def _added_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
+    def _fixed_special_tokens(self) -> tuple[Sequence[int], Sequence[int]] | None:
         """The ids added before and after every text; None if they depend on the text."""
-        return self._around
+        return self._special_tokens_around
 
     @property
     def _unmerged_ids(self) -> Iterable[int]:
@@ -108,7 +108,7 @@ class LibraryTokenizer(Tokenizer):
         items = check_texts(texts)
         excluded = set(texts_with_unstable_characters(items).tolist())  # raises for lone surrogates
         with self._lock:
-            fast, around = self._fast_path, self._added_around
+            fast, around = self._fast_path, self._fixed_special_tokens
         with library_errors(f"{self._where} cannot encode these texts"):
             if fast is None or around is None:
                 return self._encode_exactly(items, add_special_tokens, parse_special)
@@ -116,7 +116,7 @@ class LibraryTokenizer(Tokenizer):
                 excluded |= {index for index, text in enumerate(items) if self._special_pattern.search(text)}
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
             batch = encode_with_both(items, fast, exact, sorted(excluded))
-        return add_around(batch, *around) if add_special_tokens else batch
+        return with_special_tokens(batch, *around) if add_special_tokens else batch
 
     def decode_bytes(self, ids: Any) -> bytes:
         if not self._byte_level:
@@ -151,7 +151,7 @@ class LibraryTokenizer(Tokenizer):
         """Put the ids added around a text before and after its tokens, with empty spans."""
         before, after = (
             [Token(token_id, b"", (position, position), True) for token_id in ids]
-            for ids, position in zip(self._around, (0, end), strict=True)
+            for ids, position in zip(self._special_tokens_around, (0, end), strict=True)
         )
         return [*before, *tokens, *after]
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.ragged import Ragged, add_around, ragged_from_arrays
+from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
@@ -63,7 +63,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
                 f"{where} has no begin- or end-of-text token, although tokenizer_config.json says to add one"
             )
         before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
-        self._around = (before, after)
+        self._special_tokens_around = (before, after)
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a block of texts at a time, so Ctrl-C works."""
@@ -73,7 +73,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         for start in range(0, len(texts), BLOCK_TEXTS):
             rows += self._exact.encode(texts[start : start + BLOCK_TEXTS], return_type="numpy")
         batch = ragged_from_arrays(rows)
-        return add_around(batch, *self._around) if add_special_tokens else batch
+        return with_special_tokens(batch, *self._special_tokens_around) if add_special_tokens else batch
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """Decode as the library does: control tokens have no text, regardless of `skip_special_tokens`."""

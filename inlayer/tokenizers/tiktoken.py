@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TextError, TokenizerError
-from inlayer.ragged import Ragged, add_around, ragged_from_arrays
+from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
@@ -93,7 +93,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         import tiktoken
 
         self.special_tokens: Mapping[str, int] = dict(special_tokens)
-        self._where, self._around, self._pad_id = where, around, pad_id
+        self._where, self._special_tokens_around, self._pad_id = where, around, pad_id
         self._ranks, self._pat_str, self._fast_source = ranks, pat_str, fast_source
         self._tokens = {rank: token for token, rank in ranks.items()}
         self._tokens.update({token_id: token.encode() for token, token_id in special_tokens.items()})
@@ -113,7 +113,7 @@ class TiktokenTokenizer(LibraryTokenizer):
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         batch = ragged_from_arrays([self._encode_array(text, parse_special) for text in texts])
-        return add_around(batch, *self._around) if add_special_tokens else batch
+        return with_special_tokens(batch, *self._special_tokens_around) if add_special_tokens else batch
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:

@@ -94,7 +94,12 @@ def choose_loss(result: Forward) -> LossInputs:
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
     inputs = choose_loss(result)
-    pipeline, unique, shown, max_tokens = result.pipeline, inputs.unique, result.window.channels, result.window.tokens
+    pipeline, unique, shown, max_tokens = (
+        result.pipeline,
+        inputs.unique,
+        result.recorded.channels,
+        result.recorded.tokens,
+    )
     by_head, padding = inputs.targets is not None, inputs.layer.padding_idx
     loss, lookup_UD, head_UD, unmasked_D, n_other_rows = _gradients(inputs)
     total_UD = lookup_UD if head_UD is None else lookup_UD + head_UD

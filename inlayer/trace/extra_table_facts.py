@@ -41,7 +41,7 @@ def per_layer_facts(result: Forward) -> PerLayerFacts | None:
     return PerLayerFacts(
         tensor=tensor, rows=rows, layers=extra.layers, width=extra.width, offsets=offsets,
         row_bytes=row_bytes, norms=vectors.norm(dim=-1).tolist(),
-        vectors=vectors[..., : result.window.dims].tolist(),
+        vectors=vectors[..., : result.recorded.dims].tolist(),
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def value_facts(result: Forward) -> ValueFacts | None:
     return ValueFacts(
         tensor=tensor, rows=layer.value_embedding.num_embeddings, width=layer.value_embedding.embedding_dim,
         layers=list(layer.value_layers), row_bytes=row_bytes, offsets=offsets,
-        vectors=vectors[..., result.window.channels].tolist(),
+        vectors=vectors[..., result.recorded.channels].tolist(),
     )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def _experts(store: Store, tensor: TensorInfo, ids: Tensor) -> RoutingFacts:
 
 def _shown_ids(result: Forward) -> Tensor:
     assert result.ids_BT is not None
-    return result.ids_BT[:, result.window.first_token :][:, : result.count]
+    return result.ids_BT[:, result.recorded.first_token :][:, : result.count]
 
 
 def _stored(table: Table | StoredEmbedding | None, ids: Tensor) -> tuple[str, int | None, list[list[int]] | None]:

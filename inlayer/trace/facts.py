@@ -74,7 +74,7 @@ class Rotation:
     """The rotary angles of one token, one value per channel pair."""
 
     angles: Vector  # radians
-    unscaled_angles: Vector  # the angles without context scaling
+    unscaled_angles: Vector  # the angles without RoPE scaling
     cos: Vector  # as attention receives them: in the model's dtype, times the attention factor
     sin: Vector
 
@@ -151,7 +151,7 @@ class StageFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledFrequencies:
-    """Rotary frequencies with a context scaling that is not the model's."""
+    """Rotary frequencies with a RoPE scaling that is not the model's."""
 
     name: str
     frequencies: Vector  # radians per position
@@ -170,8 +170,8 @@ class RotaryFacts:
     scaling: str | None
     attention_factor: float  # multiplies cos and sin
     frequencies: Vector  # radians per position
-    unscaled_frequencies: Vector  # frequencies before context scaling
-    rescaled: list[ScaledFrequencies]  # context scalings a reader can compare; none if the model has its own
+    unscaled_frequencies: Vector  # frequencies before RoPE scaling
+    rescaled: list[ScaledFrequencies]  # RoPE scalings a reader can compare; none if the model has its own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 [text -> ids -> rows -> (+ positions) -> hidden states] -> head
 - each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
-- only the tokens in the window are run, with the positions they have in the whole text
+- only the tokens in the recorded range are run, with the positions they have in the whole text
 - see also: converting the result to facts (trace/record.py)
 Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
 """
@@ -33,7 +33,7 @@ MAX_PADDING = 4096
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 
 
-class Window(NamedTuple):
+class RecordedRange(NamedTuple):
     """The part of a walk that is recorded."""
 
     tokens: int  # maximum number of tokens per text
@@ -63,14 +63,14 @@ class UniqueRows(NamedTuple):
 class Forward:
     """One forward pass: the settings of a walk, its batch, and every tensor up to the hidden states."""
 
-    def __init__(self, pipeline: Pipeline, change: Change, window: Window) -> None:
-        for name, value in window._asdict().items():
+    def __init__(self, pipeline: Pipeline, change: Change, recorded: RecordedRange) -> None:
+        for name, value in recorded._asdict().items():
             minimum = 0 if name.startswith("first_") else 1
             if type(value) is not int or value < minimum:
                 raise InputError(f"{name} is {value!r}; it must be an integer of at least {minimum}")
         if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
             raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
-        self.pipeline, self.change, self.window = pipeline, change, window
+        self.pipeline, self.change, self.recorded = pipeline, change, recorded
         self.active = pipeline.active_layer(change.positions, change.theta)
         self.texts: list[TextTrace] = []  # their tokens are added later
         self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
@@ -87,12 +87,12 @@ class Forward:
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
         for text in inputs:
-            trace, tokens = tokenize(text, pipeline, self.window)
+            trace, tokens = tokenize(text, pipeline, self.recorded)
             self.texts.append(trace)
             self.tokens.append(list(tokens))
         if change.swap is not None:
             swapped = self.tokens[0]
-            first, second = _check_swap(change.swap, min(len(swapped), self.window.end))
+            first, second = _check_swap(change.swap, min(len(swapped), self.recorded.end))
             swapped[first], swapped[second] = swapped[second], swapped[first]
         ids, padding = [[token.id for token in tokens] for tokens in self.tokens], pipeline.padding_id
         missing = [max(map(len, ids)) - len(row) + change.pad for row in ids]
@@ -130,7 +130,7 @@ class Forward:
 
     def _run(self, mask_BT: Tensor, ids_BT: Tensor | None, embeds_BTD: Tensor | None) -> None:
         layer, (batch, length) = self.active.layer, mask_BT.shape
-        first, end = self.window.first_token, min(length, self.window.end)
+        first, end = self.recorded.first_token, min(length, self.recorded.end)
         if first and first >= length:
             limit = f"{max(0, length - 1):,}"
             raise InputError(
@@ -153,18 +153,18 @@ class Forward:
             history=self.history,
         )
         self.width = self.stages[-1].after.shape[-1]
-        if self.window.first_channel >= (widest := max(self.width, self.stages[0].after.shape[-1])):
-            raise InputError(f"first_channel is {self.window.first_channel:,}; it must be in 0..{widest - 1:,}")
+        if self.recorded.first_channel >= (widest := max(self.width, self.stages[0].after.shape[-1])):
+            raise InputError(f"first_channel is {self.recorded.first_channel:,}; it must be in 0..{widest - 1:,}")
 
     @property
     def history(self) -> Tensor | None:
-        """The ids before the window, which n-grams reach back to."""
-        return None if self.ids_BT is None else self.ids_BT[:, : self.window.first_token]
+        """The ids before the recorded range, which n-grams reach back to."""
+        return None if self.ids_BT is None else self.ids_BT[:, : self.recorded.first_token]
 
     @cached_property
     def rotary(self) -> list[Rotary]:
         """The rotary angles of the tokens, which are the same for every text of this length."""
-        change, dims = self.change, self.window.dims
+        change, dims = self.change, self.recorded.dims
         return self.pipeline.rotations(change.positions, change.theta, self.shown.start, self.count, self.length, dims)
 
     def label(self, b: int, t: int, token_id: int) -> str:
@@ -175,8 +175,8 @@ class Forward:
         return name if token.special or not token.bytes else text_of_bytes(token.bytes)
 
     def token(self, b: int, t: int) -> Token | None:
-        """Return a token of the window; None for padding."""
-        t += self.window.first_token
+        """Return a token of the recorded range; None for padding."""
+        t += self.recorded.first_token
         return self.tokens[b][t] if t < len(self.tokens[b]) else None
 
 
@@ -191,15 +191,15 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     return swap[0], swap[1]
 
 
-def tokenize(text: str, pipeline: Pipeline, window: Window) -> tuple[TextTrace, list[Token]]:
-    """Tokenize a text; characters and pre-tokens are recorded for the tokens of the window."""
+def tokenize(text: str, pipeline: Pipeline, recorded: RecordedRange) -> tuple[TextTrace, list[Token]]:
+    """Tokenize a text; characters and pre-tokens are recorded for the tokens of the recorded range."""
     tokens, spans = pipeline.analyze(text)
     source = text.encode()
     first, end = 0, len(source)
-    if window.first_token:
-        first = min((token.span[0] for token in tokens[window.first_token :]), default=end)
-    if len(tokens) > window.end:
-        end = max((token.span[1] for token in tokens[: window.end]), default=0)
+    if recorded.first_token:
+        first = min((token.span[0] for token in tokens[recorded.first_token :]), default=end)
+    if len(tokens) > recorded.end:
+        end = max((token.span[1] for token in tokens[: recorded.end]), default=0)
     while first and source[first : first + 1] and source[first] & 0xC0 == 0x80:  # not in the middle of a character
         first -= 1
     while end < len(source) and source[end] & 0xC0 == 0x80:
@@ -210,7 +210,7 @@ def tokenize(text: str, pipeline: Pipeline, window: Window) -> tuple[TextTrace, 
         n_characters=len(text),
         n_bytes=len(source),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
-        pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, window, pipeline),
+        pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, recorded, pipeline),
         n_pre_tokens=0 if spans is None else len(spans),
         n_tokens=len(tokens),
         n_padding=0,
@@ -220,9 +220,9 @@ def tokenize(text: str, pipeline: Pipeline, window: Window) -> tuple[TextTrace, 
 
 
 def _pre_tokens(
-    source: bytes, spans: Sequence[Span], tokens: Sequence[Token], window: Window, pipeline: Pipeline
+    source: bytes, spans: Sequence[Span], tokens: Sequence[Token], recorded: RecordedRange, pipeline: Pipeline
 ) -> list[PreToken]:
-    """Assign tokens to the pre-tokens that have a token in the window."""
+    """Assign tokens to the pre-tokens that have a token in the recorded range."""
     # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
     body = [index for index, token in enumerate(tokens) if token.bytes or not token.special]
     first, stop = (body[0], body[-1] + 1) if body else (0, 0)
@@ -233,14 +233,14 @@ def _pre_tokens(
         next_first = first
         while next_first < stop and tokens[next_first].span[1] <= end:
             next_first += 1
-        if first >= window.end:
+        if first >= recorded.end:
             break
-        if window.first_token and next_first <= window.first_token:
+        if recorded.first_token and next_first <= recorded.first_token:
             first = next_first
             continue
         ids = tuple(token.id for token in tokens[first:next_first])
         merges = pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
-        covered = max(first - window.first_token, 0), min(next_first, window.end) - window.first_token
+        covered = max(first - recorded.first_token, 0), min(next_first, recorded.end) - recorded.first_token
         pre_tokens.append(PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges))
         first = next_first
     return pre_tokens

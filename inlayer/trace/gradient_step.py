@@ -28,7 +28,7 @@ from inlayer.geometry.projection import TableProjection
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import LossInputs, backward_note, choose_loss
 from inlayer.trace.facts import Change
-from inlayer.trace.forward import Forward, Window
+from inlayer.trace.forward import Forward, RecordedRange
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -96,7 +96,7 @@ def take_gradient_step(
     projection: TableProjection | None = None,
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
-    result = Forward(pipeline, change or Change(), Window(tokens, 1, first_token)).run_texts(texts)
+    result = Forward(pipeline, change or Change(), RecordedRange(tokens, 1, first_token)).run_texts(texts)
     inputs = choose_loss(result) if result.count else None
     uniform_loss = math.log(pipeline.table.shape[0])
     without_steps = partial(GradientStepFacts, uniform_loss=uniform_loss, predicted_at=None, method=None, steps=[])

@@ -133,7 +133,7 @@ def _changes(pipeline: Pipeline, trace: Trace) -> Iterator[Change]:
     candidates = [Change(positions=scheme) for scheme in SCHEMES]
     candidates += [Change(positions="rotary", theta=theta) for theta in THETAS]
     for change in candidates:
-        with suppress(ConfigError):  # a table too narrow for rotary pairs, or a scaling rule that rejects the base
+        with suppress(ConfigError):  # a table too narrow for rotary pairs, or RoPE scaling that rejects the base
             pipeline.active_layer(change.positions, change.theta)
             yield change
 

@@ -133,7 +133,7 @@ class Layout:
         return text.tokens[: min(self.max_tokens, self.real_tokens(text) + padding)]
 
     def real_tokens(self, text: TextTrace) -> int:
-        """Count the tokens from the start of the window to the end of the text, without padding."""
+        """Count the tokens from the start of the recorded range to the end of the text, without padding."""
         return max(0, text.n_tokens - self.trace.first_token)
 
     def each_text(self, lines: Callable[[int, TextTrace], Iterable[Text]]) -> Iterator[Text]:

@@ -2,7 +2,7 @@
 
 text -> ids -> [rows of n-gram memories] -> hidden states
 - row indices come from `Embeddings.ngram_ids`; the text of an n-gram ends where its look-back ends
-- only rows of the window are shown, but n-grams reach back to the tokens before it
+- only rows of the recorded range are shown, but n-grams reach back to the tokens before it
 Part of step 4 of trace/terminal.py. Tested against the library in tests/trace/test_ngrams.py.
 """
 
@@ -40,7 +40,7 @@ def ngram_facts(result: Forward) -> list[NgramFacts]:
 def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
     spec = memory.spec
     assert result.ids_BT is not None
-    first = result.window.first_token
+    first = result.recorded.first_token
     end = first + result.count
     ids, mask = result.ids_BT[:, :end].numpy(), result.whole_mask_BT[:, :end].long().numpy()
     rows = memory.ids(ids[:, first:], ids[:, :first], mask)
@@ -62,7 +62,7 @@ def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
         rows=spec.rows, width=spec.width, heads=spec.heads,
         normalized=spec.compressed_size is not None, rows_read=different,
         bytes_read=different * memory.table.source.row_bytes, reads=reads,
-        shared=_shared(reads, result.mask_BT.tolist())[: result.window.tokens],
+        shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.tokens],
     )  # fmt: skip
 
 

@@ -33,12 +33,12 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.tensors import dtype_name, to_tensor
 from inlayer.tokenizers import Token, Tokenizer
 from inlayer.tokenizers.base import check_text, check_texts, check_tokenizer, token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
-from inlayer.trace.forward import Window
+from inlayer.trace.forward import RecordedRange
 from inlayer.trace.position_schemes import (
     RANDOM_POSITIONS,
     ActiveLayer,
@@ -48,7 +48,7 @@ from inlayer.trace.position_schemes import (
     with_modules,
     with_positions,
 )
-from inlayer.trace.record import run, values_of
+from inlayer.trace.record import record_walk, values_of
 from inlayer.trace.scene import TableScene, sample_table
 from inlayer.trace.table_facts import STAGE_TABLES, TOKEN_TABLE, describe_tables
 
@@ -136,8 +136,8 @@ class Pipeline:
         change: Change | None = None,
     ) -> Trace:
         """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
-        window = Window(tokens, dims, first_token, first_channel)
-        return run(self, texts, inputs_embeds, window, change or Change())
+        recorded = RecordedRange(tokens, dims, first_token, first_channel)
+        return record_walk(self, texts, inputs_embeds, recorded, change or Change())
 
     def facts(self) -> ModelFacts:
         """Summarize the model for a list of models."""

@@ -18,11 +18,11 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
-from inlayer.families.scaling_rules import Llama3Scaling, Scaling, YarnScaling
-from inlayer.families.spec import Angles, PositionIdRule
+from inlayer.families.rope_scaling import Llama3Scaling, RopeScaling, YarnScaling
+from inlayer.families.spec import PositionIdRule, RopeParameters
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
 from inlayer.positions.rotary import one_angle_per_pair
-from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
+from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
@@ -30,7 +30,7 @@ DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
 COMPARED_LENGTH = (
     64  # original context length of the compared scalings: short, so that their effect shows within one dial
 )
-COMPARED_SCALINGS: dict[str, Scaling] = {
+COMPARED_SCALINGS: dict[str, RopeScaling] = {
     "YaRN": YarnScaling(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
     "Llama-3": Llama3Scaling(
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=COMPARED_LENGTH
@@ -77,7 +77,7 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
 
 def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> nn.Module | None:
     own = layer.position_embedding
-    width = layer.n_embd if layer.project == "rows" else layer.token_embedding.embedding_dim
+    width = layer.n_embd if layer.projection_at == "rows" else layer.token_embedding.embedding_dim
     if scheme == "none":
         return None
     if scheme == "learned":
@@ -86,13 +86,13 @@ def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> 
         layout = own.layout if isinstance(own, SinusoidalPositions) else "interleaved"
         return SinusoidalPositions(width, theta=base, layout=layout)
     if not isinstance(own, RotaryPositions):
-        return RotaryPositions(min(DEFAULT_HEAD_DIM, width - width % 2), Angles(theta=base))
-    angles = (
-        replace(own.angles, theta=base)
-        if isinstance(own.angles, Angles)
-        else {layer_type: replace(settings, theta=base) for layer_type, settings in own.angles.items()}
+        return RotaryPositions(min(DEFAULT_HEAD_DIM, width - width % 2), RopeParameters(theta=base))
+    parameters = (
+        replace(own.rope_parameters, theta=base)
+        if isinstance(own.rope_parameters, RopeParameters)
+        else {layer_type: replace(settings, theta=base) for layer_type, settings in own.rope_parameters.items()}
     )
-    return RotaryPositions(own.head_dim, angles, pairing=own.pairing, layout=own.layout, float32=own.float32)
+    return RotaryPositions(own.head_dim, parameters, pairing=own.pairing, layout=own.layout, float32=own.float32)
 
 
 def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
@@ -109,12 +109,11 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
     rotary, position_T, rotations = layer.position_embedding, torch.arange(first, first + count), list[Rotary]()
     if not isinstance(rotary, RotaryPositions):
         return []
-    own = rotary.angles
-    types: list[tuple[str | None, Angles]] = [(None, own)] if isinstance(own, Angles) else list(own.items())
-    for layer_type, angles in types:
+    own = rotary.rope_parameters
+    for layer_type, settings in own.items() if isinstance(own, dict) else [(None, own)]:
         frequencies, factor = rotary.inverse_frequencies(length, layer_type)
-        unscaled = plain_frequencies(rotary.rotated_dim(angles), angles.theta)
-        # The last position is included because some scaling rules depend on the length of the text.
+        unscaled = plain_frequencies(rotary.rotated_dim(settings), settings.theta)
+        # The last position is included because some kinds of RoPE scaling depend on the length of the text.
         tables = layer.rotary(torch.cat((position_T, torch.tensor([max(length - 1, 0)]))), layer_type)
         cos, sin = (one_angle_per_pair(table[:-1], rotary.layout)[:, :dims].tolist() for table in tables)
         scaled_angles, unscaled_angles = (
@@ -122,15 +121,15 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
         )
         facts = RotaryFacts(
             layer_type=layer_type,
-            theta=float(angles.theta),
-            head_dim=angles.head_dim or rotary.head_dim,
+            theta=float(settings.theta),
+            head_dim=settings.head_dim or rotary.head_dim,
             n_pairs=len(frequencies),
             pairing=rotary.pairing,
-            scaling=None if angles.scaling is None else _describe_scaling(angles.scaling),
+            scaling=None if settings.scaling is None else _describe_scaling(settings.scaling),
             attention_factor=float(factor),
             frequencies=frequencies[:dims].tolist(),
             unscaled_frequencies=unscaled[:dims].tolist(),
-            rescaled=[] if angles.scaling else _rescale(rotary.rotated_dim(angles), float(angles.theta), dims),
+            rescaled=[] if settings.scaling else _rescale(rotary.rotated_dim(settings), float(settings.theta), dims),
         )
         rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
         rotations.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
@@ -148,8 +147,8 @@ def _rescale(dim: int, theta: float, dims: int) -> list[ScaledFrequencies]:
     ]
 
 
-def _describe_scaling(scaling: Scaling) -> str:
-    """Describe a scaling rule by its name, its factor and the length the model was trained on."""
+def _describe_scaling(scaling: RopeScaling) -> str:
+    """Describe RoPE scaling by its name, its factor and the length the model was trained on."""
     factor, trained = getattr(scaling, "factor", None), getattr(scaling, "original_max_position_embeddings", None)
     words = scaling.kind + ("" if factor is None else f", factor {factor:g}")
     return words + ("" if trained is None else f", original context length {trained:,}")

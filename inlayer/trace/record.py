@@ -23,7 +23,7 @@ from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
 from inlayer.trace.extra_table_facts import per_layer_facts, routing_facts, value_facts
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
-from inlayer.trace.forward import Forward, Window
+from inlayer.trace.forward import Forward, RecordedRange
 from inlayer.trace.ngrams import ngram_facts
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_lines import relative_facts
@@ -38,13 +38,17 @@ MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 
 @one_thread()
 @torch.no_grad()
-def run(
-    pipeline: Pipeline, texts: Sequence[str] | None, inputs_embeds: Tensor | None, window: Window, change: Change
+def record_walk(
+    pipeline: Pipeline,
+    texts: Sequence[str] | None,
+    inputs_embeds: Tensor | None,
+    recorded: RecordedRange,
+    change: Change,
 ) -> Trace:
     """Run a batch of texts, or vectors instead of texts."""
     if (texts is None) == (inputs_embeds is None):
         raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
-    result = Forward(pipeline, change, window)
+    result = Forward(pipeline, change, recorded)
     result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
     layer, width = result.active.layer, result.width
     stages = [
@@ -63,10 +67,10 @@ def run(
         tokenizer=None if pipeline.tokenizer is None else repr(pipeline.tokenizer).partition("(")[0],
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
-        dims=max(0, min(window.dims, width - window.first_channel)),
-        max_tokens=window.tokens,
-        first_token=window.first_token,
-        first_channel=window.first_channel,
+        dims=max(0, min(recorded.dims, width - recorded.first_channel)),
+        max_tokens=recorded.tokens,
+        first_token=recorded.first_token,
+        first_channel=recorded.first_channel,
         input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
         texts=[
@@ -77,7 +81,7 @@ def run(
         gather=_gather(result),
         stages=stages,
         positions=_positions(result),
-        padding=pipeline.padding(window.first_channel, window.dims),
+        padding=pipeline.padding(recorded.first_channel, recorded.dims),
         streams=pipeline.layer.streams,
         memories=ngram_facts(result),
         per_layer=per_layer_facts(result),
@@ -90,7 +94,7 @@ def run(
 
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
     """Record every token of every text."""
-    pipeline, channels = result.pipeline, result.window.channels
+    pipeline, channels = result.pipeline, result.recorded.channels
     # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
     rows, *after = [values_of(stage.after, channels) for stage in result.stages]
     added = [
@@ -118,7 +122,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         return TokenTrace(
             id=token_id,
             token=None if token_id is None else pipeline.spelling(token_id),
-            label=f"vector {t + result.window.first_token}" if token_id is None else result.label(b, t, token_id),
+            label=f"vector {t + result.recorded.first_token}" if token_id is None else result.label(b, t, token_id),
             bytes="" if token is None else token.bytes.hex(),
             span=None if token is None else token.span,
             special=token.special if token is not None else token_id is not None,

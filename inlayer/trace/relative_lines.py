@@ -15,7 +15,7 @@ import torch
 from rich.text import Text
 
 from inlayer.errors import CheckpointError
-from inlayer.families.spec import AlibiSpec, BucketSpec
+from inlayer.families.spec import AlibiSpec, RelativeBucketSpec
 from inlayer.families.tensor_names import RELATIVE
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
@@ -34,7 +34,7 @@ MAX_BIAS_BYTES = 16 << 20
 
 
 def relative_facts(result: Forward) -> RelativeFacts | None:
-    """Return the relative positions of the window; None for a model without them."""
+    """Return the relative positions of the recorded range; None for a model without them."""
     spec = result.pipeline.layer.relative
     if isinstance(spec, AlibiSpec):
         return _alibi(result, spec)
@@ -49,11 +49,11 @@ def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
     return RelativeFacts(
         kind="alibi", n_heads=spec.heads, slopes=slopes.tolist(), from_last=spec.bias_max is not None,
         column_label=KEY if spec.bias_max is None else FROM_LAST,
-        columns=columns.tolist(), tensor="", rows=[], offsets=[], bias=bias[0, : result.window.dims, 0].tolist(),
+        columns=columns.tolist(), tensor="", rows=[], offsets=[], bias=bias[0, : result.recorded.dims, 0].tolist(),
     )  # fmt: skip
 
 
-def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
+def _buckets(result: Forward, spec: RelativeBucketSpec) -> RelativeFacts:
     columns = torch.arange(1 - result.count, max(result.count, 1))
     rows = relative_rows(spec, columns)
     stored, bias, offsets = _find_table(result, spec), list[list[float]](), list[int]()
@@ -62,7 +62,7 @@ def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
         offsets = (stored.offset + rows * (stored.nbytes // stored.shape[0])).tolist()
         if spec.kind == "t5":
             table = to_tensor(model.store.read(stored.name)).to(result.pipeline.layer.dtype)
-            bias = table[rows, : result.window.dims].T.tolist()
+            bias = table[rows, : result.recorded.dims].T.tolist()
     return RelativeFacts(
         kind=spec.kind, n_heads=stored.shape[1] if stored is not None and spec.kind == "t5" else None, slopes=[],
         from_last=False, column_label=DISTANCE, columns=columns.tolist(), tensor="" if stored is None else stored.name,
@@ -70,7 +70,7 @@ def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
     )  # fmt: skip
 
 
-def _find_table(result: Forward, spec: BucketSpec) -> TensorInfo | None:
+def _find_table(result: Forward, spec: RelativeBucketSpec) -> TensorInfo | None:
     """Return the learned table, checked against the config; None if the files have none."""
     model = result.pipeline.model
     name = None if model is None else next(filter(RELATIVE.fullmatch, model.store.names()), None)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from inlayer.tensors import one_thread
 from inlayer.trace.facts import Change, RotaryFacts
-from inlayer.trace.forward import Forward, Window
+from inlayer.trace.forward import Forward, RecordedRange
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -97,8 +97,8 @@ def describe_scene(
 ) -> SceneFacts:
     """Run texts and record at most `tokens` tokens of each as strips; cosines are computed from `first_token` on."""
     change = change or Change()
-    window = Window(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
-    result = Forward(pipeline, change, window).run_texts(texts)
+    recorded = RecordedRange(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
+    result = Forward(pipeline, change, recorded).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].after, result.stages[-1].after
     added = [stage.added.expand_as(stage.after) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
     end = min(len(result.tokens[0]), result.count)

@@ -35,7 +35,7 @@ from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
 from inlayer.families.config_reader import ConfigReader, short
 from inlayer.files import check_path, file_errors, path_kind, write_atomic
-from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
+from inlayer.positions import RopeParameters, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import dtype_name, to_tensor
 from inlayer.tokenizers import ByteTokenizer, open_tokenizer
 from inlayer.tokenizers.merges import byte_alphabet
@@ -269,12 +269,12 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
         positions = "sinusoidal" if own.get("positions")[1] == "sinusoidal" else "learned"
         theta = own.number("theta", default=theta)
     else:
-        angles = spec.rotary.angles if spec.rotary is not None else None
-        if spec.rotary is None or not isinstance(angles, Angles) or angles.scaling is not None:
+        parameters = spec.rotary.rope_parameters if spec.rotary is not None else None
+        if spec.rotary is None or not isinstance(parameters, RopeParameters) or parameters.scaling is not None:
             raise ConfigError("the config scales its rotary positions; the decoder supports only unscaled ones")
         if (head_dim := spec.rotary.head_dim) * n_head != spec.n_embd:
             raise ConfigError(f"head_dim is {head_dim}; the decoder requires hidden_size / num_attention_heads")
-        theta = angles.theta
+        theta = parameters.theta
     return DecoderConfig(
         architecture="gpt" if is_gpt else "llama",
         vocab_size=spec.vocab_size,

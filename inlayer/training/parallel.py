@@ -10,7 +10,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - tying is by module (head.py), so there is one weight to shard in both modes
 - states are gathered whole, under the decoder's own names: any number of processes writes and reads the same files
 - a single process makes the same calls, but starts no process group, and its results are bit-identical
-- see also: the training loop (run_folder.py), files (state.py). The modes cannot be combined, and blocks are never
+- see also: the training loop (resumable_run.py), files (state.py). The modes cannot be combined, and blocks are never
   split
 Tested with three processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
 """

@@ -2,8 +2,8 @@
 
 - `inlayer train` checks them first, so a wrong path is reported at once; Run.create checks them as well
 - paths in a config are absolute, so a run can be resumed from any folder
-- see also: the run (run_folder.py), the settings (config.py)
-Tested in tests/training/test_run_folder.py and tests/training/test_cli.py.
+- see also: the run (resumable_run.py), the settings (config.py)
+Tested in tests/training/test_resumable_run.py and tests/training/test_cli.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - the loss of a step is the mean over all its tokens, regardless of how many passes and processes share the work
 - some steps also measure the table and its gradients (metrics.py)
 - with several processes (parallel.py), all of them call every method with the same windows
-- see also: files, and when to stop (run_folder.py)
+- see also: files, and when to stop (resumable_run.py)
 Tested against a plain loop with torch's AdamW in tests/training/test_trainer.py.
 """
 

@@ -36,10 +36,10 @@ from inlayer.trace.gradient_step import GradientStepFacts, take_gradient_step
 from inlayer.trace.html import content_security_policy, page
 from inlayer.trace.scene import SceneFacts, TableScene, describe_scene
 from inlayer.trace.token_facts import InitializationFacts, describe_token, initialize
-from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_page, error_response, expects_page
 from inlayer.web.openai import add_embeddings
+from inlayer.web.request_body import JsonRoute
 from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQuery, ModelQuery, TokenQuery, WalkRequest
 from inlayer.web.worker_threads import WorkerThreads, add_route
 

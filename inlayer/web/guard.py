@@ -7,7 +7,7 @@ request -> [guard] -> app
   CORS header is sent
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
-- see also: limits of a body (body.py)
+- see also: limits of a body (request_body.py)
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.files import printable, quote
 from inlayer.render import Page, style_sheet
-from inlayer.web.body import check_body_headers, limited, max_body
+from inlayer.web.request_body import check_body_headers, limited, max_body
 
 HEADERS = {
     "cache-control": "no-store",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from inlayer.trace.gradient_step import RATES
-from inlayer.web.body import MAX_CHARACTERS, MAX_TEXTS
+from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
 MAX_POSITIONS = 1_024  # texts x tokens: the work

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 import inlayer
-from inlayer.positions import Angles, LinearScaling, RotaryPositions, YarnScaling
+from inlayer.positions import LinearScaling, RopeParameters, RotaryPositions, YarnScaling
 from inlayer.trace import Pipeline
 from tests.browser.missing_browser import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
 from tests.browser.watched_page import STILL, Watched, watch
@@ -65,9 +65,9 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
     stages = inlayer.Embeddings(
         6144, 32, 64, padding_idx=6142, token_types=2, norm_eps=1e-5, scale=2.0, seed=1
     )  # fmt: skip
-    angles = {"full": Angles(scaling=LinearScaling(factor=4.0)), "sliding": Angles(theta=100.0)}
-    scaled = inlayer.Embeddings(6144, 32, positions=RotaryPositions(16, angles), seed=2, dtype=torch.bfloat16)
-    yarn = Angles(theta=5e5, scaling=YarnScaling(factor=4.0, original_max_position_embeddings=32))
+    parameters = {"full": RopeParameters(scaling=LinearScaling(factor=4.0)), "sliding": RopeParameters(theta=100.0)}
+    scaled = inlayer.Embeddings(6144, 32, positions=RotaryPositions(16, parameters), seed=2, dtype=torch.bfloat16)
+    yarn = RopeParameters(theta=5e5, scaling=YarnScaling(factor=4.0, original_max_position_embeddings=32))
     interleaved = inlayer.Embeddings(6144, 32, positions=RotaryPositions(16, yarn, pairing="interleaved"), seed=5)
     odd = inlayer.Embeddings(6144, 8, seed=3)
     with torch.no_grad():

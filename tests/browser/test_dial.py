@@ -37,7 +37,7 @@ def expected_dots(pipeline, s: int, tokens: tuple[int, int], pair: int, position
     """The same from the library: hidden states, and apply_rotary with the cos and sin of the layer's positions."""
     rotary = pipeline.layer.position_embedding
     hidden_TD = pipeline.layer(torch.tensor([pipeline.tokenizer.encode(TEXT)]))[0].detach().double()
-    layer_type = None if not isinstance(rotary.angles, dict) else list(rotary.angles)[s]
+    layer_type = None if not isinstance(rotary.rope_parameters, dict) else list(rotary.rope_parameters)[s]
     cos, sin = rotary(torch.tensor(positions), torch.float32, layer_type)
     pairs = rotary.inverse_frequencies(1, layer_type)[0].numel()
     q, k = (hidden_TD[token, : 2 * pairs].expand(1, 1, 2, -1) for token in tokens)
@@ -141,8 +141,8 @@ def test_scalings_can_be_compared(name, open_page, pipelines):
     watched = open_dial(open_page, "default")
     page = watched.page
     own = pipelines["default"].layer.position_embedding
-    angles = replace(own.angles, scaling=COMPARED_SCALINGS[name])
-    expected = RotaryPositions(own.head_dim, angles).inverse_frequencies()[0].tolist()
+    parameters = replace(own.rope_parameters, scaling=COMPARED_SCALINGS[name])
+    expected = RotaryPositions(own.head_dim, parameters).inverse_frequencies()[0].tolist()
     assert expected != own.inverse_frequencies()[0].tolist()
     page.click(f".clocks-bar button:has-text('{name}')")
     page.fill("#clocks-position", "10")
@@ -152,7 +152,7 @@ def test_scalings_can_be_compared(name, open_page, pipelines):
     page.fill("#dial-pair", "7")  # the dial has the scaled angles, too
     page.fill("#dial-m", "40")
     layer = pipelines["default"].layer
-    changed = with_modules(layer, position_embedding=RotaryPositions(own.head_dim, angles))
+    changed = with_modules(layer, position_embedding=RotaryPositions(own.head_dim, parameters))
     scaled = SimpleNamespace(layer=changed, tokenizer=pipelines["default"].tokenizer)
     q = int(page.input_value("#dial-q"))
     assert dots(watched) == expected_dots(scaled, 0, (q, 0), 7, (40, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ def test_verdict_and_undertrained_rows(browser: Any, tmp_path: Path, changed: di
     page.wait_for_selector("#facts dd")
     verdict = page.inner_text("#verdict")
     assert "(zero or non-finite rows): 6142 (<pad>)." in page.inner_text("#map-note")
+    assert re.search(r"On average, \d+% of a token's 10 nearest tokens", page.inner_text("#map-note"))
     undertrained = page.inner_text("#facts dt:text-is('Undertrained') + dd")
     page.close()
     assert verdict.endswith(expected)

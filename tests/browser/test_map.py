@@ -17,7 +17,7 @@ from inlayer.geometry.map_page import map_document, map_facts, map_page
 from inlayer.geometry.projection import TableProjection, pca
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for, with_spaces
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.base import text_of_bytes
 from tests.browser.watched_page import TIMEOUT, Watched, watch
 
@@ -151,8 +151,9 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
     opened = browser.new_page(reduced_motion="reduce")
     opened.set_default_timeout(TIMEOUT)
     advice = "inlayer neighbors --id {} finds its nearest tokens."
+    preserved = distortion.neighborhood_preservation[0]
     for row, about in (
-        (0, f"{distortion.kept[0]:.0%} of its 10 nearest tokens are also its neighbors on this map. {advice}"),
+        (0, f"{preserved:.0%} of its 10 nearest tokens are also its neighbors on this map. {advice}"),
         (1, f"Its neighbors on this map were not compared with its nearest tokens: only a sample was. {advice}"),
         (9, "This row is zero or not finite, so it is not on the map."),
     ):

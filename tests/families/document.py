@@ -18,7 +18,7 @@ import transformers
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES
 from inlayer.families.model_types import NESTED
-from inlayer.families.spec import AlibiSpec, Angles, BucketSpec
+from inlayer.families.spec import AlibiSpec, RelativeBucketSpec, RopeParameters
 from tests.families.survey import JOBS, Outcome, survey
 from tests.families.tiny import CAUSAL, MASKED
 
@@ -86,15 +86,13 @@ yourself:
 
 ```python
 from inlayer import Embeddings
-from inlayer.positions import Angles, RotaryPositions, YarnScaling
+from inlayer.positions import RopeParameters, RotaryPositions, YarnScaling
 
+scaling = YarnScaling(factor=4.0, original_max_position_embeddings=4096)
 layer = Embeddings(
     vocab_size=1_000,
     n_embd=64,
-    positions=RotaryPositions(
-        head_dim=16,
-        angles=Angles(theta=50_000.0, scaling=YarnScaling(factor=4.0, original_max_position_embeddings=4096)),
-    ),
+    positions=RotaryPositions(16, RopeParameters(theta=50_000.0, scaling=scaling)),
     padding_idx=0,
 )
 ```
@@ -142,13 +140,13 @@ def traits(family: str) -> str:
 
 def _positions(spec: LayerSpec) -> str:
     if spec.rotary is not None:
-        angles = spec.rotary.angles
-        several = {"": angles} if isinstance(angles, Angles) else angles
-        settings = "; ".join(f"{name} {_angles(one)}".strip() for name, one in several.items())
+        parameters = spec.rotary.rope_parameters
+        several = {"": parameters} if isinstance(parameters, RopeParameters) else parameters
+        settings = "; ".join(f"{name} {_describe_parameters(one)}".strip() for name, one in several.items())
         layout = spec.rotary.layout or spec.rotary.pairing
         without = ", none in some layers" if None in (spec.rotary.layer_types or ()) else ""
         return f"rotary, {spec.rotary.pairing} pairs, {layout} tables, {settings}{without}"
-    relative = {AlibiSpec: "ALiBi", BucketSpec: "relative buckets"}.get(type(spec.relative), "")
+    relative = {AlibiSpec: "ALiBi", RelativeBucketSpec: "relative buckets"}.get(type(spec.relative), "")
     if spec.positions == "none":
         return relative or "none"
     if spec.positions == "sinusoidal":
@@ -158,11 +156,11 @@ def _positions(spec: LayerSpec) -> str:
     return f"learned{offset}, position ids by {by}{relative and f', {relative}'}"
 
 
-def _angles(angles: Angles) -> str:
-    part = "" if angles.partial_rotary_factor == 1 else f", partial_rotary_factor {angles.partial_rotary_factor:g}"
-    scaling = "" if angles.scaling is None else f", {angles.scaling.kind}"
-    axes = f", {len(angles.sections)} axes" if angles.sections else ""
-    return f"theta {angles.theta:,.0f}{part}{scaling}{axes}"
+def _describe_parameters(one: RopeParameters) -> str:
+    part = "" if one.partial_rotary_factor == 1 else f", partial_rotary_factor {one.partial_rotary_factor:g}"
+    scaling = "" if one.scaling is None else f", {one.scaling.kind}"
+    axes = f", {len(one.sections)} axes" if one.sections else ""
+    return f"theta {one.theta:,.0f}{part}{scaling}{axes}"
 
 
 def _around(spec: LayerSpec) -> str:
@@ -173,11 +171,11 @@ def _around(spec: LayerSpec) -> str:
         f"scale if {family.scale_flag}" if family.scale_flag and spec.scale == spec.multiplier == 1 else "",
         f"{spec.token_types} token type{'s' if spec.token_types > 1 else ''}" if spec.token_types else "",
         f"norm: {spec.norm}" if spec.norm_eps is not None else "",
-        f"rows of width {spec.row_width}, {spec.project} projected" if spec.row_width else "",
+        f"rows of width {spec.row_width}, {spec.projection_at} projected" if spec.row_width else "",
         "padding masked" if spec.mask_padding else "",
         "n-gram memory" if family.ngrams else "",
         f"{spec.streams} streams" if spec.streams > 1 else "",
-        f"value embeddings of width {spec.value.width}" if spec.value is not None else "",
+        f"value embeddings of width {spec.value_embeddings.width}" if spec.value_embeddings is not None else "",
         f"per-layer embeddings of width {spec.per_layer.width}" if spec.per_layer else "",
         "padding row" if spec.padding_idx is not None else "",
     ]

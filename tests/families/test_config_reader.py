@@ -19,7 +19,7 @@ from inlayer import Embeddings, describe
 from inlayer.errors import ConfigError, InlayerError, MissingFileError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.config_reader import MAX_CONFIG
-from inlayer.positions import Angles, RotaryPositions
+from inlayer.positions import RopeParameters, RotaryPositions
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -387,8 +387,8 @@ def check_anything(config: dict[str, Any]) -> bool:
     assert spec is not None
     only_our_errors(lambda: layer.head_from_config(config))
     if isinstance(layer.position_embedding, RotaryPositions):
-        angles = layer.position_embedding.angles
-        for layer_type in [None] if isinstance(angles, Angles) else angles:
+        parameters = layer.position_embedding.rope_parameters
+        for layer_type in [None] if isinstance(parameters, RopeParameters) else parameters:
             cos, _ = layer.rotary(torch.tensor([[0, 1, 200_000]]), layer_type)
             assert cos.isfinite().all()
     return True

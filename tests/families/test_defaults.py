@@ -49,7 +49,7 @@ def test_sparse_config_has_the_defaults_of_transformers(model_type: str) -> None
     assert (ours.vocab_size, ours.n_embd) == (200_000 + FAMILIES[model_type].input_only_rows, 96)
 
 
-LAYERS: dict[str, dict[str, object]] = {name: {} for name, family in FAMILIES.items() if family.full_every}
+LAYERS: dict[str, dict[str, object]] = {name: {} for name, family in FAMILIES.items() if family.full_attention_interval}
 LAYERS |= {"lfm2": {"full_attn_idxs": [2, 5]}, "granitemoehybrid": {"position_embedding_type": "rope"}}
 LAYERS |= {"gemma4_text": {"layer_types": ["sliding_attention"] * 7}}  # the last one is full all the same
 
@@ -63,7 +63,7 @@ def test_layer_types_that_a_config_does_not_list(model_type: str) -> None:
     assert theirs is not None
     assert ours.layer_types is not None
     assert theirs.layer_types is not None
-    if isinstance(ours.angles, dict):
+    if isinstance(ours.rope_parameters, dict):
         assert ours.layer_types == theirs.layer_types
     rotated = [name is not None for name in ours.layer_types]
     assert rotated == [name is not None for name in theirs.layer_types]
@@ -86,8 +86,8 @@ def test_published_rotary_settings_of_deepseek_v4() -> None:
     theirs = describe(CONFIG_MAPPING["deepseek_v4"].from_dict({"rope_scaling": dict(yarn)} | given)).rotary
     assert ours == theirs
     assert ours is not None
-    assert isinstance(ours.angles, dict)
-    assert ours.angles["compress"].scaling is not None
+    assert isinstance(ours.rope_parameters, dict)
+    assert ours.rope_parameters["compress"].scaling is not None
     assert ours.layer_types == ("main", "main", "compress", "compress")
 
 

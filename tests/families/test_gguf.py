@@ -316,7 +316,7 @@ def test_llama_3_1_factors():
     config = json.loads(shared("data", "configs", "Llama-3.1-8B-Instruct.config.json").read_text("utf-8"))
     theirs = describe(config).rotary
     assert theirs is not None
-    scaling = theirs.angles.scaling
+    scaling = theirs.rope_parameters.scaling
     assert isinstance(scaling, Llama3Scaling)
     metadata = said(
         "llama", context_length=131072, attention__head_count=32, rope__dimension_count=128, rope__freq_base=5e5
@@ -324,15 +324,15 @@ def test_llama_3_1_factors():
     factors = {"rope_freqs.weight": llama3_factors(scaling, 128, 5e5)}
     ours = describe(config_from_gguf(metadata, shapes(128256, 4096, "output.weight"), factors)).rotary
     assert ours is not None
-    assert isinstance(ours.angles.scaling, LongRopeScaling)
+    assert isinstance(ours.rope_parameters.scaling, LongRopeScaling)
     positions = torch.arange(64)[None]
     for mine, other in zip(
-        *(RotaryPositions(spec.head_dim, angles=spec.angles)(positions) for spec in (ours, theirs)), strict=True
+        *(RotaryPositions(spec.head_dim, spec.rope_parameters)(positions) for spec in (ours, theirs)), strict=True
     ):
         torch.testing.assert_close(mine, other, rtol=0, atol=2e-5)
     plain = describe(config_from_gguf(metadata, shapes(128256, 4096, "output.weight"), {})).rotary
     assert plain is not None
-    assert plain.angles.scaling is None  # the control: without the tensor, nothing is stretched
+    assert plain.rope_parameters.scaling is None  # the control: without the tensor, nothing is stretched
 
 
 def llama3_factors(scaling: Llama3Scaling, dim: int, theta: float) -> list[float]:

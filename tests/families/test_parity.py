@@ -115,8 +115,8 @@ def test_config_object_and_file_give_the_same_layer(case: Case) -> None:
     from_object, from_file = both.ours(reference_config(case)), both.ours()
     assert same_bits(from_object(ids), from_file(ids))
     if isinstance(from_file.position_embedding, RotaryPositions):
-        angles = from_object.position_embedding.angles
-        for layer_type in angles if isinstance(angles, dict) else [None]:
+        parameters = from_object.position_embedding.rope_parameters
+        for layer_type in parameters if isinstance(parameters, dict) else [None]:
             for mine, other in zip(from_object.rotary(ids, layer_type), from_file.rotary(ids, layer_type), strict=True):
                 assert same_bits(mine, other)
 
@@ -136,6 +136,6 @@ def test_nested_gemma3() -> None:
     }
     ours = Embeddings.from_config(raw, device="meta")
     theirs = Embeddings.from_config(Gemma3Config.from_dict(raw), device="meta")
-    assert ours.position_embedding.angles == theirs.position_embedding.angles
+    assert ours.position_embedding.rope_parameters == theirs.position_embedding.rope_parameters
     assert ours.position_embedding.head_dim == theirs.position_embedding.head_dim == 256
     assert (ours.vocab_size, ours.scale) == (theirs.vocab_size, theirs.scale) == (99, 8.0)

@@ -12,7 +12,7 @@ from transformers.models.mistral4.modeling_mistral4 import Mistral4RotaryEmbeddi
 
 from inlayer import Embeddings, describe
 from inlayer.errors import ConfigError
-from inlayer.positions import Angles
+from inlayer.positions import RopeParameters
 from tests.families.references import CASES, Case, Reference, reference_config
 from tests.families.survey import examine, same_bits
 
@@ -87,10 +87,13 @@ def test_mpnet_always_pads_with_1() -> None:
     ],
 )
 def test_gpt_neox_reads_only_its_own_field_names(said: dict[str, Any]) -> None:
-    angles = describe({"model_type": "gpt_neox", **said}).rotary.angles
-    assert isinstance(angles, Angles)
+    parameters = describe({"model_type": "gpt_neox", **said}).rotary.rope_parameters
+    assert isinstance(parameters, RopeParameters)
     theirs = CONFIG_MAPPING["gpt_neox"](**copy.deepcopy(said)).rope_parameters
-    assert (angles.theta, angles.partial_rotary_factor) == (theirs["rope_theta"], theirs["partial_rotary_factor"])
+    assert (parameters.theta, parameters.partial_rotary_factor) == (
+        theirs["rope_theta"],
+        theirs["partial_rotary_factor"],
+    )
 
 
 FULL, SLIDING = {"rope_type": "linear", "factor": 8.0}, {"rope_type": "default"}
@@ -115,7 +118,7 @@ FULL, SLIDING = {"rope_type": "linear", "factor": 8.0}, {"rope_type": "default"}
     ],
 )
 def test_gemma3_has_two_bases_in_every_spelling(said: dict[str, Any]) -> None:
-    ours = describe({"model_type": "gemma3_text", **said}).rotary.angles
+    ours = describe({"model_type": "gemma3_text", **said}).rotary.rope_parameters
     theirs = CONFIG_MAPPING["gemma3_text"](**copy.deepcopy(said)).rope_parameters
     assert isinstance(ours, dict)
     assert {name: one.theta for name, one in ours.items()} == {
@@ -153,14 +156,14 @@ def test_mistral4_rotates_the_second_half_of_its_heads() -> None:
     without = describe(sizes | {"rope_parameters": rope})
     assert describe(sizes | {"rope_parameters": rope | {"partial_rotary_factor": 0.25}}) == without
     assert without.rotary is not None
-    assert without.rotary.angles.partial_rotary_factor == 0.25
+    assert without.rotary.rope_parameters.partial_rotary_factor == 0.25
 
 
 @pytest.mark.parametrize("head_dim", [{}, {"head_dim": 32}], ids=str)
 @pytest.mark.parametrize("fraction", [{}, {"partial_rotary_factor": 0.5}], ids=str)
 @pytest.mark.parametrize("rope_type", ["default", "linear", "yarn"])
 def test_heads_of_mistral4_have_two_parts(rope_type: str, fraction: dict[str, float], head_dim: dict[str, int]) -> None:
-    """Without a scaling rule, transformers ignores the fraction."""
+    """Without RoPE scaling, transformers ignores the fraction."""
     rope = {"rope_type": rope_type, "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64} | fraction
     sizes = {"hidden_size": 64, "num_attention_heads": 2, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16} | head_dim
     config, positions = sizes | {"rope_parameters": rope, "max_position_embeddings": 256}, torch.arange(8)[None]

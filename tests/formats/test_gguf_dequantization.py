@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from inlayer.errors import DtypeError, MissingExtraError
-from inlayer.formats.gguf_dequantization import GGML_TYPES, PLAIN, decoder, row_bytes
+from inlayer.formats.gguf_dequantization import GGML_TYPES, PLAIN, make_dequantizer, row_bytes
 from inlayer.formats.row_reader import FileRows
 from inlayer.tables import StoredTable
 
@@ -31,7 +31,9 @@ def raw_rows(kind: str, seed: int = 3) -> np.ndarray:
 def stored(tmp_path: Path, kind: str, raw: np.ndarray) -> StoredTable:
     (tmp_path / "rows").write_bytes(b"before" + raw.tobytes())
     source = FileRows(tmp_path / "rows", 6, ROWS, row_bytes(kind, WIDTH))
-    return StoredTable(source, WIDTH, PLAIN.get(kind, np.dtype(np.float32)), decode=decoder(kind, WIDTH), name=kind)
+    return StoredTable(
+        source, WIDTH, PLAIN.get(kind, np.dtype(np.float32)), decode_rows=make_dequantizer(kind, WIDTH), name=kind
+    )
 
 
 def same_bits(ours: np.ndarray, theirs: np.ndarray) -> bool:
@@ -63,15 +65,15 @@ def test_plain_rows_keep_their_dtype(tmp_path: Path, kind: str):
     raw = raw_rows(kind)
     table = stored(tmp_path, kind, raw)
     theirs = raw.view(PLAIN[kind])
-    assert decoder(kind, WIDTH) is None
+    assert make_dequantizer(kind, WIDTH) is None
     assert same_bits(table.rows(range(ROWS)), theirs)
 
 
 def test_decoding_in_blocks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch):
     raw = raw_rows("Q8_0")
-    whole = decoder("Q8_0", WIDTH)(raw)
+    whole = make_dequantizer("Q8_0", WIDTH)(raw)
     monkeypatch.setattr("inlayer.formats.gguf_dequantization.CHUNK_VALUES", 3 * WIDTH)
-    assert same_bits(decoder("Q8_0", WIDTH)(raw), whole)
+    assert same_bits(make_dequantizer("Q8_0", WIDTH)(raw), whole)
 
 
 def test_quantized_table_can_be_copied_and_pickled(tmp_path: Path):
@@ -83,11 +85,11 @@ def test_quantized_table_can_be_copied_and_pickled(tmp_path: Path):
 @pytest.mark.parametrize("kind", sorted(NOT_DECODED))
 def test_integer_types_are_an_error(kind: str):
     with pytest.raises(DtypeError, match=f"type {kind} "):
-        decoder(kind, WIDTH)
+        make_dequantizer(kind, WIDTH)
 
 
 def test_missing_gguf_package_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert decoder("F16", WIDTH) is None  # plain rows do not need the package
+    assert make_dequantizer("F16", WIDTH) is None  # plain rows do not need the package
     with pytest.raises(MissingExtraError, match=r"pip install 'inlayer\[gguf\]'"):
-        decoder("Q8_0", WIDTH)
+        make_dequantizer("Q8_0", WIDTH)

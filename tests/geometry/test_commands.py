@@ -102,7 +102,8 @@ def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     assert "trustworthiness" in out
     points = inlayer.load("default").project("best").points
     columns = pyarrow.parquet.read_table(table)
-    assert columns.column_names == ["id", "text", "x", "y", "kept"]  # as the help of --parquet names them
+    # as the help of --parquet names them
+    assert columns.column_names == ["id", "text", "x", "y", "neighborhood_preservation"]
     np.testing.assert_array_equal(columns["x"].to_numpy(), points[:, 0])
     assert columns["text"].to_pylist()[1988] == " king"
     assert picture.read_bytes().startswith(b"\x89PNG")

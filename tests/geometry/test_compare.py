@@ -17,7 +17,7 @@ from inlayer.errors import InputError
 from inlayer.geometry.compare import compare, compare_tables, match_rows, tokens_by_bytes
 from inlayer.geometry.compare_page import align_points
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers import WordTokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.geometry.test_nearest import stored

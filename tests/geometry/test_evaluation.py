@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 import inlayer
 from inlayer.errors import InputError, MissingFileError
 from inlayer.geometry.evaluation import score_analogies, score_similarity, spearman
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from tests.geometry.test_neighbors import JOINER, word_pieces
 
 PAIRS = "king queen 9\nseven eight 8.5\nLondon Paris 8\nking seven 1\nqueen London 2\nparliament banana 0.5\n"

@@ -14,10 +14,10 @@ from safetensors.numpy import save_file
 from inlayer.errors import CheckpointError, InputError, ShapeError
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
-from inlayer.geometry import candidates as rough
+from inlayer.geometry import bfloat16_candidates as rough
 from inlayer.geometry import nearest as module
 from inlayer.geometry.nearest import nearest, nearest_others, nearest_to_row, normalized, to_float32
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 
 V, D = 301, 17
 

@@ -17,7 +17,7 @@ import inlayer
 from inlayer.errors import IdRangeError, InputError
 from inlayer.geometry.neighbors import Filter, find_neighbors
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 
 JOINER = "\u200d"  # which BERT's normalizer removes

@@ -41,7 +41,7 @@ def test_pca_equals_svd(tmp_path: Path, exact: bool, monkeypatch: pytest.MonkeyP
     points, explained = by_svd(rows)
     found = pca(stored(tmp_path, rows))
     np.testing.assert_allclose(found.points, points, atol=1e-4)
-    assert found.explained == pytest.approx(explained, abs=1e-6)
+    assert found.explained_variance_ratio == pytest.approx(explained, abs=1e-6)
     assert not np.allclose(pca(stored(tmp_path, rows[::-1].copy())).points, points, atol=1e-2)  # control
 
 
@@ -64,7 +64,7 @@ def test_extreme_rows_are_scaled(tmp_path: Path, scale: float, exact: bool, monk
     ratio = float(np.abs(found.points).max() / np.abs(expected.points).max())
     assert np.log2(ratio) == pytest.approx(round(np.log2(ratio)), abs=1e-6)  # a power of two
     np.testing.assert_allclose(found.points / ratio, expected.points, atol=1e-5)
-    assert found.explained == pytest.approx(expected.explained)
+    assert found.explained_variance_ratio == pytest.approx(expected.explained_variance_ratio)
     mean = (rows * scale).astype(np.float64).mean(axis=0)
     np.testing.assert_allclose((rows * scale - mean) @ found.axes, found.points, atol=1e-4 * ratio)
 
@@ -84,7 +84,7 @@ def test_equal_rows_are_equally_near(tmp_path: Path) -> None:
     """Products of equal rows differ by rounding, which must not decide which are the true neighbors."""
     rows = np.repeat(np.random.default_rng(0).standard_normal((1, 64), np.float32), 3000, axis=0)
     found = measure_distortion(stored(tmp_path, rows), pca(stored(tmp_path, rows)).points, sample=100)
-    assert (found.kept.mean(), found.trustworthiness) == (1.0, 1.0)
+    assert (found.neighborhood_preservation.mean(), found.trustworthiness) == (1.0, 1.0)
 
 
 def test_one_channel_and_too_few_rows(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_cache_is_used_and_survives_damage(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(projection, "pca", lambda *_, **__: pytest.fail("computed again"))
     again = project(table, cache=cache)
     assert np.array_equal(first.points, again.points)
-    assert first.explained == again.explained
+    assert first.explained_variance_ratio == again.explained_variance_ratio
     monkeypatch.undo()
     file.write_bytes(file.read_bytes()[:100])
     assert np.array_equal(project(table, cache=cache).points, first.points)
@@ -122,7 +122,7 @@ def test_tsne_keeps_more_neighbors_than_pca_and_can_be_interrupted(tmp_path: Pat
     tsne = project(table, "tsne", progress=lambda *done: seen.append(done))
     assert tsne.complete
     assert seen[-1][0] == seen[-1][1]
-    kept = [measure_distortion(table, one.points).kept.mean() for one in (tsne, pca(table))]
+    kept = [measure_distortion(table, one.points).neighborhood_preservation.mean() for one in (tsne, pca(table))]
     assert kept[0] > 2 * kept[1]
 
     def stop(done: int, _: int) -> None:
@@ -163,6 +163,6 @@ def test_distortion_equals_scikit_learn(tmp_path: Path) -> None:
     near = np.argsort(-(unit @ unit.T), axis=1)[:, 1:6]
     on_map = np.argsort(np.square(points[kept][:, None] - points[kept][None]).sum(-1), axis=1)[:, 1:6]
     shares = [len(set(one) & set(other)) / 5 for one, other in zip(near.tolist(), on_map.tolist(), strict=True)]
-    np.testing.assert_allclose(found.kept, shares, atol=1e-6)
+    np.testing.assert_allclose(found.neighborhood_preservation, shares, atol=1e-6)
     itself = measure_distortion(stored(tmp_path, rows[kept][:, :2].copy()), rows[kept][:, :2], k=5, sample=10**6)
     assert itself.trustworthiness > 0.9  # control: cosine against distance in the same plane

@@ -130,7 +130,7 @@ def _only(row: Tensor, start: int, stop: int) -> Tensor:
     return rows
 
 
-@fault("repeated-block", "error")
+@fault("repeated-rows", "error")
 def shard_merged_twice(folder: Path) -> None:
     change(folder, TABLE, lambda table: torch.cat((table[:200], table[:200], table[400:])))
 

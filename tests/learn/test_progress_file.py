@@ -72,23 +72,23 @@ def test_states_survive_saving_and_loading() -> None:
 def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
     progress = ProgressFile()
     with progress.edit() as state:
-        state.record("task", "gather").note_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+        state.record("task", "gather").record_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
         assert (
-            state.record("task", "gather").note_hint(),
-            state.record("task", "gather").note_hint(),
-            state.record("task", "gather").note_hint(1),
+            state.record("task", "gather").record_hint(),
+            state.record("task", "gather").record_hint(),
+            state.record("task", "gather").record_hint(1),
         ) == (1, 2, 1)
         state.record("task", "gather").skipped = "x"
     seen = ProgressFile().read().record("task", "gather")
     assert (seen.tries, seen.done, seen.hints, seen.skipped) == (1, "", 2, "x")
     with progress.edit() as state:
-        state.record("task", "gather").note_check(passed=True, summary="7 of 7 checks")
+        state.record("task", "gather").record_check(passed=True, summary="7 of 7 checks")
     first = ProgressFile().read().record("task", "gather").done
     assert re.fullmatch(TIME, first)
     assert ProgressFile().read().record("task", "gather").skipped == ""
     with progress.edit() as state:
-        state.record("task", "gather").note_check(passed=False, summary="0 of 7 checks")
-        assert [state.record("task", "gather").note_hint() for _ in range(3)] == [3, 3, 3]
+        state.record("task", "gather").record_check(passed=False, summary="0 of 7 checks")
+        assert [state.record("task", "gather").record_hint() for _ in range(3)] == [3, 3, 3]
     assert ProgressFile().read().record("task", "gather").done == first  # a task stays passed
     assert sorted(path.name for path in data.iterdir()) == ["progress.json", "progress.lock"]
 
@@ -247,9 +247,9 @@ def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
         if step.kind == "read":
             state.record("read", step.id).finish()
         elif step.kind == "task":
-            state.record("task", step.id).note_check(passed=True, summary="")
+            state.record("task", step.id).record_check(passed=True, summary="")
         elif step.kind == "exercise":
-            state.record("exercise", step.id).note_exercise(correct=True)
+            state.record("exercise", step.id).record_exercise(correct=True)
         else:
             for question in step.lesson.questions:
                 state.record("question", question.id).finish()
@@ -356,7 +356,7 @@ def test_unsaved_progress_lasts_as_long_as_the_object(tmp_path: Path) -> None:
     loose = ProgressFile(folder, allow_unsaved=True)
     assert (loose.read(), loose.unsaved_reason) == (ProgressState(), "")
     with loose.edit() as state:
-        state.record("task", "gather").note_check(passed=True, summary="7 of 7 checks")
+        state.record("task", "gather").record_check(passed=True, summary="7 of 7 checks")
     assert "cannot be saved in" in loose.unsaved_reason
     with loose.edit() as state:
         assert state.record("task", "gather").done
@@ -381,9 +381,9 @@ def test_unsaved_progress_starts_from_the_stored_one(data: Path, monkeypatch: py
 
 def test_a_passed_task_can_fail_again() -> None:
     state = ProgressState()
-    state.record("task", "gather").note_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+    state.record("task", "gather").record_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
     assert not state.record("task", "gather").fails_again
-    state.record("task", "gather").note_check(passed=True, summary="7 of 7 checks")
+    state.record("task", "gather").record_check(passed=True, summary="7 of 7 checks")
     assert not state.record("task", "gather").fails_again
-    state.record("task", "gather").note_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+    state.record("task", "gather").record_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
     assert state.record("task", "gather").fails_again

@@ -62,9 +62,9 @@ def test_a_missed_question_is_due_in_two_later_quizzes(tmp_path: Path) -> None:
     course, state = make_course(tmp_path), ProgressState()
     first, second = course.lessons
     assert CourseOverview(course, state).next_quiz is first
-    state.record("question", "first_one").note_answer(correct=False)
-    state.record("question", "first_one").note_answer(correct=True, repeated=True)
-    state.record("question", "first_two").note_answer(correct=True)
+    state.record("question", "first_one").record_answer(correct=False)
+    state.record("question", "first_one").record_answer(correct=True, repeated=True)
+    state.record("question", "first_two").record_answer(correct=True)
     assert CourseOverview(course, state).next_quiz is second
     assert [question.id for question in CourseOverview(course, state).due] == ["first_one"]
     assert [question.id for question in CourseOverview(course, state).quiz(second)] == [
@@ -73,15 +73,15 @@ def test_a_missed_question_is_due_in_two_later_quizzes(tmp_path: Path) -> None:
         "second_two",
     ]
     assert [question.id for question in CourseOverview(course, state).quiz(first)] == ["first_one", "first_two"]
-    state.record("question", "first_one").note_answer(correct=True)
+    state.record("question", "first_one").record_answer(correct=True)
     assert [question.id for question in CourseOverview(course, state).due] == ["first_one"]
-    state.record("question", "first_one").note_answer(correct=True)
+    state.record("question", "first_one").record_answer(correct=True)
     assert CourseOverview(course, state).due == []
     del state.records["question/first_two"]  # never asked, so it comes before answered ones
     assert [question.id for question in CourseOverview(course, state).quiz(first)] == ["first_two", "first_one"]
-    state.record("question", "first_two").note_answer(correct=True)
+    state.record("question", "first_two").record_answer(correct=True)
     for name in ("second_one", "second_two"):
-        state.record("question", name).note_answer(correct=True)
+        state.record("question", name).record_answer(correct=True)
     assert CourseOverview(course, state).next_quiz is None
     assert CourseOverview(course, state).quiz(None) == []
     assert (state.record("question", "first_one").tries, state.record("question", "first_one").missed) == (4, 1)
@@ -97,7 +97,7 @@ def test_every_question_is_correct_in_the_end(n: int, answers: list[bool], seed:
             break
         again, right = quiz.repeated, next(planned, True)
         assert quiz.answer(letter(quiz, correct=right)).correct is right
-        state.record("question", question.id).note_answer(correct=right, repeated=again)
+        state.record("question", question.id).record_answer(correct=right, repeated=again)
     assert quiz.question is None
     assert all(record.done for record in state.records.values())
     assert len(state.records) == n

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from inlayer import Embeddings
 from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
-from inlayer.positions import Angles, DynamicNTKScaling, LinearScaling, LongRopeScaling, RotaryPositions, apply_rotary
+from inlayer.positions import (
+    DynamicNTKScaling,
+    LinearScaling,
+    LongRopeScaling,
+    RopeParameters,
+    RotaryPositions,
+    apply_rotary,
+)
 
 PAIRINGS = ["half", "interleaved"]
 LAYOUTS = ["half", "interleaved", "single"]
@@ -43,7 +50,9 @@ def test_matches_the_plain_loop(theta: float, partial: float, pairing: Any, layo
     q, k, positions = random(2, 3, 5, 16), random(2, 1, 5, 16, seed=1), [0, 1, 2, 7, 30]
 
     def turned(theta: float) -> tuple[Tensor, Tensor]:
-        rotary = RotaryPositions(16, Angles(theta=theta, partial_rotary_factor=partial), pairing=pairing, layout=layout)
+        rotary = RotaryPositions(
+            16, RopeParameters(theta=theta, partial_rotary_factor=partial), pairing=pairing, layout=layout
+        )
         return rotary.rotate(q, k, *rotary(torch.tensor([positions])))
 
     rotated = int(16 * partial)
@@ -58,7 +67,7 @@ def test_matches_the_plain_loop(theta: float, partial: float, pairing: Any, layo
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layout_of_the_tables(layout: Any) -> None:
-    rotary = RotaryPositions(8, Angles(theta=100.0), layout=layout)
+    rotary = RotaryPositions(8, RopeParameters(theta=100.0), layout=layout)
     angles = [3 / 100.0 ** (2 * i / 8) for i in range(4)]
     laid_out = {"half": angles * 2, "interleaved": [a for a in angles for _ in range(2)], "single": angles}[layout]
     cos, sin = rotary(torch.tensor([3]))
@@ -120,7 +129,9 @@ def test_each_text_has_its_own_positions() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integer_positions_give_the_values_of_int64(dtype: torch.dtype) -> None:
     """127 + 1 does not fit in int8, so the length must be computed in another dtype."""
-    rotary = RotaryPositions(8, Angles(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=64)))
+    rotary = RotaryPositions(
+        8, RopeParameters(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=64))
+    )
     ids = torch.tensor([0, 127])
     for ours, theirs in zip(rotary(ids.to(dtype)), rotary(ids), strict=True):
         assert torch.equal(ours, theirs)
@@ -128,13 +139,13 @@ def test_small_integer_positions_give_the_values_of_int64(dtype: torch.dtype) ->
 
 def test_empty_and_meta_positions() -> None:
     for scaling in (None, DynamicNTKScaling(factor=2.0, original_max_position_embeddings=64)):
-        rotary = RotaryPositions(8, Angles(scaling=scaling))
+        rotary = RotaryPositions(8, RopeParameters(scaling=scaling))
         assert rotary(torch.zeros(2, 0, dtype=torch.int64))[0].shape == (2, 0, 8)
         assert rotary(torch.zeros(2, 3, dtype=torch.int64, device="meta"))[0].shape == (2, 3, 8)
 
 
 def test_each_layer_type_has_its_own_base() -> None:
-    rotary = RotaryPositions(8, {"full": Angles(theta=1e6), "sliding": Angles(theta=1e4)})
+    rotary = RotaryPositions(8, {"full": RopeParameters(theta=1e6), "sliding": RopeParameters(theta=1e4)})
     ids = torch.arange(4)
     assert torch.equal(rotary(ids, layer_type="sliding")[0], RotaryPositions(8)(ids)[0])
     assert not torch.equal(rotary(ids, layer_type="full")[0], RotaryPositions(8)(ids)[0])
@@ -151,21 +162,23 @@ def test_each_layer_type_has_its_own_base() -> None:
     [
         ({"head_dim": 0}, "head_dim is 0"),
         ({"head_dim": 7}, "has 7 rotated channels; .* an even number"),
-        ({"head_dim": 8, "angles": Angles(partial_rotary_factor=0.4)}, "has 3 rotated channels"),
-        ({"head_dim": 8, "angles": Angles(partial_rotary_factor=0.1)}, "has 0 rotated channels"),
-        ({"head_dim": 8, "angles": {}}, "at least one layer type"),
+        ({"head_dim": 8, "rope_parameters": RopeParameters(partial_rotary_factor=0.4)}, "has 3 rotated channels"),
+        ({"head_dim": 8, "rope_parameters": RopeParameters(partial_rotary_factor=0.1)}, "has 0 rotated channels"),
+        ({"head_dim": 8, "rope_parameters": {}}, "at least one layer type"),
         ({"head_dim": 2**30}, "head_dim is 1073741824"),
         (
             {
                 "head_dim": 2,
-                "angles": Angles(scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=8)),
+                "rope_parameters": RopeParameters(
+                    scaling=DynamicNTKScaling(factor=2.0, original_max_position_embeddings=8)
+                ),
             },
             "more than one",
         ),
         (
             {
                 "head_dim": 8,
-                "angles": Angles(
+                "rope_parameters": RopeParameters(
                     scaling=LongRopeScaling(
                         short_factor=(1.0,), long_factor=(1.0,) * 4, original_max_position_embeddings=8, factor=2.0
                     )
@@ -183,13 +196,13 @@ def test_invalid_rotary_settings_are_an_error(arguments: dict[str, Any], message
 @pytest.mark.parametrize("theta", [0.0, -1.0, math.nan, math.inf])
 def test_theta_is_positive(theta: float) -> None:
     with pytest.raises(ConfigError, match="theta"):
-        Angles(theta=theta)
+        RopeParameters(theta=theta)
 
 
 @pytest.mark.parametrize("partial", [0.0, -0.5, 1.5, math.nan])
 def test_rotated_fraction_must_be_in_0_to_1(partial: float) -> None:
     with pytest.raises(ConfigError, match="rotated fraction of a head"):
-        Angles(partial_rotary_factor=partial)
+        RopeParameters(partial_rotary_factor=partial)
 
 
 def test_wrong_shapes() -> None:
@@ -229,10 +242,10 @@ def theirs_for(model: str, name: str = "apply_rotary_pos_emb") -> Any:
     ("model", "rotary"),
     [
         ("llama", RotaryPositions(16)),
-        ("gpt_neox", RotaryPositions(16, Angles(partial_rotary_factor=0.25))),
-        ("phi3", RotaryPositions(16, Angles(partial_rotary_factor=0.75, scaling=LinearScaling(factor=2.0)))),
+        ("gpt_neox", RotaryPositions(16, RopeParameters(partial_rotary_factor=0.25))),
+        ("phi3", RotaryPositions(16, RopeParameters(partial_rotary_factor=0.75, scaling=LinearScaling(factor=2.0)))),
         ("gpt_oss", RotaryPositions(16, layout="single")),
-        ("glm4", RotaryPositions(16, Angles(partial_rotary_factor=0.5), pairing="interleaved", layout="half")),
+        ("glm4", RotaryPositions(16, RopeParameters(partial_rotary_factor=0.5), pairing="interleaved", layout="half")),
         ("olmo", RotaryPositions(16, float32=True)),
     ],
 )

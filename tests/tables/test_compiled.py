@@ -12,7 +12,7 @@ import pytest
 
 PROGRAM = """
 import torch
-from inlayer.tables import MappedTable, Table
+from inlayer.tables import MappedEmbedding, Table
 from inlayer.tables import table as table_module
 from safetensors.torch import save_file
 import sys, tempfile, pathlib
@@ -21,7 +21,7 @@ table_module.POOLED_BYTES = 1
 ids = torch.tensor([[1, 2], [6, 0]])
 path = pathlib.Path(tempfile.mkdtemp()) / "t.safetensors"
 save_file({"rows": torch.randn(7, 4)}, path)
-for table in (Table(7, 4, padding_idx=1), MappedTable(path)):
+for table in (Table(7, 4, padding_idx=1), MappedEmbedding(path)):
     assert table.weight.shape == (7, 4)  # a stored table is mapped before it is traced
     compiled = torch.compile(table, backend="aot_eager", fullgraph=True)
     with torch.no_grad():

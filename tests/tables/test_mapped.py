@@ -1,4 +1,4 @@
-"""MappedTable: rows of a safetensors file equal the same table in memory; invalid files are errors."""
+"""MappedEmbedding: rows of a safetensors file equal the same table in memory; invalid files are errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from inlayer.errors import DtypeError, IdRangeError, InputError, MissingFileError, ShapeError
-from inlayer.tables import MappedTable, look_up
+from inlayer.tables import MappedEmbedding, look_up
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 def test_same_rows_as_in_memory(tmp_path: Path, dtype: torch.dtype) -> None:
     weight = torch.randn(50, 8).to(dtype)
     save_file({"rows": weight}, tmp_path / "t.safetensors")
-    table = MappedTable(tmp_path / "t.safetensors", padding_idx=-1)
+    table = MappedEmbedding(tmp_path / "t.safetensors", padding_idx=-1)
     ids = torch.randint(0, 50, (3, 4))
     ours, theirs = table(ids), functional.embedding(ids, weight)
     assert ours.dtype == dtype
@@ -44,7 +44,7 @@ def test_same_rows_as_in_memory(tmp_path: Path, dtype: torch.dtype) -> None:
 
 
 def test_mapped_table_is_a_module_without_parameters_or_state(file: Path) -> None:
-    table = MappedTable(file, "wte")
+    table = MappedEmbedding(file, "wte")
     assert isinstance(table, nn.Module)
     assert (list(table.parameters()), dict(table.state_dict())) == ([], {})
     assert "11, 4" in repr(table)
@@ -68,24 +68,24 @@ def test_opening_reads_no_rows(tmp_path: Path) -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("needs /proc")
     before = resident()
-    tables = [MappedTable(path) for _ in range(100)]
+    tables = [MappedEmbedding(path) for _ in range(100)]
     assert tables[-1](torch.tensor([rows - 1])).sum() == 0
     assert resident() - before < 2**28
 
 
 def test_writing_never_changes_the_file(file: Path) -> None:
     before = hashlib.sha256(file.read_bytes()).hexdigest()
-    table = MappedTable(file, "wte")
+    table = MappedEmbedding(file, "wte")
     table.weight[3] = -1.0
     table.weight.numpy()[4] = -2.0
     assert table.weight[3].tolist() == [-1.0] * 4  # this process's copy of the page
     assert table(torch.tensor([3, 4])).tolist() == [[12.0, 13.0, 14.0, 15.0], [16.0, 17.0, 18.0, 19.0]]
     assert hashlib.sha256(file.read_bytes()).hexdigest() == before
-    assert torch.equal(MappedTable(file, "wte").weight, torch.arange(44.0).view(11, 4))
+    assert torch.equal(MappedEmbedding(file, "wte").weight, torch.arange(44.0).view(11, 4))
 
 
 def test_result_outlives_the_table(file: Path) -> None:
-    table = MappedTable(file, "wte")
+    table = MappedEmbedding(file, "wte")
     rows = table(torch.tensor([2]))
     weight = table.weight
     del table
@@ -95,7 +95,7 @@ def test_result_outlives_the_table(file: Path) -> None:
 
 
 def test_deepcopy_shares_the_mapping_and_cast_does_not(file: Path) -> None:
-    model = nn.ModuleDict({"table": MappedTable(file, "wte", padding_idx=0)})
+    model = nn.ModuleDict({"table": MappedEmbedding(file, "wte", padding_idx=0)})
     assert model["table"].weight.shape == (11, 4)  # mapped from here on
     copied = copy.deepcopy(model)
     assert copied["table"] is not model["table"]
@@ -108,7 +108,7 @@ def test_deepcopy_shares_the_mapping_and_cast_does_not(file: Path) -> None:
 
 def test_pickle_refers_to_the_file(file: Path) -> None:
     buffer = io.BytesIO()
-    torch.save(MappedTable(file, "wte", padding_idx=2).to(torch.bfloat16), buffer)
+    torch.save(MappedEmbedding(file, "wte", padding_idx=2).to(torch.bfloat16), buffer)
     assert len(buffer.getvalue()) < 8192
     buffer.seek(0)
     table = torch.load(buffer, weights_only=False)
@@ -126,39 +126,39 @@ def test_pickle_refers_to_the_file(file: Path) -> None:
 
 def test_ids_are_checked(file: Path) -> None:
     with pytest.raises(IdRangeError, match=r"id 11 at \[0, 1\] is outside 0\.\.10"):
-        MappedTable(file, "wte")(torch.tensor([[0, 11]]))
+        MappedEmbedding(file, "wte")(torch.tensor([[0, 11]]))
     with pytest.raises(DtypeError):
-        MappedTable(file, "wte")(torch.tensor([0.5]))
+        MappedEmbedding(file, "wte")(torch.tensor([0.5]))
 
 
 def test_missing_file(tmp_path: Path) -> None:
     for path in (tmp_path / "none.safetensors", tmp_path):
         with pytest.raises(MissingFileError, match=str(path)):
-            MappedTable(path)
+            MappedEmbedding(path)
 
 
 def test_names(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"2 tensors with two axes; pass the name of the table: counts, wte"):
-        MappedTable(file)
+        MappedEmbedding(file)
     with pytest.raises(InputError, match=r"no tensor 'wpe'; it has counts, norm, wte"):
-        MappedTable(file, "wpe")
+        MappedEmbedding(file, "wpe")
     with pytest.raises(ShapeError, match=r"'norm' of model.safetensors has shape \(4,\)"):
-        MappedTable(file, "norm")
+        MappedEmbedding(file, "norm")
     with pytest.raises(DtypeError, match=r"'counts' .* I32"):
-        MappedTable(file, "counts")
+        MappedEmbedding(file, "counts")
     with pytest.raises(InputError, match="padding_idx 11 is outside"):
-        MappedTable(file, "wte", padding_idx=11)
+        MappedEmbedding(file, "wte", padding_idx=11)
     save_file({"norm": torch.ones(3)}, tmp_path / "flat.safetensors")
     with pytest.raises(InputError, match="no tensor with two axes; pass the name of the table: norm"):
-        MappedTable(tmp_path / "flat.safetensors")
+        MappedEmbedding(tmp_path / "flat.safetensors")
     save_file({f"w{i:02}": torch.ones(1, 1) for i in range(20)}, tmp_path / "many.safetensors")
     with pytest.raises(InputError, match="w07 and 12 more"):
-        MappedTable(tmp_path / "many.safetensors")
+        MappedEmbedding(tmp_path / "many.safetensors")
     save_file({"wte": torch.ones(0, 4)}, tmp_path / "empty.safetensors")
     with pytest.raises(ShapeError, match="both sizes at least 1"):
-        MappedTable(tmp_path / "empty.safetensors", "wte")
+        MappedEmbedding(tmp_path / "empty.safetensors", "wte")
     with pytest.raises(ShapeError, match="both sizes at least 1"):
-        MappedTable(tmp_path / "empty.safetensors")
+        MappedEmbedding(tmp_path / "empty.safetensors")
 
 
 def broken(header: object, data: bytes = b"", length: int | None = None) -> bytes:
@@ -192,10 +192,10 @@ def test_hostile_files_are_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(content)
     with pytest.raises(InputError, match="not a readable safetensors file"):
-        MappedTable(path)
+        MappedEmbedding(path)
 
 
 def test_control_valid_header_opens(tmp_path: Path) -> None:
     path = tmp_path / "good.safetensors"
     path.write_bytes(broken({"wte": ENTRY}, b"\0" * 32))
-    assert MappedTable(path).num_embeddings == 2
+    assert MappedEmbedding(path).num_embeddings == 2

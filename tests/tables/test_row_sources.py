@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from inlayer.formats.quantized_safetensors import BlockDecoder
-from inlayer.tables.stored import ArrayRows, JoinedRows, PairedRows, StoredTable
+from inlayer.tables.stored_table import ArrayRows, JoinedRows, PairedRows, StoredTable
 
 E4M3, E8M0 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e8m0fnu)
 
@@ -33,9 +33,9 @@ def test_every_scale_and_value_decodes_as_in_torch() -> None:
     codes = np.array([code for code in range(256) if code & 0x7F != 0x7F], np.uint8)
     values = np.tile(codes, (255, 1))  # a row for each scale, in two blocks of 127
     scales = np.stack([np.arange(255), np.arange(255)[::-1]], axis=1).astype(np.uint8)
-    decode = BlockDecoder(packing="byte", dtype=E4M3, width=254, value_bytes=254, scale_dtype=E8M0, block=127)
+    decode_rows = BlockDecoder(packing="byte", dtype=E4M3, width=254, value_bytes=254, scale_dtype=E8M0, block=127)
     paired = PairedRows(ArrayRows(values), ArrayRows(scales))
-    table = StoredTable(paired, 254, np.dtype(np.float32), decode=decode, dtype=np.dtype(ml_dtypes.bfloat16))
+    table = StoredTable(paired, 254, np.dtype(np.float32), decode_rows=decode_rows, dtype=np.dtype(ml_dtypes.bfloat16))
     blocks = torch.from_numpy(values).view(torch.float8_e4m3fn).float().view(255, 2, 127)
     factors = torch.from_numpy(scales).view(torch.float8_e8m0fnu).float()
     theirs = (blocks * factors[..., None]).view(255, 254).bfloat16()

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 import inlayer
 from inlayer.errors import IdRangeError, InlayerError, InputError, PositionRangeError, TextError
-from inlayer.positions import Angles, RotaryPositions
+from inlayer.positions import RopeParameters, RotaryPositions
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.facts import TokenTrace
@@ -396,7 +396,7 @@ def test_compared_scalings_equal_the_library(theta: float) -> None:
     rotary = inlayer.walk("I love dogs", theta=theta, dims=64).positions.rotary[0]
     found = {one.name: (one.frequencies, one.attention_factor) for one in rotary.rescaled}
     expected = {
-        name: RotaryPositions(rotary.head_dim, Angles(theta=theta, scaling=scaling)).inverse_frequencies()
+        name: RotaryPositions(rotary.head_dim, RopeParameters(theta=theta, scaling=scaling)).inverse_frequencies()
         for name, scaling in COMPARED_SCALINGS.items()
         if theta > 1
     }

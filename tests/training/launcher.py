@@ -79,7 +79,7 @@ def kill_before_change(number: int, below: str) -> None:
 
 def signal_after_step(step: int, number: int) -> None:
     """Send this process a signal after a training step, or before the first one if `step` is 0."""
-    from inlayer.training.run_folder import Run
+    from inlayer.training.resumable_run import Run
     from inlayer.training.trainer import Trainer
 
     prepare, take_step = Run.prepare, Trainer.take_step

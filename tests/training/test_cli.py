@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.training.export import load_decoder
-from inlayer.training.run_folder import Run
+from inlayer.training.resumable_run import Run
 from tests.training.launcher import Launcher
 from tests.training.texts import write_text
 

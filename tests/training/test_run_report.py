@@ -26,7 +26,7 @@ from rich.console import Console
 from inlayer.render.glyphs import LEFT_TO_RIGHT
 from inlayer.training.analysis import RowChange, TableComparison, TokenComparison, TokenNeighbor
 from inlayer.training.plot import smooth_loss
-from inlayer.training.run_report import TextSample, TrainingReport, show, to_html, to_json
+from inlayer.training.run_report import GeneratedText, TrainingReport, show, to_html, to_json
 from tests.training.metrics import make_metrics
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -76,7 +76,7 @@ def make_report(
         },
         settings={"learning_rate": 3e-3, "files": [text], text: text, "seed": 0, "untie_at": None, "center": True},
         table=make_table(text),
-        sample=TextSample(prompt=f"Once {text}", text=f"upon\na time {text}"),
+        generated_text=GeneratedText(prompt=f"Once {text}", text=f"upon\na time {text}"),
         warnings=(f"the mean row is long: {text}",),
     )
 
@@ -133,7 +133,7 @@ def test_json_is_strict() -> None:
     assert made["training_loss"]["last"] == report.training_loss.last  # type: ignore[union-attr]
     assert made["table"]["tokens"][0]["after"][0] == {"id": 0, "token": " plain", "cosine": 0.9}
     assert made["settings"]["files"] == [" plain"]
-    assert made["sample"] == {"prompt": "Once  plain", "text": "upon\na time  plain"}
+    assert made["generated_text"] == {"prompt": "Once  plain", "text": "upon\na time  plain"}
     odd = replace(report, seconds=math.inf, model={"a": math.nan, "b": (1, -math.inf), "c": Path("x")})
     assert "NaN" not in to_json(odd)
     made = json.loads(to_json(odd), parse_constant=pytest.fail)

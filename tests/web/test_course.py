@@ -303,7 +303,7 @@ def test_a_read_only_course_runs_and_writes_nothing(remote: Client, home: Path, 
 
 def test_a_read_only_course_grades_without_recording_and_hides_progress(remote: Client) -> None:
     with ProgressFile().edit() as state:
-        state.record("task", "gather").note_check(passed=True, summary="")
+        state.record("task", "gather").record_check(passed=True, summary="")
     before = ProgressFile().path.read_bytes()
     course = remote.send("/api/course").json
     assert course["runs_code"] is False

@@ -16,7 +16,7 @@ import inlayer
 from inlayer.geometry import background_maps
 from inlayer.geometry.background_maps import BackgroundMaps
 from inlayer.inspection.html import inspect_facts
-from inlayer.tables.stored import StoredTable
+from inlayer.tables.stored_table import StoredTable
 from inlayer.trace import Pipeline
 from inlayer.trace.facts import plain
 from inlayer.trace.gradient_step import take_gradient_step
@@ -39,9 +39,9 @@ def test_points_equal_project(client: Client) -> None:
         np.testing.assert_array_equal(points(facts), model.project(method).points)
         assert facts["texts"][812] == " love"
         assert (facts["n_undrawn"], facts["undrawn_ids"]) == (1, [6142])
-        kept = np.frombuffer(base64.b64decode(facts["kept"]), "<f4")
+        kept = np.frombuffer(base64.b64decode(facts["neighborhood_preservation"]), "<f4")
         assert np.flatnonzero(np.isnan(kept)).tolist() == [6142]
-        assert facts["kept_share"] == pytest.approx(np.nanmean(kept), abs=1e-6)
+        assert facts["mean_preservation"] == pytest.approx(np.nanmean(kept), abs=1e-6)
     assert "pca" in client.send("/api/map?method=umap").error
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 import inlayer
 from inlayer.trace import Pipeline
 from inlayer.web import openai as api
-from inlayer.web.body import MAX_API_BODY
+from inlayer.web.request_body import MAX_API_BODY
 from tests.web.client import TOKEN, Client, running
 
 KEY = "sk-a-key-for-tests"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inlayer.trace import Pipeline
-from inlayer.web.body import MAX_BODY
+from inlayer.web.request_body import MAX_BODY
 from inlayer.web.schemas import MAX_CHARACTERS
 from tests.web.client import Client, running
 

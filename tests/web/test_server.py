@@ -235,7 +235,7 @@ def test_an_idle_connection_is_closed(pipeline: Pipeline, monkeypatch: pytest.Mo
 
 
 def test_a_slow_body_is_rejected(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inlayer.web.body.BODY_SECONDS", 0.5)
+    monkeypatch.setattr("inlayer.web.request_body.BODY_SECONDS", 0.5)
     head = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         "Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"

@@ -6,14 +6,14 @@ const map = makeMap(page("map"), mapData, { onChoose: (id) => show(id), byKind: 
 fillKindLegend(page("kinds"), map.kinds);
 
 function show(id) {
-  const share = mapData.kept?.[id];
+  const share = mapData.neighborhood_preservation?.[id];
   page("token").textContent = tokenText(mapData.texts[id]);
   page("token").className = "mono";
   page("about").textContent = [
     mapData.texts[id] !== `#${id}` && `Token ${id}.`,
     !map.isPlaced(id) ? "This row is zero or not finite, so it is not on the map."
       : Number.isNaN(share) ? "Its neighbors on this map were not compared with its nearest tokens: only a sample was."
-        : `${Math.round(share * 100)}% of its ${mapData.measured} nearest tokens are also its neighbors on this map.`,
+        : `${Math.round(share * 100)}% of its ${mapData.preservation_k} nearest tokens are also its neighbors on this map.`,
     map.isPlaced(id) && (mapData.near ? "Nearest tokens by cosine over all channels:" : `inlayer neighbors --id ${id} finds its nearest tokens.`),
   ].filter(Boolean).join(" ");
   page("near").replaceChildren(...map.neighborsOf(id).map(([other, cosine]) => neighborItem(other, cosine)));

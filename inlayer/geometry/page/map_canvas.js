@@ -1,7 +1,7 @@
 // A map of a table on a canvas: every row is a point. Used by the map page, the comparison and the walk page.
 //
 // makeMap(canvas, data, options) -> map
-// data: {points, texts, kept?, near?, cosines?, k?, measured?}; a row with NaN is not on the map
+// data: {points, texts, neighborhood_preservation?, preservation_k?, near?, cosines?, k?}; a row with NaN is not on the map
 // options: {onHover(id | null), onChoose(id), isStill(), byKind: color tokens by what they look like}
 
 const MOVE_TIME = 400; // milliseconds
@@ -344,8 +344,8 @@ function makeMap(canvas, data, options = {}) {
     return [...found];
   }
   function describe(id) {
-    const share = facts.kept?.[id];
-    const kept = share === undefined || Number.isNaN(share) ? "" : `\n${Math.round(share * 100)}% of its ${facts.measured} nearest tokens are also its neighbors on this map`;
+    const share = facts.neighborhood_preservation?.[id];
+    const kept = share === undefined || Number.isNaN(share) ? "" : `\n${Math.round(share * 100)}% of its ${facts.preservation_k} nearest tokens are also its neighbors on this map`;
     return `${labelOf(id)}${facts.texts[id] === `#${id}` ? "" : `  #${id}`}${kept}`;
   }
   function hover(id, px, py) {

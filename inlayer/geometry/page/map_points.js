@@ -9,7 +9,8 @@ function readMapData(data) {
     return new kind(bytes.buffer);
   };
   return {
-    ...data, points: decode(data.points, Float32Array), kept: decode(data.kept, Float32Array),
+    ...data, points: decode(data.points, Float32Array),
+    neighborhood_preservation: decode(data.neighborhood_preservation, Float32Array),
     words: decode(data.words, Uint8Array), near: decode(data.near, Int32Array), cosines: decode(data.cosines, Float32Array),
   };
 }

@@ -114,7 +114,7 @@ function showMap(report, data, colors) {
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
   const undrawn = data.n_undrawn ? ` Not drawn (zero or non-finite rows): ${rowNames(data.undrawn_ids, data.texts, data.n_undrawn)}.` : "";
-  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.kept_share)}% of a token's ${data.measured} nearest tokens are also its neighbors on this map.${undrawn}`;
+  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.mean_preservation)}% of a token's ${data.preservation_k} nearest tokens are also its neighbors on this map.${undrawn}`;
 }
 
 // A served page links to the other pages, passing on its access token.

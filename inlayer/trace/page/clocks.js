@@ -1,9 +1,9 @@
-// All channel pairs as clocks: each hand rotates at the speed of its pair. Theta and context scaling change the speeds.
+// All channel pairs as clocks: each hand rotates at the speed of its pair. Theta and RoPE scaling change the speeds.
 
 const CLOCK_SPEED = 5; // positions per second
 const clock = { position: 0, playing: false, started: "", scaling: "" }; // kept while the page is redrawn
 
-// The rotary facts with a context scaling that the reader compares with the model's own speeds.
+// The rotary facts with a RoPE scaling that the reader compares with the model's own speeds.
 function rescaledRotary(rotary) {
   const rescaled = rotary.rescaled.find((one) => one.name === clock.scaling);
   return rescaled ? { ...rotary, ...rescaled, unscaled_frequencies: rotary.frequencies, scaling: clock.scaling } : rotary;

@@ -100,11 +100,12 @@ function showMap(isAvailable, message = "") {
   mapParts.about.textContent = message;
 }
 
-function describeMap({ method, complete, is_improving, texts, kept_share, measured, trustworthiness, n_undrawn, undrawn_ids }) {
+function describeMap(map) {
+  const { method, complete, is_improving, texts, mean_preservation, preservation_k, trustworthiness, n_undrawn, undrawn_ids } = map;
   const name = method === "tsne" ? "t-SNE" : "Principal components";
   const facts = [
     `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
-    `On average, ${Math.round(toNumber(kept_share) * 100)}% of a token's ${measured} nearest tokens are also its neighbors on this map; `
+    `On average, ${Math.round(toNumber(mean_preservation) * 100)}% of a token's ${preservation_k} nearest tokens are also its neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
     is_improving && "A better layout is being computed.",
     n_undrawn > 0 && `Not drawn (zero or non-finite rows): ${rowNames(undrawn_ids.slice(0, 3), texts, n_undrawn)}.`,

@@ -207,7 +207,7 @@ function shownTokens(trace) {
   return `${partOf(trace, Math.max(...counts))}${counts.length > 1 ? " of each text" : ""}`;
 }
 
-// Which tokens the squares compare: the first ones of the window, in the first text.
+// Which tokens the squares compare: the first ones of the recorded range, in the first text.
 function comparedTokens(trace) {
   const count = scene.data.similarity.tokens.length, { n_tokens: tokens } = trace.texts[0];
   const text = trace.texts.length > 1 ? " of the first text" : "";

@@ -24,7 +24,7 @@ from inlayer.training.encoded_corpus import open_tokens
 from inlayer.training.export import load_decoder
 from inlayer.training.metrics import from_line
 from inlayer.training.parallel import ProcessGroup
-from inlayer.training.run_folder import DivergedError, Run, TrainingProgress
+from inlayer.training.resumable_run import DivergedError, Run, TrainingProgress
 from inlayer.training.state import load_state
 from inlayer.training.train import prompt_ids
 from tests.training.texts import write_text
@@ -132,7 +132,7 @@ def test_train_returns_and_writes_a_report(text: Path, tmp_path: Path) -> None:
     assert not {"out", "files"} & set(report.settings)
     assert report.validation_loss is not None
     assert len(report.table.tokens) == 8
-    assert report.sample is not None
+    assert report.generated_text is not None
     assert json.loads((tmp_path / "out" / "report.json").read_text())["steps"] == 12
     assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
     assert (tmp_path / "out" / "training.png").read_bytes().startswith(b"\x89PNG")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from inlayer.trace import Pipeline
-from inlayer.web.body import MAX_API_BODY, MAX_COUNTS, JsonRequest, Structure, limited, max_body
+from inlayer.web.request_body import MAX_API_BODY, MAX_COUNTS, JsonRequest, Structure, limited, max_body
 from inlayer.web.server import READ_BYTES, BoundedProtocol, worker_app
 from tests.web.client import TOKEN, Client, running
 

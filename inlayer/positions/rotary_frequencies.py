@@ -1,10 +1,10 @@
-"""Rotary scaling rules for texts longer than those in training: linear, dynamic NTK, YaRN, Llama-3, LongRoPE, ...
+"""RoPE scaling, for texts longer than those in training: linear, dynamic NTK, YaRN, Llama-3, LongRoPE, ...
 
 position ids -> [frequencies] -> cos and sin
 - operations are in the same order as in transformers; a step that looks clumsy usually reproduces its rounding
 - for "dynamic", transformers remembers the longest text so far; here, only the current text counts
-- see also: the settings of each rule (families/scaling_rules.py), which config has which rule (families/rope.py)
-Tested against transformers in tests/positions/test_scaling.py.
+- see also: the settings of each kind (families/rope_scaling.py), which config has which kind (families/rope.py)
+Tested against transformers in tests/positions/test_rope_scaling.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.families import scaling_rules
-from inlayer.families.scaling_rules import Scaling
+from inlayer.families import rope_scaling
+from inlayer.families.rope_scaling import RopeScaling
 
 
 def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
@@ -25,21 +25,21 @@ def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
     return 1.0 / (theta**exponent)
 
 
-def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
+def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
     """Return inverse frequencies of `dim // 2` channel pairs, and the factor on cos and sin, for `length` tokens."""
     if scaling is None:
         return plain_frequencies(dim, theta), 1.0
-    if isinstance(scaling, scaling_rules.LinearScaling):
+    if isinstance(scaling, rope_scaling.LinearScaling):
         return plain_frequencies(dim, theta) / scaling.factor, 1.0
-    if isinstance(scaling, scaling_rules.DynamicNTKScaling):
+    if isinstance(scaling, rope_scaling.DynamicNTKScaling):
         return _dynamic_ntk(scaling, dim, theta, length), 1.0
-    if isinstance(scaling, scaling_rules.YarnScaling):
+    if isinstance(scaling, rope_scaling.YarnScaling):
         return _yarn(scaling, dim, theta), scaling.cos_sin_factor
-    if isinstance(scaling, scaling_rules.Llama3Scaling):
+    if isinstance(scaling, rope_scaling.Llama3Scaling):
         return _llama3(scaling, dim, theta), 1.0
-    if isinstance(scaling, scaling_rules.ProportionalScaling):
+    if isinstance(scaling, rope_scaling.ProportionalScaling):
         return _proportional(scaling, dim, theta), 1.0
-    if isinstance(scaling, scaling_rules.NTKAlphaScaling):
+    if isinstance(scaling, rope_scaling.NTKAlphaScaling):
         _check_ntk(dim)
         return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
     factor = scaling.cos_sin_factor
@@ -50,17 +50,17 @@ def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: 
 
 def _check_ntk(dim: int) -> None:
     if dim <= 2:
-        raise InputError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
+        raise InputError(f"RoPE scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
 
 
-def _proportional(rule: scaling_rules.ProportionalScaling, dim: int, theta: float) -> Tensor:
+def _proportional(rule: rope_scaling.ProportionalScaling, dim: int, theta: float) -> Tensor:
     rotated = int(rule.fraction * dim // 2)
     # Only these powers are computed, as in the reference: the last bits of a power depend on the length of the tensor.
     powers = theta ** (torch.arange(0, 2 * rotated, 2, dtype=torch.int64).float() / dim)
     return torch.cat((1.0 / powers, torch.zeros(dim // 2 - rotated))) / rule.factor
 
 
-def _dynamic_ntk(rule: scaling_rules.DynamicNTKScaling, dim: int, theta: float, length: Tensor) -> Tensor:
+def _dynamic_ntk(rule: rope_scaling.DynamicNTKScaling, dim: int, theta: float, length: Tensor) -> Tensor:
     _check_ntk(dim)
     # `length` stays a tensor, so the power is computed in float32, as in the reference.
     original = rule.original_max_position_embeddings
@@ -70,9 +70,9 @@ def _dynamic_ntk(rule: scaling_rules.DynamicNTKScaling, dim: int, theta: float, 
     return torch.where(length > original, longer, plain_frequencies(dim, theta))
 
 
-def _yarn(rule: scaling_rules.YarnScaling, dim: int, theta: float) -> Tensor:
+def _yarn(rule: rope_scaling.YarnScaling, dim: int, theta: float) -> Tensor:
     if not theta > 1:
-        raise InputError(f"rotary scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}")
+        raise InputError(f"RoPE scaling 'yarn' divides by log(theta), so theta must be greater than 1; it is {theta}")
     powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
     unscaled, divided = 1.0 / powers, 1.0 / (rule.factor * powers)
     # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length
@@ -90,7 +90,7 @@ def _yarn(rule: scaling_rules.YarnScaling, dim: int, theta: float) -> Tensor:
     return divided * (1 - unscaled_share) + unscaled * unscaled_share
 
 
-def _llama3(rule: scaling_rules.Llama3Scaling, dim: int, theta: float) -> Tensor:
+def _llama3(rule: rope_scaling.Llama3Scaling, dim: int, theta: float) -> Tensor:
     unscaled = plain_frequencies(dim, theta)
     wavelength = 2 * math.pi / unscaled
     original, low, high = rule.original_max_position_embeddings, rule.low_freq_factor, rule.high_freq_factor
@@ -102,11 +102,11 @@ def _llama3(rule: scaling_rules.Llama3Scaling, dim: int, theta: float) -> Tensor
     return torch.where(between, blended, scaled)
 
 
-def _long_rope(rule: scaling_rules.LongRopeScaling, dim: int, theta: float, length: Tensor) -> Tensor:
+def _long_rope(rule: rope_scaling.LongRopeScaling, dim: int, theta: float, length: Tensor) -> Tensor:
     for name in ("short_factor", "long_factor"):
         if len(getattr(rule, name)) != dim // 2:
             raise InputError(
-                f"rotary scaling 'longrope' has {len(getattr(rule, name))} values in {name}; "
+                f"RoPE scaling 'longrope' has {len(getattr(rule, name))} values in {name}; "
                 f"a rotated width of {dim} needs {dim // 2}"
             )
     exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim

@@ -1,4 +1,4 @@
-"""Every scaling rule is bit-identical to transformers, with the settings of published models and with random ones."""
+"""RoPE scaling is bit-identical to transformers, with the settings of published models and with random ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from inlayer.errors import ConfigError, InputError
 from inlayer.families import describe
 from inlayer.positions import (
-    Angles,
     DynamicNTKScaling,
     LinearScaling,
     Llama3Scaling,
     LongRopeScaling,
+    RopeParameters,
     RotaryPositions,
     YarnScaling,
 )
-from inlayer.positions.rotary_scaling import plain_frequencies, scaled_frequencies
+from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
 
 SHORT = [1.0 + i / 48 for i in range(48)]
 LONG = [1.0 + i * 1.3 for i in range(48)]
@@ -111,7 +111,7 @@ def as_config(settings: dict[str, Any]) -> dict[str, Any]:
 def ours_of(settings: dict[str, Any], length: int) -> tuple[Tensor, float]:
     spec = describe(as_config(settings)).rotary
     assert spec is not None
-    return RotaryPositions(spec.head_dim, spec.angles).inverse_frequencies(length)
+    return RotaryPositions(spec.head_dim, spec.rope_parameters).inverse_frequencies(length)
 
 
 def theirs_of(settings: dict[str, Any], length: int) -> tuple[Tensor, float]:
@@ -144,8 +144,8 @@ def test_rope_types_are_read_as_the_right_class() -> None:
     for name, kind in kinds.items():
         spec = describe(as_config(PUBLISHED[name])).rotary
         assert spec is not None
-        assert isinstance(spec.angles, Angles)
-        assert isinstance(spec.angles.scaling, kind)
+        assert isinstance(spec.rope_parameters, RopeParameters)
+        assert isinstance(spec.rope_parameters.scaling, kind)
 
 
 @pytest.mark.parametrize("name", ["dynamic", "phi-3-128k"])
@@ -153,7 +153,7 @@ def test_stateless_unlike_transformers(name: str) -> None:
     """A short text after a long one gives the same result as before."""
     spec = describe(as_config(PUBLISHED[name])).rotary
     assert spec is not None
-    rotary = RotaryPositions(spec.head_dim, spec.angles)
+    rotary = RotaryPositions(spec.head_dim, spec.rope_parameters)
     short, long = torch.arange(10), torch.arange(10_000)
     first = rotary(short)[0]
     assert not torch.equal(rotary(long)[0][:10], first)
@@ -170,7 +170,7 @@ def test_dynamic_is_plain_up_to_the_original_length() -> None:
 
 
 def test_linear_divides_positions() -> None:
-    stretched, plain = RotaryPositions(8, Angles(scaling=LinearScaling(factor=4.0))), RotaryPositions(8)
+    stretched, plain = RotaryPositions(8, RopeParameters(scaling=LinearScaling(factor=4.0))), RotaryPositions(8)
     for ours, theirs in zip(stretched(torch.arange(0, 40, 4)), plain(torch.arange(10)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
@@ -188,7 +188,7 @@ def test_longrope_changes_lists_after_the_original_length() -> None:
 
 def test_the_factor_multiplies_cos_and_sin() -> None:
     rotary = RotaryPositions(
-        8, Angles(scaling=YarnScaling(factor=4.0, original_max_position_embeddings=64, attention_factor=0.5))
+        8, RopeParameters(scaling=YarnScaling(factor=4.0, original_max_position_embeddings=64, attention_factor=0.5))
     )
     cos, _ = rotary(torch.tensor([0]))
     assert torch.equal(cos, torch.full((1, 8), 0.5))
@@ -288,6 +288,8 @@ def test_factors_must_be_positive(factor: float) -> None:
 
 def test_settings_that_would_divide_by_zero_are_an_error() -> None:
     with pytest.raises(InputError, match=r"log\(theta\)"):
-        RotaryPositions(8, Angles(theta=1.0, scaling=YarnScaling(factor=2.0, original_max_position_embeddings=8)))
+        RotaryPositions(
+            8, RopeParameters(theta=1.0, scaling=YarnScaling(factor=2.0, original_max_position_embeddings=8))
+        )
     with pytest.raises(ConfigError, match="original_max_position_embeddings 1; it must be at least 2"):
         LongRopeScaling(short_factor=(1.0,), long_factor=(1.0,), original_max_position_embeddings=1, factor=2.0)

@@ -44,7 +44,7 @@ def half(raw: np.ndarray) -> np.ndarray:
 def decoded(tmp_path: Path, values: np.ndarray) -> StoredTable:
     """A table whose bytes are not its values: it stores twice each value as int8."""
     (tmp_path / "halves").write_bytes((values * 10).astype(np.int8).tobytes())
-    return StoredTable(FileRows(tmp_path / "halves", 0, ROWS, WIDTH), WIDTH, FLOAT32, decode=half)
+    return StoredTable(FileRows(tmp_path / "halves", 0, ROWS, WIDTH), WIDTH, FLOAT32, decode_rows=half)
 
 
 def test_rows_for_ids_of_any_shape(plain: StoredTable, decoded: StoredTable, values: np.ndarray) -> None:

@@ -2,10 +2,10 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a table combines two independent things: where the bytes of a row come from (a `RowSource`: a local or remote file),
-  and what they mean (a dtype, or `decode` for quantized rows)
+  and what they mean (a dtype, or `decode_rows` for quantized rows)
 - rows are converted to a different dtype when they are read, so opening a table in any dtype reads nothing
 - `weight` is the whole table: mapped from the file if its bytes are the values, otherwise read and decoded once
-Tested against the same table in memory in tests/tables/test_stored.py, sources of rows in test_row_sources.py.
+Tested against the same table in memory in tests/tables/test_stored_table.py, sources of rows in test_row_sources.py.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ class StoredTable:
         width: int,
         stored_dtype: np.dtype[Any],
         *,
-        decode: Decoder | None = None,
+        decode_rows: Decoder | None = None,
         padding_idx: int | None = None,
         name: str = "",
         dtype: np.dtype[Any] | None = None,
     ) -> None:
-        self.source, self.name, self.decode, self.stored_dtype = source, name, decode, stored_dtype
+        self.source, self.name, self.decode_rows, self.stored_dtype = source, name, decode_rows, stored_dtype
         self.num_embeddings, self.embedding_dim = source.rows, width
         self.padding_idx = check_padding(padding_idx, source.rows)
         self.dtype = stored_dtype if dtype is None else dtype
@@ -123,7 +123,7 @@ class StoredTable:
         """Return the same table with rows converted to a different dtype when they are looked up; nothing is read."""
         return StoredTable(
             self.source, self.embedding_dim, self.stored_dtype,
-            decode=self.decode, padding_idx=self.padding_idx, name=self.name, dtype=as_float_dtype(dtype),
+            decode_rows=self.decode_rows, padding_idx=self.padding_idx, name=self.name, dtype=as_float_dtype(dtype),
         )  # fmt: skip
 
     def rows(self, ids: object) -> Array:
@@ -138,9 +138,9 @@ class StoredTable:
     def read_stored(self, ids: npt.NDArray[np.int64]) -> Array:
         """Return the rows of checked ids (N,) in the stored dtype."""
         # Decode each row once.
-        ids, inverse = (ids, None) if self.decode is None else np.unique(ids, return_inverse=True)
+        ids, inverse = (ids, None) if self.decode_rows is None else np.unique(ids, return_inverse=True)
         raw = self.source.take(ids)
-        return self._decode(raw) if inverse is None else self._decode(raw)[inverse]
+        return self._to_stored(raw) if inverse is None else self._to_stored(raw)[inverse]
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Array]]:
         """Yield the whole table in blocks of `rows` rows, each with the id of its first row."""
@@ -160,11 +160,11 @@ class StoredTable:
 
     def stored_weight(self) -> Array:
         """Return all rows in the stored dtype, mapped where the bytes are the values."""
-        return self._decode(self.source.map())
+        return self._to_stored(self.source.map())
 
-    def _decode(self, raw: Bytes) -> Array:
-        if self.decode is not None:
-            return self.decode(raw)
+    def _to_stored(self, raw: Bytes) -> Array:
+        if self.decode_rows is not None:
+            return self.decode_rows(raw)
         return raw.reshape(-1).view(self.stored_dtype).reshape(-1, self.embedding_dim)
 
     def too_large(self) -> CheckpointError:

@@ -1,8 +1,8 @@
-"""Scaling rules: the methods that extend a rotary model to texts longer than those it was trained on. No torch.
+"""RoPE scaling: the methods that extend a rotary model to texts longer than those it was trained on. No torch.
 
-config.json -> [scaling rule] -> LayerSpec -> positions.RotaryPositions
-- settings are checked when they are created; the computations are in positions/rotary_scaling.py, which needs torch
-Tested in tests/positions/test_scaling.py.
+config.json -> [RoPE scaling] -> LayerSpec -> positions.RotaryPositions
+- settings are checked when they are created; the computations are in positions/rotary_frequencies.py, which needs torch
+Tested in tests/positions/test_rope_scaling.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quoti
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingRule:
+class RopeScalingSettings:
     """A method for texts longer than those in training. Settings must be in a range; optional ones are not checked."""
 
     kind: ClassVar[str]
@@ -29,13 +29,13 @@ class ScalingRule:
                 unchecked = field.default is None or isinstance(item, bool)
                 if not unchecked and not MIN_SETTING <= item <= MAX_SETTING:
                     raise ConfigError(
-                        f"rotary scaling {self.kind!r} has {field.name} {item}; it must be a number in "
+                        f"RoPE scaling {self.kind!r} has {field.name} {item}; it must be a number in "
                         f"{MIN_SETTING:g}..{MAX_SETTING:g}"
                     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearScaling(ScalingRule):
+class LinearScaling(RopeScalingSettings):
     """Linear scaling: every position is divided by `factor`.
 
     Args:
@@ -54,7 +54,7 @@ class LinearScaling(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicNTKScaling(ScalingRule):
+class DynamicNTKScaling(RopeScalingSettings):
     """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`.
 
     Args:
@@ -75,7 +75,7 @@ class DynamicNTKScaling(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class YarnScaling(ScalingRule):
+class YarnScaling(RopeScalingSettings):
     """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between.
 
     Args:
@@ -121,7 +121,7 @@ class YarnScaling(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Llama3Scaling(ScalingRule):
+class Llama3Scaling(RopeScalingSettings):
     """Llama-3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended.
 
     Args:
@@ -148,7 +148,7 @@ class Llama3Scaling(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongRopeScaling(ScalingRule):
+class LongRopeScaling(RopeScalingSettings):
     """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it.
 
     Args:
@@ -181,7 +181,7 @@ class LongRopeScaling(ScalingRule):
         super().__post_init__()
         if self.original_max_position_embeddings < 2:
             raise ConfigError(
-                f"rotary scaling 'longrope' has original_max_position_embeddings "
+                f"RoPE scaling 'longrope' has original_max_position_embeddings "
                 f"{self.original_max_position_embeddings}; it must be at least 2"
             )
 
@@ -194,7 +194,7 @@ class LongRopeScaling(ScalingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProportionalScaling(ScalingRule):
+class ProportionalScaling(RopeScalingSettings):
     """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head, the others by no angle."""
 
     kind = "proportional"
@@ -204,18 +204,18 @@ class ProportionalScaling(ScalingRule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.fraction <= 1:
-            raise ConfigError(f"rotary scaling 'proportional' rotates {self.fraction} of a head; it must be in (0, 1]")
+            raise ConfigError(f"RoPE scaling 'proportional' rotates {self.fraction} of a head; it must be in (0, 1]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTKAlphaScaling(ScalingRule):
+class NTKAlphaScaling(RopeScalingSettings):
     """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), for texts of any length."""
 
     kind = "dynamic"
     alpha: float
 
 
-Scaling: TypeAlias = (
+RopeScaling: TypeAlias = (
     LinearScaling
     | DynamicNTKScaling
     | YarnScaling

@@ -10,7 +10,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - a non-finite loss or gradient ends the run: later states would be useless
 - see also: the paths (run_paths.py), the steps (trainer.py), the entry point and the report (train.py), output
   (cli/train_progress.py)
-Tested in tests/training/test_run_folder.py, and with kills in tests/training/test_resume.py.
+Tested in tests/training/test_resumable_run.py, and with kills in tests/training/test_resume.py.
 """
 
 from __future__ import annotations
