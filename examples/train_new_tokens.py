@@ -38,4 +38,4 @@ for step in range(51):
         print(f"step {step:2}  loss {loss.item():5.2f}  the new row has moved by {moved:.2f}")
 
 print("all other rows are unchanged, bit for bit:", torch.equal(table[:old_rows], start[:old_rows]))
-print("the tied head has the new row, too:", head.vocab_size == old_rows + 1)
+print("the tied head also has the new row:", head.vocab_size == old_rows + 1)

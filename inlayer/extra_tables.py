@@ -132,7 +132,7 @@ class ExtraTables(InputTable):
 
     @property
     def adds_ngrams(self) -> bool:
-        """Whether rows of an n-gram memory are part of the hidden states.
+        """True if rows of an n-gram memory are part of the hidden states.
 
         Example:
             >>> inlayer.load("default").embeddings.adds_ngrams

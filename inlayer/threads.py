@@ -1,7 +1,7 @@
 """Base module: threads that use all cores, and processes that end with the process that started them.
 
 - threads suffice, because numpy and the tokenizer libraries release the GIL
-- OMP_NUM_THREADS limits these threads, too: Ray sets it to 1 for a worker that has one core of many
+- OMP_NUM_THREADS also limits these threads: Ray sets it to 1 for a worker that has one core of many
 Tested in tests/test_threads.py.
 """
 

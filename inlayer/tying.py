@@ -117,7 +117,7 @@ class HeadRows(nn.Module):
 
     @property
     def tied(self) -> bool:
-        """Whether the rows belong to another module.
+        """True if the rows belong to another module.
 
         Example:
             >>> inlayer.load("default").head.tied

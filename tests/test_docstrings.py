@@ -73,7 +73,7 @@ def inherited_doc(name: str) -> str:
 
 
 def may_raise(function: Any) -> bool:
-    """Whether its own code raises an error on purpose."""
+    """Return whether its own code raises an error on purpose."""
     return re.search(r"^ +raise ", inspect.getsource(inspect.unwrap(function)), flags=re.MULTILINE) is not None
 
 

@@ -91,7 +91,7 @@ def describe_table(model: Model, name: str, role: TableRole, parameters: int | N
 
 
 def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
-    """Whether a tensor with a table's name has a table's shape; inside blocks, other tensors have such names.
+    """Return whether a tensor with a table's name has a table's shape; inside blocks, other tensors have such names.
 
     A copy that has the name of the original may have a different number of rows, which `inspect` reports.
     """
@@ -167,7 +167,7 @@ def head_shape(model: Model) -> tuple[int, int]:
 
 
 def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:
-    """Whether a tensor has this shape; False if its file cannot be read."""
+    """Return whether a tensor has this shape; False if its file cannot be read."""
     try:
         return store.find(name).shape == shape
     except InlayerError:

@@ -176,7 +176,7 @@ def _open_folder(folder: Path) -> Store:
     if kinds[:1] in (["StaticEmbedding"], ["TableModule"]):  # the second is ours
         is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
         if kinds[0] == "StaticEmbedding":
-            # model2vec names this class, too, but has its own name for the table
+            # model2vec also names this class, but has its own name for the table
             store.skipped = "unknown" if store.first_of(["embeddings"]) else "none"
         else:
             skipped = _module_settings(folder / name if inner else folder).get("skipped")

@@ -34,7 +34,7 @@ from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import find_in_folder
 
 INDEX = "model.safetensors.index.json"
-MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors has about 14 MB
+MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB
 MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
 MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
 INTEGERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
@@ -264,7 +264,7 @@ def check_link(path: Path) -> Path:
 def parse_index(data: bytes, where: str) -> dict[str, str]:
     """Return the file of every tensor."""
     if len(data) > MAX_INDEX:
-        raise CheckpointError(f"{where} has {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
+        raise CheckpointError(f"{where} is {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
     weight_map: Any = parse_json(data, where, CheckpointError).get("weight_map")

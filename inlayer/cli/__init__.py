@@ -48,7 +48,7 @@ def main() -> None:
         code = _report(error_message(error, arguments, command))
     except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`
         if isinstance(stopped, SystemExit) and not isinstance(stopped.__context__, BrokenPipeError):
-            raise  # Typer exits for a closed pipe, too
+            raise  # Typer also exits for a closed pipe
         _drop_output()
         code = 141
     except (MemoryError, RuntimeError) as error:

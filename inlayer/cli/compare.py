@@ -36,7 +36,7 @@ def compare(
         typer.Option(
             min=0,
             max=100_000,
-            help="Number of moved rows and of damaged rows to show. In the terminal, also of unshared tokens.",
+            help="Maximum number of moved and damaged rows to show (in the terminal, also of unshared tokens).",
         ),
     ] = 10,
     html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,

@@ -81,7 +81,7 @@ def embed(
         str | None, typer.Option(help="Column or JSON field that contains the texts. \\[default: text]")
     ] = None,
     per_file: Annotated[
-        bool, typer.Option("--per-file", help="Read each .txt file as one text, not one per line.")
+        bool, typer.Option("--per-file", help="Treat each .txt file as one text instead of one text per line.")
     ] = False,
     pool: Annotated[
         Pool, typer.Option(metavar="NAME", help="How to pool the rows of a text: mean, first, last or max.")

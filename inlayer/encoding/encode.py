@@ -77,7 +77,7 @@ class EncodeSettings(NamedTuple):
 
     @property
     def is_identity(self) -> bool:
-        """Whether checked settings leave pooled vectors as they are."""
+        """True if checked settings leave pooled vectors as they are."""
         return not self.normalize and self.dim is None and self.dtype == np.float32
 
     def finish(self, vectors: Array) -> Array:
@@ -159,10 +159,10 @@ class Encoder:
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
-        """Yield the vectors of one batch after the other, for checked settings.
+        """Yield the vectors of one batch after another, for checked settings.
 
         By default, vectors come in smaller batches than texts are tokenized in: memory of this size is reused when the
-        caller drops a batch, while fresh memory takes longer than the lookup.
+        caller drops a batch, while newly allocated memory takes longer than the lookup.
         """
         done, per_token = 0, settings.pool == "none"
         for batch in batches(texts, batch_size):
@@ -225,7 +225,7 @@ class Encoder:
 
     @contextmanager
     def errors_about_text(self, texts: list[str], first: int) -> Iterator[None]:
-        """Make an error inside the block name the text that caused it; `first` is the index of the first text."""
+        """Add the index of the offending text to errors raised inside the block; `first` is the first text's index."""
         try:
             yield
         except TEXT_ERRORS:

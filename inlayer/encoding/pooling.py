@@ -68,7 +68,10 @@ class RowPooler:
         return rows if self.scale is None else rows * self.scale[ids, None].astype(np.float32)
 
     def fill(self, ids: IdArray, out: Vectors) -> None:
-        """Write the rows of checked ids to `out` (n, D), on all cores: most of the time is taken by fresh memory."""
+        """Write the rows of checked ids to `out` (n, D), on all cores.
+
+        Most of the time goes into page faults of newly allocated memory.
+        """
         rows, index = self._of_batch(ids)
         step = max(MIN_VALUES_PER_THREAD // self.width, -(-ids.size // core_count()), 1)
         parts = [slice(start, start + step) for start in range(0, ids.size, step)]

@@ -84,7 +84,7 @@ class Reader:
     ) -> None:  # fmt: skip
         self.sources, self.field, self.per_file, self.on_bad_row = sources, field, per_file, on_bad_row
         self.keep, self.for_parquet = keep, for_parquet
-        self.text_column = field or FIELD  # in the output, too
+        self.text_column = field or FIELD  # the name is also used in the output
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
             raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
@@ -368,7 +368,7 @@ def _csv_problem(error: Exception) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a value has only characters, and no bytes that surrogateescape kept."""
+    """Return whether a value has only characters, and no bytes that surrogateescape kept."""
     try:
         value.encode()
     except UnicodeEncodeError:

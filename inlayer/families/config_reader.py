@@ -43,7 +43,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         if not path.is_file():
             raise MissingFileError(f"no config at {shown(path)}; expected a config.json or a folder with one")
         if (size := path.stat().st_size) > MAX_CONFIG:
-            raise ConfigError(f"{shown(path)} has {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
+            raise ConfigError(f"{shown(path)} is {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
         content = path.read_bytes()
     return parse_json(content, shown(path), ConfigError)
 
@@ -85,11 +85,11 @@ class ConfigReader:
         return name, None if self.is_null(name) else value
 
     def __contains__(self, name: str) -> bool:
-        """Whether the config has the field, even with the value null."""
+        """Return whether the config has the field, even with the value null."""
         return name in self._config
 
     def is_null(self, name: str) -> bool:
-        """Whether the config has the field with the value null."""
+        """Return whether the config has the field with the value null."""
         return name in self and self._config[name] is None
 
     def size(self, *names: str) -> int:

@@ -265,7 +265,8 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     vocab_size = fields.optional_size("decoder_vocab_size") if decoder_table else None
     if family.input_only_rows:
         vocab_size = fields.size("vocab_size")
-    # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
+    # In older configs, a tied head implies the scale. transformers 5 ties every T5 head and stores the scale in a
+    # separate field.
     scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
     width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: that of the model whose settings were scaled up
     mup_multiplier = fields.number("logits_mup_width_multiplier", default=1.0)

@@ -60,8 +60,8 @@ class Family:
     other_layers: str = SLIDING
     last_is_full: bool = False  # whatever the config lists
     # around the sum
-    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds, in some
-    # models only without an encoder
+    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact factor, or inputs_embeds as well
+    # (in some models, only if there is no encoder)
     scaled: Literal["no", "rows", "exact rows", "all", "all without encoder", "all, rounded"] = "no"
     factor: str = "sqrt"  # "sqrt" of the width, "sqrt in bfloat16", or the field with the factor
     scale_flag: str | None = None  # the field that switches it on

@@ -116,7 +116,7 @@ _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
 
 
 def names_head(config: Mapping[str, Any] | None) -> bool | None:
-    """Whether the class of a model has a head; None if its config names no class."""
+    """Return whether the class of a model has a head; None if its config names no class."""
     classes = (config or {}).get("architectures")
     return any(WITH_HEAD.search(str(name)) for name in classes) if isinstance(classes, list) and classes else None
 
@@ -137,7 +137,7 @@ def table_role(name: str) -> TableRole | None:
 
 
 def _ends_with(name: str, ends: Sequence[str]) -> bool:
-    """Whether a name ends with whole parts: "attn_output.weight" is not an "output.weight"."""
+    """Return whether a name ends with whole parts: "attn_output.weight" is not an "output.weight"."""
     return f".{name}".endswith(tuple(f".{end}" for end in ends))
 
 
@@ -163,7 +163,7 @@ def choose_head(names: Iterable[str], has_table_size: Callable[[str], bool]) -> 
 
 
 def looks_like_head(name: str) -> bool:
-    """Whether the last module of a tensor's name is typical of an output layer."""
+    """Return whether the last module of a tensor's name is typical of an output layer."""
     return _OUTPUT.search(name.removesuffix(".weight").rpartition(".")[2]) is not None
 
 

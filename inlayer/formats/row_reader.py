@@ -1,9 +1,9 @@
 """RowSource: rows of equal length in bytes, read by index. FileRows: the rows of a tensor in a local file.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- a row is read with `preadv` straight into the result (Windows lacks it: one thread reads at a time there). With a
-  memory mapping, the pages around each row would become resident as well: 2,048 rows of a 2.35 GB table brought in
-  1.9 GB (docs/decisions.md)
+- a row is read with `preadv` straight into the result (Windows lacks it, so one thread reads at a time there). With a
+  memory mapping, the pages around each row would become resident as well: reading 2,048 rows of a 2.35 GB table made
+  1.9 GB resident (docs/decisions.md)
 - a file that is truncated or rewritten while it is open is an error at the next read, not a killed process; one that is
   replaced by renaming stays readable, because the old file is still open
 Tested in tests/formats/test_row_reader.py.
@@ -41,7 +41,7 @@ def read_into(file: int, out: memoryview, offset: int) -> int:
     """Fill a buffer from a position in a file; returns the number of bytes."""
     if hasattr(os, "preadv"):
         return os.preadv(file, [out], offset)
-    with SEEK_LOCK:  # the position belongs to the file, which threads share
+    with SEEK_LOCK:  # threads share the file, and so its position
         os.lseek(file, offset, os.SEEK_SET)
         data = os.read(file, len(out))
     out[: len(data)] = data
@@ -84,7 +84,7 @@ class FileRows(RowSource):
         self._seen = self._state()
         if self._seen[0] < offset + rows * row_bytes:
             raise CheckpointError(
-                f"{shown(path)} has {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was the "
+                f"{shown(path)} is {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was the "
                 "download cut short?"
             )
 

@@ -261,7 +261,7 @@ def _as_array(ids: Ids | range) -> Ids:
 
 
 def _is_mapped(table: StoredTable) -> bool:
-    """Whether the rows of a local file are used where they are stored, without a copy."""
+    """Return whether the rows of a local file are used where they are stored, without a copy."""
     return table.decode is None and isinstance(getattr(table.source, "offset", None), int)
 
 

@@ -78,7 +78,7 @@ def table_facts(model: Model) -> TokenTableFacts:
 
 
 def is_unknown_type(model: Model) -> bool:
-    """Whether the config names a model type that inlayer does not know, which may have other sizes than usual."""
+    """Return whether the config names a model type unknown to inlayer. Its sizes may differ from the usual ones."""
     model_type = text_config(model.config).get("model_type")
     is_known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
     return model.config is not None and not is_known
@@ -140,7 +140,7 @@ def unidentified_tables(model: Model) -> list[str]:
 
 
 def _is_second_table(model: Model, name: str) -> bool:
-    """Whether a tensor of the table's size has different rows. T5 stores the same table under three names."""
+    """Return whether a tensor of the table's size has different rows. T5 stores the same table under three names."""
     try:
         if model.store.find(name).shape != model.table_info.shape:
             return False
@@ -278,7 +278,7 @@ def _find_part(model: Model, part: str) -> str | None:
 
 
 def is_part(model: Model, name: str) -> bool:
-    """Whether `layer_findings` reads this tensor."""
+    """Return whether `layer_findings` reads this tensor."""
     return model.spec is not None and any(_find_part(model, part) == name for part in _shapes(model.spec))
 
 

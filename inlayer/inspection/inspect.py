@@ -236,7 +236,7 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
 
 
 def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
-    """Whether rows without a token differ from the other references: they were added later, by resizing the table."""
+    """Return whether rows without a token differ from the other references, because a later resize added them."""
     old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
     if min(len(old), len(new)) < MIN_REFERENCES:
         return False

@@ -171,7 +171,7 @@ def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[A
 def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
     """Yield the rows of `ids` in blocks, normalized; zero and non-finite rows are excluded."""
     for _, rows in _blocks(table, ids):
-        with np.errstate(all="ignore"):  # some platforms warn when NaN is widened, too
+        with np.errstate(all="ignore"):  # some platforms also warn when NaN is widened
             values = rows.astype(np.float64)
             norms = np.sqrt(np.square(values).sum(1))
         usable = np.isfinite(norms) & (norms > 0)

@@ -137,7 +137,7 @@ def classify_ids(
 
 
 def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:
-    """Whether text with this character produces the id, at the beginning or inside the text."""
+    """Return whether text with this character produces the id, at the beginning or inside the text."""
     try:
         text = token.decode()
         return any(

@@ -49,7 +49,7 @@ class ProgressRecord:
 
     @property
     def fails_again(self) -> bool:
-        """Whether a task passed before but its last check failed."""
+        """True if a task passed before but its last check failed."""
         return bool(self.done) and " failed" in self.summary
 
     def finish(self) -> None:
@@ -257,7 +257,7 @@ def dump_state(state: ProgressState) -> bytes:
 def load_state(data: bytes) -> ProgressState:
     """Parse JSON from `dump_state`. DamagedProgressError if it is not, InputError if a newer inlayer wrote it."""
     if len(data) > MAX_BYTES:
-        raise DamagedProgressError(f"has more than {MAX_BYTES:,} bytes")
+        raise DamagedProgressError(f"is larger than {MAX_BYTES:,} bytes")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):

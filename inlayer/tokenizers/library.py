@@ -60,7 +60,7 @@ class LibraryTokenizer(Tokenizer):
         """Return the bytes of a token that exists."""
 
     def _has_token(self, token_id: int) -> bool:
-        """Whether an id below the limit is a token. Some vocabularies have gaps in their ids."""
+        """Return whether an id below the limit is a token. Some vocabularies have gaps in their ids."""
         return True
 
     @cached_property

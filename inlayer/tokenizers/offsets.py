@@ -98,7 +98,7 @@ def claimed_lengths(begin: int, offsets: Offsets) -> list[int]:
 
 
 def is_composed(gap: bytes) -> bool:
-    """Whether it contains only characters that combine with the one before: marks, and Hangul vowels and finals."""
+    """Return whether all characters combine with the one before them: marks, and Hangul vowels and finals."""
     return all(
         unicodedata.category(character).startswith("M") or "\u1161" <= character <= "\u11ff"
         for character in gap.decode(errors="replace")

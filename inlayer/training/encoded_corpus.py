@@ -240,7 +240,7 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as file:
         if (actual := path.stat().st_size) != size:
-            raise CheckpointError(f"{shown(path)} has {actual:,} bytes instead of {size:,} for {count:,} ids")
+            raise CheckpointError(f"{shown(path)} is {actual:,} bytes instead of {size:,} for {count:,} ids")
         while data := file.read(BLOCK * dtype.itemsize):
             digest.update(data)
             largest = max(largest, int(np.frombuffer(data, dtype).max()))

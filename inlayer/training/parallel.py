@@ -53,7 +53,7 @@ class ProcessGroup:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes files and reports progress."""
+        """True if this is the process that writes files and reports progress."""
         return self.rank == 0
 
     def gather(self, value: float) -> list[float]:
@@ -68,7 +68,7 @@ class ProcessGroup:
         return bits.view(torch.float64).tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process."""
+        """Return whether the flag is set in any process."""
         return any(self.gather(float(flag)))
 
     def barrier(self) -> None:

@@ -148,7 +148,7 @@ class Guard:
 
 
 def expects_page(scope: Scope) -> bool:
-    """Whether the request is a browser opening a page, as opposed to a program calling the API."""
+    """Return whether the request is a browser opening a page, as opposed to a program calling the API."""
     is_api = scope["path"].startswith(("/api/", API))
     return scope["method"] == "GET" and not is_api and "text/html" in Headers(scope=scope).get("accept", "")
 

@@ -85,7 +85,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
@@ -248,7 +248,7 @@ def start_fork_server() -> BaseContext:
     from multiprocessing import forkserver, resource_tracker
 
     multiprocessing.set_forkserver_preload([PRELOADED])
-    resource_tracker.ensure_running()  # it would unblock Ctrl-C
+    resource_tracker.ensure_running()  # start it now; starting it later would unblock SIGINT
     # Its processes inherit the mask, so Ctrl-C reaches only this one, as soon as the mask is gone.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -352,7 +352,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on this host."""
+    """Return whether only this machine can reach a server that listens on this host."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 

@@ -146,7 +146,7 @@ def compare_head(model: Any, opened: inlayer.Model) -> int:
 
 
 def is_multiple(one: Tensor, other: Tensor) -> bool:
-    """Whether one tensor is the other one times a number."""
+    """Return whether one tensor is the other one times a number."""
     return one.shape == other.shape and torch.allclose(one * other.flatten()[0], other * one.flatten()[0], atol=1e-4)
 
 

@@ -90,7 +90,7 @@ class RemoteFile:
     def read_all(self, limit: int) -> bytes:
         """Return the whole file, unless it is larger than the limit."""
         if self.size > limit:
-            raise CheckpointError(f"{self} has {self.size:,} bytes; at most {limit:,} are read")
+            raise CheckpointError(f"{self} is {self.size:,} bytes; at most {limit:,} are read")
         return self.read(0, self.size)
 
     def read_cached(self, spans: Iterable[Span]) -> dict[Span, bytes]:
@@ -103,7 +103,7 @@ class RemoteFile:
             self.cache.put(key, ranges)
 
     def _key(self) -> str:
-        """Return the key of its ranges in the cache; empty without an ETag, which would reveal a change."""
+        """Return the key of its ranges in the cache; empty without an ETag, because changes could not be detected."""
         version = self.version if self.local is None else None
         return digest(self.url, version) if version is not None and (version.etag or self.hub) else ""
 
@@ -203,7 +203,7 @@ class RemoteFolder(ABC):
         """Return a file of the folder by its plain name."""
 
     def has(self, name: str) -> bool:
-        """Whether the folder has a file of this name."""
+        """Return whether the folder has a file of this name."""
         if self.files is not None:
             return name in self.files
         try:
@@ -265,7 +265,7 @@ class HubFolder(RemoteFolder):
         except (ValueError, KeyError, TypeError, AttributeError):
             pass  # not the response of a hub
         if not COMMIT.fullmatch(commit):
-            raise CheckpointError(f"{self.label}: the server names no commit; does HF_ENDPOINT point to a hub?")
+            raise CheckpointError(f"{self.label}: the server did not return a commit; does HF_ENDPOINT point to a hub?")
         return [commit, [file for file in files if "/" not in file]]
 
     def _find_snapshot(self, revision: str) -> list[Any] | None:

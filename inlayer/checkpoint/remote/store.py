@@ -44,7 +44,7 @@ from inlayer.tokenizers.open import SIBLINGS, choose_file
 SINGLE = "model.safetensors"
 START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
 MAX_SHARDS = 256  # shards whose headers are read if the index is missing
-MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
+MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files are 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 # Beyond either limit, downloading the whole table is faster than fetching rows.
 MANY_ROWS = 1 / 8  # share of the table
@@ -78,7 +78,7 @@ class RemoteIndex(Mapping[str, str]):
     def __init__(self, file: RemoteFile) -> None:
         self._file, size = file, file.size
         if size > MAX_INDEX:
-            raise CheckpointError(f"{file} has {size:,} bytes; the limit for an index is {MAX_INDEX:,}")
+            raise CheckpointError(f"{file} is {size:,} bytes; the limit for an index is {MAX_INDEX:,}")
         self._ends = [file.read(0, min(START, size)), file.read(max(START, size - START), size)]
 
     @cached_property

@@ -48,7 +48,7 @@ PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 
 
 class UnreachableError(CheckpointError):
-    """A server that gave no usable response, or that offline mode excludes."""
+    """The server gave no usable response, or offline mode forbids contacting it."""
 
 
 class TransferError(Exception):
@@ -81,7 +81,7 @@ def retry(attempt: Callable[[], Result], failed: str, attempts: int = 0) -> Resu
 
 
 def is_unknown_host(error: BaseException | None) -> bool:
-    """Whether a name that does not resolve is among the causes of an error."""
+    """Return whether a name that does not resolve is among the causes of an error."""
     while error is not None and not isinstance(error, socket.gaierror):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -96,16 +96,16 @@ const QUESTIONS = {
     return [
       table.itemsize !== null && whole(
         `A row has ${grouped(width)} values of ${table.dtype}, ${counted(table.itemsize, "byte")} each. `
-        + "How many bytes does one row have?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`,
+        + "How many bytes long is a row?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`,
         [[width, "That is the number of values; multiply by the bytes per value"],
           [table.row_bytes * 8, "That is the number of bits"]]),
-      whole(`The table starts at byte ${grouped(table.offset)}, and a row has ${size} bytes. `
+      whole(`The table starts at byte ${grouped(table.offset)}, and a row is ${size} bytes long. `
         + `At which byte does row ${token.id} start?`, token.offset,
         `${grouped(table.offset)} + ${token.id} ${TIMES} ${size} = ${grouped(token.offset)}.`,
         [[token.offset - table.offset, "You omitted the offset of the table"],
           [token.offset + table.row_bytes, "That is where the row ends; rows are counted from 0"],
           [token.offset - table.row_bytes, "That is where the row before it starts; rows are counted from 0"],
-          [table.offset + token.id, "A row has more than one byte: multiply the id by the size of a row"]]),
+          [table.offset + token.id, "A row is longer than one byte: multiply the id by the size of a row"]]),
       choice("How much of the table has to be read to get one row?",
         ["only that row", "everything before it", "all of it"], "only that row",
         `${size} of ${grouped(rows * table.row_bytes)} bytes.`),
