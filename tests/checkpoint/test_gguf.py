@@ -219,7 +219,7 @@ LIES = {
     "key twice": (file([NAME, NAME]), "'general.architecture' occurs twice"),
     "value type": (file([pair(b"a", 13, bytes(20))]), "'a' has the unknown type 13"),
     "bool": (file([pair(b"a", 7, b"\2" + bytes(20))]), "'a' is a bool with the value 2"),
-    "text length": (file([pair(b"a", STRING, struct.pack("<Q", 2**62))]), "the value of 'a' has"),
+    "text length": (file([pair(b"a", STRING, struct.pack("<Q", 2**62))]), "the value of 'a' is"),
     "text past the end": (file([pair(b"a", STRING, struct.pack("<Q", 999))]), "ends before the value of 'a'"),
     "array length": (file([pair(b"a", ARRAY, array(UINT32, 2**62, b""))]), "ends before the 4,611,686,018,427,387,904"),
     "texts": (file([pair(b"a", ARRAY, array(STRING, 2**62, b""))]), "ends before the 4,611,686,018,427,387,904"),

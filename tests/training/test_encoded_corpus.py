@@ -399,7 +399,7 @@ def replaced(data: bytes) -> Callable[[Path], None]:
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut short": (cut_short, r"train\.bin is [\d,]+ bytes instead of [\d,]+ for [\d,]+ ids"),
-    "grown": (grown, r"validation\.bin has"),
+    "grown": (grown, r"validation\.bin is"),
     "one bit": (flipped, r"train\.bin is damaged"),
     "emptied": (emptied, r"validation\.bin is 0 bytes"),
     "forged": (forged, r"train\.bin contains id 256, outside 0\.\.255"),
