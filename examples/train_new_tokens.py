@@ -1,7 +1,7 @@
 """Make a loaded layer trainable, add a token, and train only its row.
 
 Rows of a loaded model stay in its file and are frozen. With trainable=True, they are in memory and can be trained.
-The three sentences are learned by heart within a second; use more text for a row that means something.
+The three sentences are memorized within a second; use more text for a row that means something.
 """
 
 import torch

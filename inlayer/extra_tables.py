@@ -36,7 +36,7 @@ class ExtraTables(InputTable):
         self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected mean"
         self.per_layer_embedding: PerLayerEmbedding | None = None
         self.value_embedding: Table | StoredEmbedding | None = None
-        self.value_tables: nn.ModuleDict | None = None  # or a table for each of some blocks
+        self.value_tables: nn.ModuleDict | None = None  # for blocks that have their own tables
         self.value_layers: tuple[int, ...] = ()  # the blocks that read them
 
     def ngram_ids(

@@ -85,7 +85,7 @@ def test_function_documents_its_contract(name: str) -> None:
     assert section(text, "Returns") or signature.return_annotation == "None"
     assert all(error[0].isupper() or error in vars(builtins) for error in described(text, "Raises"))
     assert described(text, "Raises") or not may_raise(function)
-    assert section(text, "Example")  # which test_examples_run runs
+    assert section(text, "Example")  # test_examples_run runs it
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

@@ -79,7 +79,7 @@ def value_tables(model: Model) -> dict[int, str]:
 
 
 def limitation(model: Model) -> str:
-    """Return what a layer leaves out that its files have; "" for nothing."""
+    """Return what the files have and the layer leaves out; "" for nothing."""
     has_gate = model.spec is not None and model.spec.family in WITH_VALUE_TABLES and model.store.first_of(SMEAR_GATES)
     return "hidden states without the smear gate, which mixes each vector with the one before it" if has_gate else ""
 
@@ -98,7 +98,7 @@ def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
     try:
         tensor = model.store.find(name)
     except InlayerError:
-        return True  # reported when it is described
+        return True  # the error is reported when the tensor is described
     if role != "mtp" or not tensor.is_matrix:
         return tensor.is_matrix
     originals = {_module(one) for one in (model.table_info.name, model.head_name or "")} | {"head"}

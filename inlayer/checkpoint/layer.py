@@ -108,7 +108,7 @@ def build_head(model: Model) -> Head | None:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
             use_stored(head, stored)
-    bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is BART's
+    bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is for BART
     shape = bias.shape if bias is not None and bias.shape in shapes else None
     if head.bias is not None or shape is not None:
         like = torch.empty(shape or shapes[0], device="meta")

@@ -48,7 +48,7 @@ class Store(ABC):
     where: str  # the source in messages and reports
     config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
     folder: Path  # where local files are
-    remote = False  # whether rows are downloaded when they are read
+    remote = False  # true if rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     note: str = ""  # shown with the source, for example that it is a sample
     skipped: str = "special"  # tokens that `encode` skips: "special", "unknown" (model2vec), "none" (StaticEmbedding)
@@ -94,7 +94,7 @@ class Store(ABC):
         """Return the number of parameters of the whole model, if headers or an index give it cheaply."""
 
     def explain_missing_table(self) -> str:
-        """Why there may be no table, for an error message."""
+        """Return why there may be no table, for an error message."""
         if any(".lora_A." in name for name in self.names()):
             return "its tensors are those of a LoRA adapter; open its base model"
         return "is a shard missing?"
@@ -199,7 +199,7 @@ class FolderStore(Store):
         return f"it is {what}, which has no table of its own; open its base model{base and ', ' + base}"
 
     def _adapter(self) -> tuple[str, str] | None:
-        """What adapter_config.json says about the files, "an adapter (LORA)", and the base model, if it is named."""
+        """Return what adapter_config.json calls the files, "an adapter (LORA)", and the base model, if it is named."""
         path = self._local_path("adapter_config.json")
         if path_kind(path) != "file":
             return None

@@ -135,5 +135,5 @@ def _norm(norm: float) -> str:
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Non-finite numbers as "nan" and "inf", which JSON does not have."""
+    """Replace non-finite numbers with "nan" and "inf", because JSON does not have them."""
     return {name: str(x) if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}

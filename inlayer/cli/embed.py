@@ -149,7 +149,7 @@ def embed(
         from inlayer.encoding.resumable_job import EmbedJob
 
         rows = _write(EmbedJob(*arguments))
-    if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # a folder, mistyped?
+    if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # perhaps a mistyped folder
         sys.stderr.write(f"{quoted(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
     facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "files": files, "skipped": skipped}

@@ -43,7 +43,7 @@ MIN_VALUES_PER_THREAD = 2**20
 
 torch_process = (
     os.getpid()
-)  # threads are not forked: if torch has computed something before a fork, it waits forever in the child
+)  # threads are not forked, so if torch has computed something before a fork, it waits forever in the child
 
 
 class RowPooler:
@@ -152,7 +152,7 @@ def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vecto
     found = sums(np.append(starts, offsets[-1]))
     divisors = np.maximum(counts, 1)[:, None]
     if len(found) > len(out):
-        found.take(first, 0, out=out, mode="clip")  # which writes to `out` directly
+        found.take(first, 0, out=out, mode="clip")  # "clip" writes to `out` directly
     np.divide(found if len(found) == len(out) else out, divisors.astype(np.float32), out=out)
     for number in np.unique(pieces[pieces > 1]).tolist():
         texts = np.flatnonzero(pieces == number)

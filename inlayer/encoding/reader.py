@@ -130,7 +130,7 @@ class Reader:
             else:
                 numbered = blocks(stream, lambda line: self.on_bad_row(f"{name}, line {line}", TOO_LONG))
                 rows = (reader(name, number, block) for number, block in numbered)
-            with closing(rows):  # before the file, if the caller stops early
+            with closing(rows):  # close them before the file, if the caller stops early
                 for batch in rows:
                     if raw is not None:
                         self.meter.done = before + raw.tell()
@@ -305,7 +305,7 @@ class Reader:
                     yield self._batch(pa.Table.from_batches([batch]), column, name, number)
                     number += len(batch)
                     self.meter.done = before + size * number // max(file.metadata.num_rows, 1)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the latter for a column name
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # UnicodeDecodeError concerns a column name
             raise unreadable_parquet(name, error) from None
 
     def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:

@@ -19,7 +19,7 @@ from inlayer.errors import ConfigError, MissingFileError, type_name
 from inlayer.files import file_errors, parse_json, shown
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
-MAX_FIELD_SIZE = 2**31 - 1  # rows or channels: with more, a config is damaged
+MAX_FIELD_SIZE = 2**31 - 1  # rows or channels; a config with more is damaged
 
 
 def read_config(config: object) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _number(name: str, value: object) -> float:
 
 
 class ConfigReader:
-    """The fields of a config, under any of their names and checked when read; the family's defaults fill in."""
+    """The fields of a config, under any of their names. Values are checked when read; the family has defaults."""
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._config, self._defaults = config, defaults

@@ -28,7 +28,7 @@ HINTS = re.compile(
     r"type_vocab|nope_|neox|interleav|normalize_input|sqrt|softcap|query_pre_attn|encoder"
 )
 FACTORS = re.compile("scal|multipl|factor|theta|freq")
-BLOCKS_ONLY = re.compile("rout|expert|moe_|loss|capacity|attention_value|initializer")  # what other factors are for
+BLOCKS_ONLY = re.compile("rout|expert|moe_|loss|capacity|attention_value|initializer")  # other factors are for these
 ROPE_HINTS = re.compile("section|interleav|neox")
 ORDINARY = {
     *REQUIRED, *ROPE, "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",
@@ -38,8 +38,8 @@ INERT: tuple[Any, ...] = (None, False, 0, 0.0, 1, 1.0, [], {}, "rope", "rotary")
 ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
 FINAL_NORM = re.compile(r"(^|\.)(final_|last_)?(layer_?)?(norm|ln)(_f|_final)?\.(weight|bias)$")
 ATTENTION = re.compile(r"\.\d+\..*(q_proj|k_proj|qkv_proj|query_key_value|qkv)\.weight$")
-RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # next to them, attention often has no positions
-LATENT = re.compile(r"kv_a_proj|kv_lora")  # its heads may be paired either way
+RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # next to these layers, attention often has no positions
+LATENT = re.compile(r"kv_a_proj|kv_lora")  # latent attention may pair channels either way
 
 
 def check_generic(raw: Mapping[str, Any], names: Collection[str], *, is_text_part: bool = False) -> None:

@@ -103,7 +103,7 @@ _PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
     "head": HEAD_ENDS,
     "token": TABLE_ENDS,
 }
-# Others, some of them in blocks.
+# Other tables, some of them in blocks.
 _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
     "ngram": re.compile(
         r"(^|\.)(ngram_embedding(\.shard_\d+)?|engram\.embed|ngram_embeddings\.embedders\.\d+|encoder_hash_tok_embedding)"
@@ -149,7 +149,7 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     def preference(name: str) -> tuple[int, int, bool, str]:
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, beside, strict=False)))
         order = next(order for order, end in enumerate(ends) if name.endswith(end))
-        return -shared, order, "decoder." in name, name  # a shared table: the encoder is used first
+        return -shared, order, "decoder." in name, name  # of a shared table's names, the encoder's comes first
 
     return min(candidates, key=preference, default=None)
 

@@ -84,7 +84,7 @@ class HeaderReader:
 
     def __init__(self, read: ReadRange, size: int, path: Path) -> None:
         self._read, self._size, self._path = read, size, path
-        self._data, self._position = bytearray(), 0  # what was read so far
+        self._data, self._position = bytearray(), 0  # the bytes read so far
         self._entries = {STRING: 0, ARRAY: 0}  # elements of all arrays so far
 
     def header(self) -> GgufHeader:

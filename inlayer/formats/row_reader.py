@@ -102,7 +102,7 @@ class FileRows(RowSource):
         first, flat = ids.tolist(), out.reshape(-1).data
         for start, end in pairwise([0, *breaks.tolist(), len(ids)]):
             self._fill(flat[start * self.row_bytes : end * self.row_bytes], self.offset + first[start] * self.row_bytes)
-        self.check()  # it may have been changed while it was read
+        self.check()  # the file may have been changed during the read
 
     def map(self) -> Bytes:
         """Return all rows (rows, row_bytes), mapped privately: writing into them never changes the file."""
@@ -110,7 +110,7 @@ class FileRows(RowSource):
         end = self.offset + self.rows * self.row_bytes
         try:
             whole = np.frombuffer(mmap.mmap(self._file, end, access=mmap.ACCESS_COPY), np.uint8)
-        except OSError:  # a file system without mappings, or a limit; if memory is too small, reading says so
+        except OSError:  # no mappings on this file system, or a limit; reading reports a lack of memory
             return super().map()
         return whole[self.offset : end].reshape(self.rows, self.row_bytes)
 
@@ -134,7 +134,7 @@ class FileRows(RowSource):
             out, offset = out[count:], offset + count
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileRows:
-        return self  # it is immutable
+        return self  # a source is immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRows, (self.path, self.offset, self.rows, self.row_bytes)

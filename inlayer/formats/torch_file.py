@@ -110,11 +110,11 @@ def locate(stream: BoundedFile, record: zipfile.ZipInfo, size: int, where: str) 
 
 
 def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
-    """The format before torch 1.6: magic, version, platform, state dict, keys; then each storage with its length."""
+    """Read the format before torch 1.6: magic, version, platform, state dict, keys; then storages with lengths."""
     front = io.BytesIO(stream.read(MAX_PICKLE))
     if read_pickle(front, where)[0] != MAGIC:
         raise unreadable(where, "it is a pickle, but not one written by torch.save")
-    read_pickle(front, where)  # the version, which is always the same
+    read_pickle(front, where)  # skip the version, which is always the same
     platform, _ = read_pickle(front, where)
     if not isinstance(platform, dict) or platform.get("little_endian") is not True:
         raise unreadable(where, "its values are not little-endian")

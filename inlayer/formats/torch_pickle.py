@@ -158,7 +158,7 @@ class PickleMachine:
             arguments, function = stack.pop(), stack.pop()
             stack.append(self.call(function, arguments))
         elif name == "BUILD":
-            stack.pop()  # the version numbers of modules, which are not needed
+            stack.pop()  # the version numbers of modules are not needed
         elif name != "PROTO":
             raise unreadable(
                 self.where, f"its pickle uses {name}, which a plain state dict does not need; not executed"

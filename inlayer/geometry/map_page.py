@@ -65,7 +65,7 @@ class MapFacts:
     points: str  # (V, 2); NaN for zero and non-finite rows
     texts: list[str]
     kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
-    kept_share: float  # its mean
+    kept_share: float  # the mean of `kept`
     trustworthiness: float
     measured: int  # neighbors considered per row
     n_undrawn: int  # zero and non-finite rows

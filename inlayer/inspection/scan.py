@@ -32,8 +32,8 @@ Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
-RUNS, RUN_LENGTH = 32, 32  # of a sample: consecutive rows need one read, even in a remote file
-MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
+RUNS, RUN_LENGTH = 32, 32  # of a sample; consecutive rows need only one read, even in a remote file
+MIN_CONSTANT_WIDTH = 8  # channels; fewer may be equal by chance
 MIN_SAMPLE = 2**12  # fewest values that show a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 

@@ -158,7 +158,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         (folder / "tokenizer.json").write_bytes(self.tokenizer.data)
         settings = {"pool": self.pool, "skipped": self.model.skipped}
         (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
-        (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # of a module that was saved here before
+        (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # left by a module that was saved here before
         if self.encoder.weighting is not None:
             self.encoder.weighting.save(folder)
 

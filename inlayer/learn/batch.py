@@ -64,7 +64,7 @@ class BatchRow:
     """One file or notebook cell; `passed` is None if it was not graded."""
 
     learner: str
-    task: str = ""  # if the file belongs to no task
+    task: str = ""  # empty if the file belongs to no task
     passed: bool | None = None
     checks_passed: int = 0
     checks_total: int = 0
@@ -189,7 +189,7 @@ def task_cells(text: str) -> list[tuple[str, str]]:
 
 
 def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) -> list[Submission]:
-    """List every submission in a folder by learner, task and file; chosen tasks without a file are listed too."""
+    """List every submission in a folder by learner, task and file; chosen tasks without a file are also listed."""
     by_learner: dict[str, list[Submission]] = {}
     for entry in _entries(str(folder)):
         if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:

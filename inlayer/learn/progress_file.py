@@ -39,10 +39,10 @@ class ProgressRecord:
 
     tries: int = 0  # checks or answers
     done: str = ""  # time it was first read, passed or answered correctly; for free text, when the learner confirmed it
-    skipped: str = ""  # time
+    skipped: str = ""  # time it was skipped
     summary: str = ""  # a task's last check
     hints: int = 0  # hints used for a task, 0 to 3
-    solution_seen: str = ""  # before the task passed
+    solution_seen: str = ""  # time the solution was viewed before the task passed
     seed: int | None = None  # seed of an exercise that was asked and not answered yet
     missed: int = 0  # wrong answers to a question
     due: int = 0  # number of quizzes in which a question must still be answered correctly on the first try
@@ -144,7 +144,7 @@ class ProgressFile:
         try:
             return self._load()
         except DamagedProgressError:
-            with self.edit() as state:  # renames the file
+            with self.edit() as state:  # editing renames the file
                 return state
         except ProgressAccessError as error:
             return self._continue_unsaved(error)

@@ -81,7 +81,7 @@ def make_position_ids(
         real = ids.ne(rule.padding_idx)
     elif rule.by == "mask" and mask is not None:
         real = mask.ne(0)
-    if real is None:  # also for inputs_embeds, where padding cannot be recognized
+    if real is None:  # also the case for inputs_embeds, where padding cannot be recognized
         if mask is not None and _is_left_padded(mask):
             warnings.warn(LEFT_PADDED, stacklevel=6)
         return torch.arange(rule.start, rule.start + shape[1], device=device)[None]

@@ -182,7 +182,7 @@ def texts_with_unstable_characters(texts: list[str]) -> npt.NDArray[np.int64]:
     indices: list[int] = []
     block: list[int] = []
     size = 0
-    is_ascii = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))  # most texts are
+    is_ascii = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))  # most texts are ASCII
     for index in np.flatnonzero(~is_ascii).tolist():
         block.append(index)
         size += len(texts[index])

@@ -82,7 +82,7 @@ def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
 def matching_lengths(own: list[bytes], shared: bytes) -> list[int] | None:
     """Return the length of each token if their own bytes, with `▁` for a space, add up to those they share."""
     spaced = [data.replace(SPACE_SYMBOL, b" ") for data in own]
-    for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):  # the first may stand for nothing
+    for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):  # the first `▁` may stand for nothing
         if b"".join(candidate) == shared:
             return [len(data) for data in candidate]
     return None

@@ -6,7 +6,7 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> lo
 - a corpus of any size is streamed. The folder is written atomically (files.py)
 - text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments, the middle one is
   used for validation, so validation text is spread over the whole corpus, and the same text gives the same split.
-  Segments start small and grow to MAX_SEGMENT characters, so a small corpus has validation text too. If there are too
+  Segments start small and grow to MAX_SEGMENT characters, so a small corpus also has validation text. If there are too
   few segments for that, the start of the middle one is held out, as long as the requested fraction of the whole text
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends on seed and step only, so a resumed run needs no data state

@@ -83,7 +83,7 @@ class Guard:
             scope = self._without_token(scope)
             check_body_headers(scope)
             await self.app(scope, limited(receive, max_body(scope)), send_guarded)
-        except HTTPException as error:  # raised by these checks; the application handles its own
+        except HTTPException as error:  # raised by these checks; the application handles its own errors
             if expects_page(scope):
                 response: Response = error_page(error.status_code, error.detail, error.headers)
             else:

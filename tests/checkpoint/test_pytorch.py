@@ -266,7 +266,7 @@ HOSTILE = {
         b"\x80\x02ccollections\nOrderedDict\n" + doubled_tuples(60) + b"R.",
         "calls something that a plain tensor does not need",
     ),
-    "a call of what is no function": (b"\x80\x02N)R.", "calls something that a plain tensor does not need"),
+    "a call of something other than a function": (b"\x80\x02N)R.", "calls something that a plain tensor does not need"),
     "an empty stack": (b"\x80\x02R.", "damaged"),
     "no end": (b"\x80\x02}", "damaged"),
     "a memo that was never written": (b"\x80\x02h\x07.", "damaged"),

@@ -1,4 +1,4 @@
-"""Safetensors headers: read like the safetensors library reads them; invalid ones are one-line errors."""
+"""Safetensors headers: read as by the safetensors library; invalid ones are one-line errors."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_check_without_a_name_grades_the_last_task_again(run: Run) -> None:
     assert "no task is in progress" in run("check").err
     run("next", "add")
     Path("inlayer-course/add.py").write_text(SOLUTION)
-    for _ in range(2):  # also once it has passed
+    for _ in range(2):  # the second time, it has already passed
         done = run("check")
         assert (done.code, done.out.startswith("add: 6 of 6 checks passed\n")) == (0, True)
     assert [path.name for path in Path("inlayer-course").iterdir()] == ["add.py"]

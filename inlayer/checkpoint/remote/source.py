@@ -134,7 +134,7 @@ class RemoteFile:
                 else:
                     out[start, stop] = data
             for failure in sorted(failures, key=lambda failure: isinstance(failure, TransferError)):
-                raise failure  # an error that no retry can fix, if there is one
+                raise failure  # an error that no retry can fix comes first
 
         part = f"bytes {min(spans)[0]:,}..{max(stop for _, stop in spans) - 1:,} of " if before else ""
         try:
@@ -263,7 +263,7 @@ class HubFolder(RemoteFolder):
         except (errors.HTTPError, OSError) as error:
             raise TransferError(transfer.one_line(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # not the response of a hub
+            pass  # the response is not that of a hub
         if not COMMIT.fullmatch(commit):
             raise CheckpointError(f"{self.label}: the server did not return a commit; does HF_ENDPOINT point to a hub?")
         return [commit, [file for file in files if "/" not in file]]

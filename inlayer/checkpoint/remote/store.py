@@ -139,7 +139,7 @@ class RemoteStore(RemoteReader, FolderStore):
         self._headers, self._index = {}, {}
         try:
             config = self._local_path("config.json")
-        except UnreachableError as error:  # name what was given, not the first file that is read
+        except UnreachableError as error:  # the message names what was given, not the first file that is read
             if file is None:
                 raise
             message = str(error).replace(str(folder.open("config.json")), self.where)

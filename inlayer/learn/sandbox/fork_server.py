@@ -64,7 +64,7 @@ class ForkServer:
                     env=environment,
                     start_new_session=True,  # Ctrl-C is for the grader
                 )
-                theirs.close()  # else a server that fails to start is waited for forever
+                theirs.close()  # otherwise, the grader would wait forever for a server that fails to start
                 ready = ours.recv(len(READY)) == READY
             except OSError as error:
                 ours.close()

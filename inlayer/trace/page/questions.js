@@ -33,7 +33,7 @@ const QUESTIONS = {
     const widest = [...text.characters].sort((a, b) => b.bytes.length - a.bytes.length)[0];
     const letter = text.characters.find((one) => /^[A-Za-z]$/.test(one.text));
     return [
-      whole(`How many bytes does ${quoted(text.text)} have in UTF-8?`, text.n_bytes,
+      whole(`How many bytes does ${quoted(text.text)} take in UTF-8?`, text.n_bytes,
         `It has ${counted(text.n_characters, "character")}; an ASCII character takes one byte, others two to four.`,
         [[text.n_characters, "That is the number of characters"], [text.n_tokens, "That is the number of tokens"]]),
       widest && whole(`How many bytes does ${quoted(widest.text)} take?`, widest.bytes.length / 2,
@@ -167,7 +167,7 @@ const QUESTIONS = {
     return [
       whole(`The table has ${grouped(table.shape[0])} rows. How many receive a gradient?`,
         backward.n_rows_with_gradient, `${upper(reachOf(backward, table))}.`,
-        [[backward.n_unique_ids, tied ? "Those are the rows that were looked up; the tied head reaches the others too"
+        [[backward.n_unique_ids, tied ? "Those are the rows that were looked up; the tied head also reaches the others"
           : "That includes the padding row"],
           [table.shape[0], tied ? "That includes the padding row" : "Only rows that were looked up receive one"],
           [trace.texts.reduce((sum, text) => sum + text.n_tokens, 0), "That is the number of tokens; equal tokens "
