@@ -43,7 +43,7 @@ MAX_COPIES = 5  # files of one task by one learner
 MAX_ENTRIES = 5_000  # files and folders of one learner
 MAX_UNKNOWN = 20  # unknown files of one learner that are listed one by one
 MAX_DEPTH = 12
-IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
+IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # names that start with a dot are also ignored
 TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 

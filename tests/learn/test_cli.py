@@ -381,7 +381,7 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], s
 def test_unusable_files_are_reported(run: Run) -> None:
     for data, says in [
         (b"\xff\xfe", "is not valid UTF-8: byte 0xff at offset 0; save it as UTF-8"),
-        (b"#" * 2**21, "more than"),
+        (b"#" * 2**21, "is larger than 1,048,576 bytes"),
     ]:
         Path("add.py").write_bytes(data)
         done = run("check", "add.py")
