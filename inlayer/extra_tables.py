@@ -233,7 +233,7 @@ class ExtraTables(InputTable):
 
         Args:
             input_ids: Token ids (B, T) or (T,).
-            layer: A block index. Required if blocks have tables of their own.
+            layer: A block index. Required if blocks have their own tables.
 
         Returns:
             (B, T, W), where W is the number of key-value heads times their width. None if the block

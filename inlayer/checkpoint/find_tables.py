@@ -71,7 +71,7 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
 
 
 def value_tables(model: Model) -> dict[int, str]:
-    """Return the value table of each block that has one of its own, in a family whose files may have them."""
+    """Return the value table of each block that has its own, in a family whose files may have them."""
     if model.spec is None or model.spec.family not in WITH_VALUE_TABLES:
         return {}
     names = sorted(name for name, role in table_names(model) if role == "value")

@@ -81,6 +81,6 @@ class Family:
     # head
     logits_scaling_multiplies: bool = False  # logits are multiplied instead of divided (HyperCLOVA X)
     head_bias: bool = False  # the head has a bias, as masked-language heads do
-    decoder_table: bool = False  # the decoder has a table of its own, which a tied head shares (T5Gemma)
+    decoder_table: bool = False  # the decoder has its own table, which a tied head shares (T5Gemma)
     untied_classes: tuple[str, ...] = ()  # model classes whose head is not tied, regardless of the config
     head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)

@@ -28,7 +28,7 @@ HINTS = re.compile(
     r"type_vocab|nope_|neox|interleav|normalize_input|sqrt|softcap|query_pre_attn|encoder"
 )
 FACTORS = re.compile("scal|multipl|factor|theta|freq")
-BLOCKS_ONLY = re.compile("rout|expert|moe_|loss|capacity|attention_value|initializer")  # other factors are for these
+BLOCKS_ONLY = re.compile("rout|expert|moe_|loss|capacity|attention_value|initializer")  # names of factors inside blocks
 ROPE_HINTS = re.compile("section|interleav|neox")
 ORDINARY = {
     *REQUIRED, *ROPE, "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",

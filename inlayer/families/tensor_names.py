@@ -82,7 +82,7 @@ RELATIVE = re.compile(
 WITH_VALUE_TABLES = ("nanochat",)
 VALUE_OF_BLOCK = re.compile(r"(?:^|\.)value_embeds\.(\d{1,4})\.weight")
 SMEAR_GATES = ("smear_gate.weight", "model.smear_gate.weight")
-# A number between dots is a block; vision and audio towers have input layers of their own.
+# A number between dots is a block; vision and audio towers have their own input layers.
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")

@@ -24,7 +24,7 @@ from inlayer.threads import core_count, map_in_threads
 Vectors = npt.NDArray[np.float32]
 
 # Values that are widened at once. In shorter calls, our threads wait for the interpreter lock; in longer ones, OpenBLAS
-# starts threads of its own.
+# starts its own threads.
 BLOCK_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
 ROUNDING = 2.0**-22  # error per channel that float32 sums can add to rough and exact cosines together

@@ -267,7 +267,7 @@ def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
     Compressed ids are numbered in the order of their first tokens.
 
     " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
-    has no text to normalize, so it gets an id of its own.
+    has no text to normalize, so it gets its own id.
 
     Args:
         tokenizer: The model's tokenizer; its tokenizer.json has the spelling that distinguishes incomplete characters.
