@@ -5,7 +5,7 @@
 - per token: one row per token, compared with `tokenizers` + nn.Embedding
 - latency of one short text, and the peak memory of `inlayer embed` on a corpus
 
-How far is it from the limit? Reading the text once and the rows of its tokens once are measured, too: a decode of the
+How far is it from the limit? Reading the text once and the rows of its tokens once are also measured: a decode of the
 bytes, and a sum of the rows whose ids are known. What is above that is tokenizing.
 """
 

@@ -1,7 +1,7 @@
-"""hidden states -> loss and gradients: Head.loss against plain logits + cross-entropy.
+"""hidden states -> loss and gradients: Head.loss compared with plain logits + cross-entropy.
 
 Times are measured interleaved in this process. The first call, which allocates and starts threads, is reported apart
-from the steady state. Peak memory is measured in a fresh process each, by sampling the
+from the steady state. Peak memory is measured for each in its own process, by sampling the
 resident size relative to that with rows, hidden states and targets already in memory.
 
 The limit is the three matrix products that every implementation needs: logits, and the gradients of both inputs.

@@ -48,7 +48,7 @@ class Ratio:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target was met; None without a target."""
+        """True if the target was met; None without a target."""
         if self.at_least is not None:
             return self.value >= self.at_least
         return self.value <= self.at_most if self.at_most is not None else None

@@ -1,10 +1,10 @@
 """Open a 2.35 GB table and look up 2,048 ids: inlayer.load compared with transformers and two ways of safetensors.
 
-A second result opens a checkpoint of one terabyte, with Kimi-K2's shapes in sparse files that take 31 MB of the disk.
+A second result opens a checkpoint of one terabyte, with Kimi-K2's shapes in sparse files that take 31 MB of disk space.
 
 The limit of the first is a plain read of the same rows at known offsets, which opens nothing and checks nothing.
 
-Each run is a new process, because resident memory is measured too. Time is measured from after the imports until the
+Each run is a new process, because resident memory is also measured. Time is measured from after the imports until the
 rows are available, on a file in the page cache. The table has Kimi-K2's shape. transformers opens it as a model
 without blocks, so nothing else is read.
 """

@@ -1,4 +1,4 @@
-"""A server of vectors as one would write it with sentence-transformers and FastAPI: the peer of benchmarks/serve.py.
+"""An embedding server as one would write it with sentence-transformers and FastAPI: the peer of benchmarks/serve.py.
 
 Prints its URL as JSON, like `inlayer serve --json`. One process per core.
 """

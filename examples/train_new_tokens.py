@@ -1,7 +1,7 @@
 """Make a loaded layer trainable, add a token, and train only its row.
 
 Rows of a loaded model stay in its file and are frozen. With trainable=True, they are in memory and can be trained.
-The three sentences are learned by heart within a second; use more text for a row that means something.
+The three sentences are memorized within a second; use more text for a row that means something.
 """
 
 import torch
@@ -38,4 +38,4 @@ for step in range(51):
         print(f"step {step:2}  loss {loss.item():5.2f}  the new row has moved by {moved:.2f}")
 
 print("all other rows are unchanged, bit for bit:", torch.equal(table[:old_rows], start[:old_rows]))
-print("the tied head has the new row, too:", head.vocab_size == old_rows + 1)
+print("the tied head also has the new row:", head.vocab_size == old_rows + 1)

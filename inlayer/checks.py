@@ -91,12 +91,12 @@ def check_std(init_std: float) -> float:
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether the value is a Python or numpy integer, and not a bool."""
+    """Return whether the value is a Python or numpy integer, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_finite(value: Any) -> bool:
-    """Whether the value is a number, and neither NaN nor infinite."""
+    """Return whether the value is a number, and neither NaN nor infinite."""
     try:
         return math.isfinite(value)
     except (TypeError, OverflowError):

@@ -92,7 +92,7 @@ def chunked_losses(
         log_sums_C = logits_CV.logsumexp(-1) if log_sums_C is None else log_sums_C
         return losses_C + z_loss * log_sums_C.square().masked_fill(targets_C == IGNORE, 0.0)
 
-    if is_jit_tracing():  # sizes are unknown
+    if is_jit_tracing():  # sizes are unknown while tracing
         return one_chunk(hidden_ND, targets_N)
     rows = chunk_rows(len(targets_N), hidden_ND.shape[1])
     chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)

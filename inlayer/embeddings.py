@@ -283,7 +283,7 @@ class Embeddings(ExtraTables):
         if input_ids is not None and self.adds_ngrams:
             hidden = after("n-grams", self.add_ngrams(hidden, input_ids, history, attention_mask))
             if attention_mask is not None and history is not None:
-                attention_mask = attention_mask[..., history.shape[1] :]  # of input_ids alone
+                attention_mask = attention_mask[..., history.shape[1] :]  # the mask of input_ids alone
         if self.multiplier != 1.0:
             hidden = after("multiplier", multiply(hidden, self.multiplier, self.round_multiplier))
         if self.projection is not None and self.projection_at == "rows":

@@ -16,7 +16,7 @@ class InlayerError(Exception):
     Example:
         >>> try:
         ...     inlayer.Embeddings(vocab_size=0, n_embd=4)
-        ... except inlayer.InlayerError as error:  # this one is a ValueError, too
+        ... except inlayer.InlayerError as error:  # this one is also a ValueError
         ...     print(error)
         vocab_size is 0; it must be an integer of at least 1
     """

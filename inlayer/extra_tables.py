@@ -36,7 +36,7 @@ class ExtraTables(InputTable):
         self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected mean"
         self.per_layer_embedding: PerLayerEmbedding | None = None
         self.value_embedding: Table | StoredEmbedding | None = None
-        self.value_tables: nn.ModuleDict | None = None  # or a table for each of some blocks
+        self.value_tables: nn.ModuleDict | None = None  # for blocks that have their own tables
         self.value_layers: tuple[int, ...] = ()  # the blocks that read them
 
     def ngram_ids(
@@ -132,7 +132,7 @@ class ExtraTables(InputTable):
 
     @property
     def adds_ngrams(self) -> bool:
-        """Whether rows of an n-gram memory are part of the hidden states.
+        """True if rows of an n-gram memory are part of the hidden states.
 
         Example:
             >>> inlayer.load("default").embeddings.adds_ngrams
@@ -233,7 +233,7 @@ class ExtraTables(InputTable):
 
         Args:
             input_ids: Token ids (B, T) or (T,).
-            layer: A block index. Required if blocks have tables of their own.
+            layer: A block index. Required if blocks have their own tables.
 
         Returns:
             (B, T, W), where W is the number of key-value heads times their width. None if the block

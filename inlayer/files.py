@@ -111,7 +111,7 @@ def file_errors(
     """Turn an OSError inside the block into one line: the path, the problem, and the system's reason."""
     try:
         yield
-    except InlayerError:  # MissingFileError is an OSError, too
+    except InlayerError:  # MissingFileError is also an OSError
         raise
     except OSError as error:
         raise kind(f"{format_path(path)} {problem}: {error.strerror or error}") from error

@@ -31,7 +31,7 @@ from inlayer.tying import HeadRows, without_row_gradient
 
 REDUCTIONS = ("mean", "sum", "none")
 
-# Devices where half precision may be emulated and many times slower; torch's chunked loss avoids it there, too.
+# Devices where half precision may be emulated and many times slower; torch's chunked loss also avoids it there.
 FULL_PRECISION = frozenset({"cpu"})
 
 

@@ -217,7 +217,7 @@ class InputTable(nn.Module):
             120
         """
         width = self.token_embedding.embedding_dim
-        if not isinstance(table, StoredEmbedding):  # whose weight would read the whole table
+        if not isinstance(table, StoredEmbedding):  # its weight would read the whole table
             check_float(getattr(table, "weight", None), "the new table's weight", width=width, axes=("rows", "width"))
         elif table.embedding_dim != width:
             raise ShapeError(f"the new rows have width {table.embedding_dim}; this layer's rows have width {width}")
@@ -226,7 +226,7 @@ class InputTable(nn.Module):
 
     def _resize_biases(self, rows: int) -> None:
         for head in self._tied_heads:
-            if head.tied and head.table is self.token_embedding:  # it may have been tied to another layer since
+            if head.tied and head.table is self.token_embedding:  # the head may have been tied to another layer since
                 head.resize_bias(rows)
 
     def tie(self, head: object) -> None:

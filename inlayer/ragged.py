@@ -37,7 +37,7 @@ class Ragged:
     """Token ids of n texts: `flat` has all ids, `offsets` the start of each text.
 
     Args:
-        flat: All ids, one text after the other.
+        flat: The ids of all texts, concatenated.
         offsets: n + 1 offsets into `flat`, from 0 to len(flat).
 
     Raises:

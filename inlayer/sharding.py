@@ -26,7 +26,7 @@ MESH = "vocab"
 
 
 def is_sharded(weight: Tensor) -> bool:
-    """Whether a weight is a DTensor, decided without importing torch.distributed."""
+    """Return whether a weight is a DTensor, decided without importing torch.distributed."""
     return isinstance(getattr(weight, "placements", None), tuple)
 
 

@@ -39,7 +39,8 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     ids = check_dense(ids, name, hints.get(type(ids).__name__, "; wrap it: torch.tensor([[...]])"))
     if ids.dtype in UNSIGNED:
         signed = ids.to(torch.int64)
-        # A value of 2**63 or more becomes negative; replace it with the largest int64, also outside every table.
+        # A value of 2**63 or more becomes negative. Replace it with the largest int64, which is also outside every
+        # table.
         return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
     if ids.dtype not in SIGNED_OR_SMALL:
         hint = "are they vectors (inputs_embeds)?" if name == "input_ids" else "is it the tensor you meant?"
@@ -123,7 +124,7 @@ def with_batch_axis(ids: Tensor | None, embeds: Tensor | None, width: int) -> tu
 
 
 def is_jit_tracing() -> bool:
-    """Whether torch.jit.trace is running: sizes are tensors there, and comparing them warns."""
+    """Return whether torch.jit.trace is running: sizes are tensors there, and comparing them warns."""
     return not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None
 
 
@@ -133,7 +134,7 @@ def multiply(x: Tensor, factor: float, rounded: bool) -> Tensor:
 
 
 def is_meta_or_traced(x: Tensor) -> bool:
-    """Whether this is a tensor of a tracer, whose values cannot be read."""
+    """Return whether this is a tensor of a tracer, whose values cannot be read."""
     return (
         torch.compiler.is_compiling()
         or is_jit_tracing()

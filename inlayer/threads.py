@@ -1,7 +1,7 @@
 """Base module: threads that use all cores, and processes that end with the process that started them.
 
 - threads suffice, because numpy and the tokenizer libraries release the GIL
-- OMP_NUM_THREADS limits these threads, too: Ray sets it to 1 for a worker that has one core of many
+- OMP_NUM_THREADS also limits these threads: Ray sets it to 1 for a worker that has one core of many
 Tested in tests/test_threads.py.
 """
 
@@ -30,7 +30,7 @@ def core_count() -> int:
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return the results of a function for a few items, one thread per item; the first error is raised.
 
-    After an error or Ctrl-C, it does not wait for the other threads, which end with the process at the latest.
+    After an error or Ctrl-C, it does not wait for the other threads, which end when the process ends, if not before.
     """
     if len(items) <= 1:
         return [function(item) for item in items]

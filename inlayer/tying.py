@@ -67,7 +67,7 @@ def resolve_table(source: nn.Module) -> nn.Module:
 
 
 def table_size(table: nn.Module) -> tuple[int, int]:
-    """(V, D), without reading the rows of a table in a file."""
+    """Return the shape (V, D), without reading the rows of a table in a file."""
     rows, width = getattr(table, "num_embeddings", None), getattr(table, "embedding_dim", None)
     in_memory = "weight" in table._parameters or "weight" in table._buffers
     if not in_memory and isinstance(rows, int) and isinstance(width, int):
@@ -117,7 +117,7 @@ class HeadRows(nn.Module):
 
     @property
     def tied(self) -> bool:
-        """Whether the rows belong to another module.
+        """True if the rows belong to another module.
 
         Example:
             >>> inlayer.load("default").head.tied

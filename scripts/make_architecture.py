@@ -63,7 +63,7 @@ def main() -> None:
             parts.append(
                 f'<line x1="{LEFT}" y1="{y - 6:g}" x2="{end}" y2="{y - 6:g}" stroke="#c98a3b" stroke-dasharray="4 3"/>'
                 f'<text x="{end}" y="{y + 9:g}" text-anchor="end" font-size="12" fill="#a8702a">'
-                "below this line: numpy only; checkpoint and inspection run without torch, too</text>"
+                "below this line: numpy only; checkpoint and inspection also run without torch</text>"
             )
             y += 16
     OUT.write_text(

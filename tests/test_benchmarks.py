@@ -91,7 +91,7 @@ def test_sparse_checkpoint_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(open_checkpoint, "EXPERTS", 3)
     sizes = open_checkpoint.write_sparse_checkpoint(tmp_path)
     assert sizes["tensors"] == 1 + 2 * 3 * 6
-    assert sizes["bytes"] > 2**31  # only the table of its first shard
+    assert sizes["bytes"] > 2**31  # of the first shard, this is only the table
     rows, _ = open_checkpoint.with_inlayer(str(tmp_path), torch.tensor([[0, 163_839]]))
     assert rows.shape == (1, 2, 7168)
     assert not rows.any()

@@ -334,7 +334,7 @@ def test_invalid_files_are_reported_in_one_line(run: Run, tmp_path: Path, monkey
         "latin.txt is not valid UTF-8: byte 0xe9 at offset 3\n"
         in run("walk", "--file", str(tmp_path / "latin.txt")).err
     )
-    assert "long.txt has more than 1,048,576 bytes" in run("walk", "--file", str(tmp_path / "long.txt")).err
+    assert "long.txt is larger than 1,048,576 bytes" in run("walk", "--file", str(tmp_path / "long.txt")).err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab\xff"), encoding="utf-8"))
     assert run("walk", "-", "--json") == Done(
         2, "", "inlayer: standard input is not valid UTF-8: byte 0xff at offset 2\n"

@@ -73,7 +73,7 @@ def inherited_doc(name: str) -> str:
 
 
 def may_raise(function: Any) -> bool:
-    """Whether its own code raises an error on purpose."""
+    """Return whether its own code raises an error on purpose."""
     return re.search(r"^ +raise ", inspect.getsource(inspect.unwrap(function)), flags=re.MULTILINE) is not None
 
 
@@ -85,7 +85,7 @@ def test_function_documents_its_contract(name: str) -> None:
     assert section(text, "Returns") or signature.return_annotation == "None"
     assert all(error[0].isupper() or error in vars(builtins) for error in described(text, "Raises"))
     assert described(text, "Raises") or not may_raise(function)
-    assert section(text, "Example")  # which test_examples_run runs
+    assert section(text, "Example")  # test_examples_run runs it
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

@@ -63,7 +63,7 @@ def test_ids_of_follows_changes_of_the_rows() -> None:
         one.token_embedding.weight[5] = 1.0
     with pytest.raises(InputError, match="the vector at 0"):
         one.ids_of(vectors)
-    one.token_embedding.weight.data[7] = 2.0  # which torch does not count as a change
+    one.token_embedding.weight.data[7] = 2.0  # torch does not count this as a change
     assert one.ids_of(torch.full((6,), 2.0)) == 7
 
 

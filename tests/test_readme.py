@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 
 
 def run(*command: str, cwd: Path = ROOT) -> str:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # not a make inside a make
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # no make inside a make
     env |= {"COLUMNS": "80", "NO_COLOR": "1", "INLAYER_DATA": str(cwd / "data")}
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, encoding="utf-8", env=env, check=False)
     assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ def test_the_commands_of_the_table_run_in_this_order(
     commands = re.findall(r"^\| .* \| `(inlayer .+)` \|$", README, flags=re.MULTILINE)
     assert len(commands) == 12
     for command in commands:
-        if command == "inlayer serve":  # which runs until Ctrl-C; tests/web/ starts it
+        if command == "inlayer serve":  # it runs until Ctrl-C; tests/web/ starts it
             continue
         monkeypatch.setattr(sys, "argv", shlex.split(command))
         with pytest.raises(SystemExit) as stopped:

@@ -64,5 +64,5 @@ def test_blas_threads_are_limited_and_restored():
         with one_blas_thread():
             return blas_threads()
 
-    assert map_in_threads(limited, range(4)) == [[1] * len(before)] * 4  # one after the other
+    assert map_in_threads(limited, range(4)) == [[1] * len(before)] * 4  # sequentially
     assert blas_threads() == before

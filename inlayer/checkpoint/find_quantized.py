@@ -33,7 +33,7 @@ from inlayer.tables.stored_table import PairedRows, RepeatedRows, check_tensor
 if TYPE_CHECKING:
     from inlayer.checkpoint.store import FolderStore
 
-MODEL2VEC = "embeddings"  # its tensor; int8 values are used without a scale, as in model2vec
+MODEL2VEC = "embeddings"  # the name of its tensor; int8 values are used without a scale, as in model2vec
 FP8_BLOCK = 128  # rows and channels that share a scale, unless the config has weight_block_size
 MX_BLOCK, MX_BYTES, NV_BLOCK, INT4_PER_WORD = 32, 16, 16, 8
 PACKED_ENDS = ("_packed", "_blocks")

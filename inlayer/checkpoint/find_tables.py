@@ -71,7 +71,7 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
 
 
 def value_tables(model: Model) -> dict[int, str]:
-    """Return the value table of each block that has one of its own, in a family whose files may have them."""
+    """Return the value table of each block that has its own, in a family whose files may have them."""
     if model.spec is None or model.spec.family not in WITH_VALUE_TABLES:
         return {}
     names = sorted(name for name, role in table_names(model) if role == "value")
@@ -79,7 +79,7 @@ def value_tables(model: Model) -> dict[int, str]:
 
 
 def limitation(model: Model) -> str:
-    """Return what a layer leaves out that its files have; "" for nothing."""
+    """Return what the files have and the layer leaves out; "" for nothing."""
     has_gate = model.spec is not None and model.spec.family in WITH_VALUE_TABLES and model.store.first_of(SMEAR_GATES)
     return "hidden states without the smear gate, which mixes each vector with the one before it" if has_gate else ""
 
@@ -91,14 +91,14 @@ def describe_table(model: Model, name: str, role: TableRole, parameters: int | N
 
 
 def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
-    """Whether a tensor with a table's name has a table's shape; inside blocks, other tensors have such names.
+    """Return whether a tensor with a table's name has a table's shape; inside blocks, other tensors have such names.
 
     A copy that has the name of the original may have a different number of rows, which `inspect` reports.
     """
     try:
         tensor = model.store.find(name)
     except InlayerError:
-        return True  # reported when it is described
+        return True  # the error is reported when the tensor is described
     if role != "mtp" or not tensor.is_matrix:
         return tensor.is_matrix
     originals = {_module(one) for one in (model.table_info.name, model.head_name or "")} | {"head"}
@@ -167,7 +167,7 @@ def head_shape(model: Model) -> tuple[int, int]:
 
 
 def has_shape(store: Store, name: str, shape: tuple[int, ...]) -> bool:
-    """Whether a tensor has this shape; False if its file cannot be read."""
+    """Return whether a tensor has this shape; False if its file cannot be read."""
     try:
         return store.find(name).shape == shape
     except InlayerError:

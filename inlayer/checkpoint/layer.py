@@ -33,7 +33,7 @@ from inlayer.tying import use_stored
 COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
 SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it equals the table
 FLOAT32_PARTS = ("position_embedding.alpha",)  # regardless of the model's dtype
-MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
+MAX_PART = 256 << 20  # bytes; the largest tables of learned positions are about 100 MB
 
 
 def build_embeddings(model: Model) -> Embeddings:
@@ -68,7 +68,7 @@ def build_embeddings(model: Model) -> Embeddings:
 
 
 def _computes(spec: LayerSpec) -> bool:
-    """Whether hidden states are more than the rows."""
+    """Return whether hidden states are more than the rows."""
     return (
         (spec.scale, spec.multiplier, spec.norm_eps, spec.projection_at, spec.token_types) != (1.0, 1.0, None, None, 0)
         or spec.positions in ("learned", "sinusoidal")
@@ -108,7 +108,7 @@ def build_head(model: Model) -> Head | None:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
             use_stored(head, stored)
-    bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is BART's
+    bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is for BART
     shape = bias.shape if bias is not None and bias.shape in shapes else None
     if head.bias is not None or shape is not None:
         like = torch.empty(shape or shapes[0], device="meta")
@@ -129,7 +129,7 @@ def _read_ngram_projection(model: Model) -> Tensor:
 
 
 def equals_table(model: Model, name: str) -> bool:
-    """Whether a stored head has the same rows as the table; if not, it is used, as in transformers."""
+    """Return whether a stored head has the same rows as the table; if not, it is used, as in transformers."""
     tensor = model.store.find(name)
     if tensor.shape != model.table_info.shape:
         return False
@@ -142,12 +142,12 @@ def equals_table(model: Model, name: str) -> bool:
 
 
 def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
-    """Whether two arrays have the same dtype and bytes."""
+    """Return whether two arrays have the same dtype and bytes."""
     return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
 def saved_with_head(model: Model) -> bool:
-    """Whether a tied model has a head at all: its class decides, and a masked-language head also has a stored bias."""
+    """Return whether a tied model has a head at all. Its class decides; a masked-language head also needs a bias."""
     biased = model.spec is not None and model.spec.head.bias
     return names_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
 

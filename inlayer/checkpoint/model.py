@@ -381,7 +381,7 @@ class Model:
 
     @property
     def is_tied(self) -> bool:
-        """Whether the config ties the head to the table; False without a config."""
+        """True if the config ties the head to the table; False without a config."""
         return self.spec is not None and self.spec.head.tied
 
     @cached_property

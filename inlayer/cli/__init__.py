@@ -41,14 +41,14 @@ def main() -> None:
         with needs_torch("this command"):
             _shorten_help(command, arguments)
             code = command(args=arguments, standalone_mode=False) or 0
-        sys.stdout.flush()  # here, so a full disk is reported in one line
+        sys.stdout.flush()  # flush here, so that a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         from inlayer.cli.messages import error_message
 
         code = _report(error_message(error, arguments, command))
     except (BrokenPipeError, SystemExit) as stopped:  # the reader of a pipe closed it: `inlayer walk | head`
         if isinstance(stopped, SystemExit) and not isinstance(stopped.__context__, BrokenPipeError):
-            raise  # Typer exits for a closed pipe, too
+            raise  # Typer also exits for a closed pipe
         _drop_output()
         code = 141
     except (MemoryError, RuntimeError) as error:
@@ -56,7 +56,7 @@ def main() -> None:
             raise
         code = _report("out of memory; try a smaller input or model")
     except OSError as error:
-        if error.errno is None or error.filename is not None:  # not of writing to standard output
+        if error.errno is None or error.filename is not None:  # the error is not about standard output
             code = _report(str(error))
         else:
             _drop_output()

@@ -36,7 +36,7 @@ def compare(
         typer.Option(
             min=0,
             max=100_000,
-            help="Number of moved rows and of damaged rows to show. In the terminal, also of unshared tokens.",
+            help="Maximum number of moved and damaged rows to show (in the terminal, also of unshared tokens).",
         ),
     ] = 10,
     html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
@@ -135,5 +135,5 @@ def _norm(norm: float) -> str:
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Non-finite numbers as "nan" and "inf", which JSON does not have."""
+    """Replace non-finite numbers with "nan" and "inf", because JSON does not have them."""
     return {name: str(x) if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}

@@ -81,7 +81,7 @@ def embed(
         str | None, typer.Option(help="Column or JSON field that contains the texts. \\[default: text]")
     ] = None,
     per_file: Annotated[
-        bool, typer.Option("--per-file", help="Read each .txt file as one text, not one per line.")
+        bool, typer.Option("--per-file", help="Treat each .txt file as one text instead of one text per line.")
     ] = False,
     pool: Annotated[
         Pool, typer.Option(metavar="NAME", help="How to pool the rows of a text: mean, first, last or max.")
@@ -149,7 +149,7 @@ def embed(
         from inlayer.encoding.resumable_job import EmbedJob
 
         rows = _write(EmbedJob(*arguments))
-    if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # a folder, mistyped?
+    if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # perhaps a mistyped folder
         sys.stderr.write(f"{quote(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
     facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "files": files, "skipped": skipped}

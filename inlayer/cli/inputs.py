@@ -80,7 +80,7 @@ def _from_standard_input() -> str:
 
 def _text(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
-        raise InputError(f"{name} has more than {MAX_BYTES:,} bytes, the limit for a text")
+        raise InputError(f"{name} is larger than {MAX_BYTES:,} bytes, the limit for a text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

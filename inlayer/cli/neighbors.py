@@ -137,7 +137,7 @@ def analogy(
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) -> None:
-    """Print lists of neighbors side by side, or in a narrow terminal one after the other, with their cosines."""
+    """Print lists of neighbors side by side, or in a narrow terminal one below another, with their cosines."""
     from inlayer.render.fitted_table import natural_width
 
     cells = [

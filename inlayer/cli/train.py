@@ -56,7 +56,7 @@ def annotation(setting: Field[Any]) -> Any:
     if "choices" in setting.metadata:
         choices = setting.metadata["choices"]
         kind, metavar = Literal[choices], "|".join(choices)
-        if len(metavar) > MAX_METAVAR:  # it would leave no room for the names of long options
+        if len(metavar) > MAX_METAVAR:  # a longer one would leave no room for the names of long options
             metavar = "NAME"
             listed = f": {', '.join(choices[:-1])} or {choices[-1]}."
             help_text = help_text if choices[0] in help_text else help_text.removesuffix(".") + listed
@@ -83,7 +83,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         if str(stopped):
             sys.stderr.write(f"{stopped}\n")
         raise typer.Exit(130) from None
-    if report is None:  # another process of torchrun has it
+    if report is None:  # another process of torchrun has the report
         sys.stderr.flush()  # os._exit would drop what is buffered
         os._exit(0)  # on a busy machine, gloo's threads can abort a process while its interpreter shuts down
     from inlayer.training.run_report import show, to_json

@@ -65,7 +65,7 @@ class ColumnTypes:
         """Return the rows whose other columns fit these types, as an Arrow table, and report the rest."""
         if rows.others is None or not rows.texts:
             return rows
-        if not isinstance(rows.others, list):  # of Parquet, where a column has one type
+        if not isinstance(rows.others, list):  # rows of Parquet files, where a column has one type
             try:
                 self._convert(rows.others)
             except InputError as error:
@@ -80,7 +80,7 @@ class ColumnTypes:
             return rows._replace(others=self._convert(rows.others) if rows.texts else None)
 
     def check(self) -> None:
-        """InputError if Parquet cannot store one of the types, such as an object that is always empty."""
+        """Raise InputError if Parquet cannot store one of the types, such as an object that is always empty."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -77,7 +77,7 @@ class EncodeSettings(NamedTuple):
 
     @property
     def is_identity(self) -> bool:
-        """Whether checked settings leave pooled vectors as they are."""
+        """True if checked settings leave pooled vectors as they are."""
         return not self.normalize and self.dim is None and self.dtype == np.float32
 
     def finish(self, vectors: Array) -> Array:
@@ -85,7 +85,7 @@ class EncodeSettings(NamedTuple):
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
         if self.normalize:
             wide = vectors.astype(np.float64)
-            with np.errstate(invalid="ignore"):  # a row of infinity has no direction: NaN
+            with np.errstate(invalid="ignore"):  # a row with infinity has no direction and becomes NaN
                 norms = np.sqrt(np.vecdot(wide, wide))[:, None]
                 vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
         with np.errstate(over="ignore"):
@@ -126,7 +126,7 @@ class Encoder:
         A few short texts are tokenized one by one, because starting the threads of a batch takes longer.
         """
         if len(texts) <= SMALL_BATCH and all(isinstance(text, str) and len(text) <= SHORT_TEXT for text in texts):
-            with suppress(TextError):  # a batch names the text
+            with suppress(TextError):  # the error of a batch names the text
                 return Ragged.from_lists([self.tokenizer.encode(text, add_special_tokens=False) for text in texts])
         return self.tokenizer.encode_batch(texts, add_special_tokens=False)
 
@@ -159,10 +159,10 @@ class Encoder:
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
-        """Yield the vectors of one batch after the other, for checked settings.
+        """Yield the vectors of one batch after another, for checked settings.
 
         By default, vectors come in smaller batches than texts are tokenized in: memory of this size is reused when the
-        caller drops a batch, while fresh memory takes longer than the lookup.
+        caller drops a batch, while newly allocated memory takes longer than the lookup.
         """
         done, per_token = 0, settings.pool == "none"
         for batch in batches(texts, batch_size):
@@ -171,7 +171,7 @@ class Encoder:
                 check_id_array(ids.flat, self.pooler.table.num_embeddings)
             done += len(batch)
             start = 0
-            ends = ids.offsets if per_token else np.arange(len(ids) + 1)  # in tokens, or in texts
+            ends = ids.offsets if per_token else np.arange(len(ids) + 1)  # counted in tokens, or in texts
             values = math.inf if batch_size is not None else TOKEN_VALUES if per_token else TEXT_VALUES
             while start < len(ids):
                 fitting = int(np.searchsorted(ends, ends[start] + values // self.pooler.width, "right")) - 1
@@ -225,7 +225,7 @@ class Encoder:
 
     @contextmanager
     def errors_about_text(self, texts: list[str], first: int) -> Iterator[None]:
-        """Make an error inside the block name the text that caused it; `first` is the index of the first text."""
+        """Add the index of the offending text to errors raised inside the block; `first` is the first text's index."""
         try:
             yield
         except TEXT_ERRORS:
@@ -299,7 +299,7 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
 def _characters(texts: list[Any]) -> float:
     try:
         return sum(map(len, texts))
-    except TypeError:  # not a text; the tokenizer names it
+    except TypeError:  # one is not a text; the tokenizer names it
         return math.inf
 
 

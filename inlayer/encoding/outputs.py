@@ -81,7 +81,7 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text
 def _json_line(row: dict[str, Any]) -> str:
     """Return a row as a line of JSON. JSON has no NaN and no infinity, so both become null."""
     line = json.dumps(row, default=str)
-    if "NaN" in line or "Infinity" in line:  # perhaps only in a text
+    if "NaN" in line or "Infinity" in line:  # perhaps the word is only part of a text
         line = json.dumps(json.loads(line, parse_constant=lambda _: None))
     return line + "\n"
 
@@ -97,7 +97,7 @@ def _dicts(rows: TextRows) -> list[dict[str, Any]]:
             columns[name] = rows.others[name].to_pylist()
         except UnicodeDecodeError:  # noqa: PERF203
             raise InputError(f"column {quote(name)} is not valid UTF-8; remove it, or use --out FILE.npy") from None
-        except (OverflowError, ValueError, LookupError) as error:  # a date, a duration or a time zone
+        except (OverflowError, ValueError, LookupError) as error:  # such as a date, a duration or a time zone
             reason = " ".join(str(error).split())[:160]
             raise InputError(
                 f"column {quote(name)} has a value that Python cannot represent: {reason}; remove it, or use --out "

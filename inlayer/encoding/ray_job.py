@@ -47,8 +47,8 @@ class WorkerConfig(NamedTuple):
     weighting: Weighting | None
     settings: EncodeSettings
     field: str | None
-    keep_columns: bool  # whether to store the other columns
-    skip_bad_rows: bool  # instead of stopping at the first
+    keep_columns: bool  # the other columns are stored as well
+    skip_bad_rows: bool  # bad rows are skipped; otherwise the run stops at the first
     slice_rows: int
     folder: str  # where the parts are written
     suffix: str
@@ -155,7 +155,7 @@ def _reason(error: Exception) -> str:
 
 
 class GroupWorker:
-    """An actor: opens the model once, then writes the parts of one row group after the other."""
+    """An actor: opens the model once, then writes the parts of one row group after another."""
 
     def __init__(self, config: WorkerConfig) -> None:
         from inlayer.checkpoint import load
@@ -163,7 +163,7 @@ class GroupWorker:
         self.config, self.encoder = config, load(config.model).encoder(config.weighting)
 
     def __call__(self, item: dict[str, Any]) -> dict[str, str]:
-        """Write the slices of a row group that are not done yet; returns which, the bad rows and an error as JSON."""
+        """Write the missing slices of a row group. Return their ranges, the bad rows and an error, as JSON."""
         group, config = RowGroup(*item["group"]), self.config
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []

@@ -84,7 +84,7 @@ class Reader:
     ) -> None:  # fmt: skip
         self.sources, self.field, self.per_file, self.on_bad_row = sources, field, per_file, on_bad_row
         self.keep, self.for_parquet = keep, for_parquet
-        self.text_column = field or FIELD  # in the output, too
+        self.text_column = field or FIELD  # the name is also used in the output
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
             raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
@@ -130,7 +130,7 @@ class Reader:
             else:
                 numbered = blocks(stream, lambda line: self.on_bad_row(f"{name}, line {line}", TOO_LONG))
                 rows = (reader(name, number, block) for number, block in numbered)
-            with closing(rows):  # before the file, if the caller stops early
+            with closing(rows):  # close them before the file, if the caller stops early
                 for batch in rows:
                     if raw is not None:
                         self.meter.done = before + raw.tell()
@@ -305,7 +305,7 @@ class Reader:
                     yield self._batch(pa.Table.from_batches([batch]), column, name, number)
                     number += len(batch)
                     self.meter.done = before + size * number // max(file.metadata.num_rows, 1)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the latter for a column name
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # UnicodeDecodeError concerns a column name
             raise unreadable_parquet(name, error) from None
 
     def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:
@@ -368,7 +368,7 @@ def _csv_problem(error: Exception) -> str:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a value has only characters, and no bytes that surrogateescape kept."""
+    """Return whether a value has only characters, and no bytes that surrogateescape kept."""
     try:
         value.encode()
     except UnicodeEncodeError:

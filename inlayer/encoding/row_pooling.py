@@ -43,7 +43,7 @@ MIN_VALUES_PER_THREAD = 2**20
 
 torch_process = (
     os.getpid()
-)  # threads are not forked: if torch has computed something before a fork, it waits forever in the child
+)  # threads are not forked, so if torch has computed something before a fork, it waits forever in the child
 
 
 class RowPooler:
@@ -68,7 +68,10 @@ class RowPooler:
         return rows if self.scale is None else rows * self.scale[ids, None].astype(np.float32)
 
     def fill(self, ids: IdArray, out: Vectors) -> None:
-        """Write the rows of checked ids to `out` (n, D), on all cores: most of the time is taken by fresh memory."""
+        """Write the rows of checked ids to `out` (n, D), on all cores.
+
+        Most of the time goes into page faults of newly allocated memory.
+        """
         rows, index = self._of_batch(ids)
         step = max(MIN_VALUES_PER_THREAD // self.width, -(-ids.size // core_count()), 1)
         parts = [slice(start, start + step) for start in range(0, ids.size, step)]
@@ -149,7 +152,7 @@ def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vecto
     found = sums(np.append(starts, offsets[-1]))
     divisors = np.maximum(counts, 1)[:, None]
     if len(found) > len(out):
-        found.take(first, 0, out=out, mode="clip")  # which writes to `out` directly
+        found.take(first, 0, out=out, mode="clip")  # "clip" writes to `out` directly
     np.divide(found if len(found) == len(out) else out, divisors.astype(np.float32), out=out)
     for number in np.unique(pieces[pieces > 1]).tolist():
         texts = np.flatnonzero(pieces == number)

@@ -51,7 +51,7 @@ class TextRows(NamedTuple):
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.others.schema) as stream:  # unlike a batch, with column names and categories
+        with pa.ipc.new_stream(sink, self.others.schema) as stream:  # a batch lacks column names and categories
             stream.write_table(self.others.combine_chunks())
         data: bytes = sink.getvalue().to_pybytes()
         return data

@@ -19,7 +19,7 @@ from inlayer.errors import ConfigError, MissingFileError, type_name
 from inlayer.files import file_errors, format_path, parse_json
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
-MAX_FIELD_SIZE = 2**31 - 1  # rows or channels: with more, a config is damaged
+MAX_FIELD_SIZE = 2**31 - 1  # rows or channels; a config with more is damaged
 
 
 def read_config(config: object) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         if not path.is_file():
             raise MissingFileError(f"no config at {format_path(path)}; expected a config.json or a folder with one")
         if (size := path.stat().st_size) > MAX_CONFIG:
-            raise ConfigError(f"{format_path(path)} has {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
+            raise ConfigError(f"{format_path(path)} is {size:,} bytes; the limit for a config.json is {MAX_CONFIG:,}")
         content = path.read_bytes()
     return parse_json(content, format_path(path), ConfigError)
 
@@ -66,7 +66,7 @@ def _number(name: str, value: object) -> float:
 
 
 class ConfigReader:
-    """The fields of a config, under any of their names and checked when read; the family's defaults fill in."""
+    """The fields of a config, under any of their names. Values are checked when read; the family has defaults."""
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._config, self._defaults = config, defaults
@@ -85,11 +85,11 @@ class ConfigReader:
         return name, None if self.is_null(name) else value
 
     def __contains__(self, name: str) -> bool:
-        """Whether the config has the field, even with the value null."""
+        """Return whether the config has the field, even with the value null."""
         return name in self._config
 
     def is_null(self, name: str) -> bool:
-        """Whether the config has the field with the value null."""
+        """Return whether the config has the field with the value null."""
         return name in self and self._config[name] is None
 
     def size(self, *names: str) -> int:

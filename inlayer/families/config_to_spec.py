@@ -3,7 +3,7 @@
 config.json -> [LayerSpec] -> Embeddings, Head
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
 - a family that is not in the table (families/model_types.py) is an error, unless config and tensors look like an
-  ordinary rotary decoder (families/generic.py): then the result is labeled as generic
+  ordinary rotary decoder (families/generic.py); the result is then labeled as generic
 - see also: rotary settings (families/rope.py), the factor on rows (families/embedding_scale.py), n-gram memories
   (families/ngram_configs.py)
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
@@ -88,7 +88,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
         kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
-        others = [name for name in known if name != model_type]  # itself, if a text part has a text part
+        others = [name for name in known if name != model_type]  # it is listed if a text part has a text part
         similar = get_close_matches(kind.strip("'"), others, cutoff=0.5)
         listed = f"similar ones are {', '.join(similar)}" if similar else "none is similar"
         message = (
@@ -121,7 +121,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         positions = "none"
     length = None if positions == "none" else fields.optional_size(*LENGTH)
     if length is None and positions in ("learned", "sinusoidal"):
-        length = fields.size(*LENGTH)  # raises an error
+        length = fields.size(*LENGTH)  # this raises an error
     row_width = fields.optional_size(*ROW_WIDTH) if family.projection_at else None
     if family.projects_equal_widths and row_width is None:
         row_width = n_embd
@@ -167,7 +167,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
 
 def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
     kind = family.relative
-    if kind == "mpnet":  # its buckets are those of T5, regardless of the config
+    if kind == "mpnet":  # MPNet's buckets are those of T5, regardless of the config
         return RelativeBucketSpec(kind="t5", buckets=32, max_distance=128)
     if kind == "t5":
         buckets = fields.optional_size("relative_attention_num_buckets") or 32
@@ -256,9 +256,10 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     vocab_size = fields.optional_size("decoder_vocab_size") if decoder_table else None
     if family.input_only_rows:
         vocab_size = fields.size("vocab_size")
-    # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
+    # In older configs, a tied head implies the scale. transformers 5 ties every T5 head and stores the scale in a
+    # separate field.
     scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
-    width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: that of the model whose settings were scaled up
+    width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: the width before scaling up
     mup_multiplier = fields.number("logits_mup_width_multiplier", default=1.0)
     if not mup_multiplier:
         raise ConfigError("the config's logits_mup_width_multiplier is 0; logits are divided by it")

@@ -20,17 +20,17 @@ class Family:
 
     defaults: dict[str, Any]
     positions: Literal["none", "learned", "sinusoidal", "rotary"] = "rotary"
-    positions_flag: str | None = None  # the field that switches them on: true or "rope"
-    alibi_flag: str | None = None  # the field that replaces them with ALiBi, which adds nothing to the rows
+    positions_flag: str | None = None  # the field that switches positions on, with true or "rope"
+    alibi_flag: str | None = None  # the field that selects ALiBi instead, which adds nothing to the rows
     # relative positions, which attention adds to its scores
     relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
     input_only_rows: int = 0  # rows of the table after the vocabulary, which the head does not have
     has_padding_row: bool = True  # the table has a padding row: pad_token_id
-    padding_idx: int | None = None  # this row, regardless of the config
+    padding_idx: int | None = None  # the padding row, regardless of the config
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id
-    sinusoidal_if_missing: bool = False  # files may lack them: then they are sines and cosines (Marian)
+    sinusoidal_if_missing: bool = False  # a file without them means sines and cosines (Marian)
     position_ids_by: Literal["order", "ids", "mask"] = "order"
     # rotary positions
     pairing: Literal["half", "interleaved"] = "half"
@@ -52,18 +52,18 @@ class Family:
     default_sections: tuple[int, ...] = (11, 11, 10)
     no_rope_interval: bool = False  # every n-th layer has no positions: no_rope_layers, no_rope_layer_interval
     layer_thetas_field: str | None = None  # the field with the base of every layer; 0 for a layer without positions
-    has_one_theta: bool = False  # any other value of that field is not used
+    has_one_theta: bool = False  # other values of that field are not used
     learned_frequencies: bool = False  # a learned factor on each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
-    # if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
+    # used if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
     full_attention_interval: int | None = None
     other_layers: str = SLIDING
-    last_is_full: bool = False  # whatever the config lists
+    last_is_full: bool = False  # the last layer has full attention, whatever the config lists
     # around the sum
     scale_at: Literal["rows", "inputs"] | None = None  # what is multiplied: looked-up rows, or also inputs_embeds
     scales_inputs_without_encoder: bool = False  # "rows" is for models with an encoder, "inputs" for the others
     scale_field: str | None = None  # the field with the factor; otherwise it is the square root of the width
-    scale_flag: str | None = None  # the field that switches it on
+    scale_flag: str | None = None  # the field that switches the scale on
     round_scale: bool = False  # the factor is rounded to the dtype of what it multiplies
     bfloat16_scale: bool = False  # the factor is rounded to bfloat16 in a model of any dtype
     norm: NormKind | None = None
@@ -73,15 +73,15 @@ class Family:
     streams_field: str | None = None  # the field with the number of streams that each hidden state is repeated into
     token_types: bool = False
     projection_at: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
-    projects_equal_widths: bool = False  # even if rows are as wide as hidden states
+    projects_equal_widths: bool = False  # rows are projected even if they are as wide as hidden states
     dropout_field: str | None = None  # the field with the dropout rate
     ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
     # vectors for every block: from a second table, with factors that are rounded or not, or from the rows alone
     per_layer: Literal["rounded", "exact", "projected"] | None = None
     value_embeddings: bool = False  # a second table for the values of the first and last block with full attention
     # head
-    logits_scaling_multiplies: bool = False  # instead of dividing (HyperCLOVA X)
-    head_bias: bool = False  # masked-language heads have one
-    decoder_table: bool = False  # the decoder has a table of its own, which a tied head shares (T5Gemma)
+    logits_scaling_multiplies: bool = False  # logits are multiplied instead of divided (HyperCLOVA X)
+    head_bias: bool = False  # the head has a bias, as masked-language heads do
+    decoder_table: bool = False  # the decoder has its own table, which a tied head shares (T5Gemma)
     untied_classes: tuple[str, ...] = ()  # model classes whose head is not tied, regardless of the config
     head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)

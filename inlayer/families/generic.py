@@ -28,7 +28,7 @@ HINTS = re.compile(
     r"type_vocab|nope_|neox|interleav|normalize_input|sqrt|softcap|query_pre_attn|encoder"
 )
 FACTORS = re.compile("scal|multipl|factor|theta|freq")
-BLOCKS_ONLY = re.compile("rout|expert|moe_|loss|capacity|attention_value|initializer")  # what other factors are for
+BLOCKS_ONLY = re.compile("rout|expert|moe_|loss|capacity|attention_value|initializer")  # names of factors inside blocks
 ROPE_HINTS = re.compile("section|interleav|neox")
 ORDINARY = {
     *REQUIRED, *ROPE, "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",
@@ -38,8 +38,8 @@ INERT: tuple[Any, ...] = (None, False, 0, 0.0, 1, 1.0, [], {}, "rope", "rotary")
 ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
 FINAL_NORM = re.compile(r"(^|\.)(final_|last_)?(layer_?)?(norm|ln)(_f|_final)?\.(weight|bias)$")
 ATTENTION = re.compile(r"\.\d+\..*(q_proj|k_proj|qkv_proj|query_key_value|qkv)\.weight$")
-RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # next to them, attention often has no positions
-LATENT = re.compile(r"kv_a_proj|kv_lora")  # its heads may be paired either way
+RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # next to these layers, attention often has no positions
+LATENT = re.compile(r"kv_a_proj|kv_lora")  # latent attention may pair channels either way
 
 
 def check_generic(raw: Mapping[str, Any], names: Collection[str], *, is_text_part: bool = False) -> None:
@@ -56,7 +56,7 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str], *, is_text_par
     for rope in [value for value in map(raw.get, ROPE) if isinstance(value, Mapping)]:
         special = [name for name in rope if ROPE_HINTS.search(str(name)) and _is_set(rope[name])]
         if special:
-            raise ConfigError(f"its rotary positions may be special: the config has {short(special[0])}")
+            raise ConfigError(f"its rotary positions may be nonstandard: the config sets {short(special[0])}")
     types = raw.get("layer_types") or ()
     if not isinstance(types, (list, tuple)) or not all(name in ATTENTION_LAYERS for name in types):
         raise ConfigError(f"its layers are not all attention: layer_types is {short(types)}")
@@ -81,11 +81,11 @@ def _check_fields(raw: Mapping[str, Any]) -> None:
     for name, value in raw.items():
         is_factor = FACTORS.search(str(name)) and not BLOCKS_ONLY.search(str(name))
         if name not in ORDINARY and (is_factor or HINTS.search(str(name))) and _is_set(value):
-            raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
+            raise ConfigError(f"its input layer may be nonstandard: the config sets {short(name)}: {short(value)}")
     if raw.get("hidden_act") == "gelu_pytorch_tanh":
         raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
 
 
 def _is_set(value: object) -> bool:
-    """Whether a field with this value may have an effect; true equals 1, which has none as a factor."""
+    """Return whether a field with this value may have an effect; `true` equals 1, and a factor of 1 has no effect."""
     return value is True or value not in INERT

@@ -59,7 +59,7 @@ ROPE_FACTORS = (SCALED, SHORT, LONG)
 SECTIONS = "rope.dimension_sections"  # stored for four axes; text and images have three
 SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for layers with sliding attention
 KV_HEADS = "attention.head_count_kv"  # a list in hybrid models: 0 for a layer without attention
-LAYER_TYPES = "attention.layer_types"  # their names
+LAYER_TYPES = "attention.layer_types"  # the names of layer types
 COMPRESSION = "attention.compress_ratios"  # DeepSeek-V4: 0 for a layer that is not compressed
 ARRAYS = (SECTIONS, SLIDING_LAYERS, KV_HEADS, LAYER_TYPES, COMPRESSION)
 NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by more than this
@@ -73,7 +73,7 @@ def config_from_gguf(
     table = shapes.get(TABLE, ())
     if not isinstance(architecture, str) or not architecture or len(table) != 2:
         return None
-    if architecture not in ARCHITECTURES:  # only the fields that every file has, so no family's defaults may fill in
+    if architecture not in ARCHITECTURES:  # use only fields that every file has, and no defaults of a family
         sizes = {"vocab_size": table[0], "hidden_size": table[1], "tie_word_embeddings": HEAD not in shapes}
         return {"model_type": f"{architecture} (GGUF)" if architecture in FAMILIES else architecture, **sizes}
     arch = _Architecture(metadata, architecture)
@@ -86,7 +86,7 @@ def config_from_gguf(
         "num_attention_heads": arch.get("attention.head_count"),
         "num_hidden_layers": arch.get("block_count"),
         "tie_word_embeddings": HEAD not in shapes,
-        # outside the table: none, as in llama.cpp
+        # An id outside the table means that there is none, as in llama.cpp.
         "pad_token_id": padding if type(padding) is int and padding < table[0] else None,
         "final_logit_softcapping": arch.get("final_logit_softcapping"),
         "layer_norm_eps": arch.get("attention.layer_norm_epsilon") or arch.get("attention.layer_norm_rms_epsilon"),
@@ -120,7 +120,7 @@ def config_from_gguf(
 def _layer_types(arch: _Architecture, family: str) -> list[Any] | None:
     """Return the type of every layer, as far as the file has it; [] if layers differ and it does not say which."""
     if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
-        blocks, mtp = arch.need("block_count"), arch.get("nextn_predict_layers")  # which the pattern may leave out
+        blocks, mtp = arch.need("block_count"), arch.get("nextn_predict_layers")  # the pattern may omit the latter
         if not blocks - (mtp if type(mtp) is int else 0) <= len(pattern) <= blocks:
             raise ConfigError(f"its {SLIDING_LAYERS} has {len(pattern)} entries, not one for each block")
         return [SLIDING if slides else FULL for slides in pattern]
@@ -174,7 +174,7 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
     config: dict[str, Any] = {"max_position_embeddings": arch.need("context_length")}
     rope = {"rope_theta": arch.get("rope.freq_base") or 10_000.0, **_scaling(arch, family, factors)}
     rotated = arch.get("rope.dimension_count")
-    if "qk_rope_head_dim" in traits.defaults:  # only the rotated part of its heads matters here
+    if "qk_rope_head_dim" in traits.defaults:  # only the rotated part of the heads matters here
         config["qk_rope_head_dim"] = config["head_dim"] = arch.need("rope.dimension_count")
     else:
         stored = arch.get("attention.key_length") is not None
@@ -183,7 +183,7 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
         rope["partial_rotary_factor"] = _rotated_fraction(rotated if rotated is not None else head, head)
     if isinstance(sections := arch.get(SECTIONS), list):
         rope["mrope_section"] = sections[:3]
-    if family == "phi3":  # it has the original length outside the rotary settings
+    if family == "phi3":  # Phi-3 has the original length outside the rotary settings
         config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
     if {FULL, SLIDING} <= {*traits.theta_fields, *traits.defaults.get("rope_parameters", ())}:
         sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
@@ -195,7 +195,7 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
 
 
 def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Layers with full attention have wider heads, and the divisors tell which pairs they rotate."""
+    """Return Gemma-4's settings: layers with full attention have wider heads and rotate the pairs with divisor 1."""
     head, divisors = arch.need("attention.key_length"), list(factors.get(SCALED, ()))
     if any(1 != divisor < NOT_ROTATED for divisor in divisors) or len(divisors) not in (0, head // 2):
         raise ConfigError(f"its {SCALED} is {short(divisors)}; expected {head // 2} divisors, each 1 or very large")
@@ -212,7 +212,7 @@ def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) 
 
 
 def _deepseek_v4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Compressed layers have a base of their own, and only they are scaled."""
+    """Return DeepSeek-V4's settings: compressed layers have their own base, and only they are scaled."""
     return {
         "max_position_embeddings": arch.need("context_length"),
         "head_dim": arch.need("attention.key_length"),
@@ -246,7 +246,7 @@ def _scaling(arch: _Architecture, family: str, factors: Mapping[str, Sequence[fl
         return {"rope_type": "longrope", **divisors, "attention_factor": 1.0}
     factor = arch.get("rope.scaling.factor")
     if kind in (None, "none"):
-        kind, factor = "linear", arch.get("rope.scale_linear") or 1  # an old spelling
+        kind, factor = "linear", arch.get("rope.scale_linear") or 1  # an old key
     if kind == "linear" and factor == 1:
         return {"rope_type": "default"}
     if isinstance(factor, (int, float)) and not 0 < factor < math.inf:

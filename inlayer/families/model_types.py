@@ -109,7 +109,7 @@ _modernbert = Family(
     norm="layer without bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
     rotates_in_float32=True)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, traits={"ngrams": "longcat"})
-# Encoder and decoder share one table and have positions of their own; the encoder's are used, if there is one.
+# Encoder and decoder share one table and have their own positions; the encoder's are used, if there is one.
 _bart = Family(defaults=_sizes(50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, **TIED), positions="learned",
                position_offset=2, norm="layer", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding")
 

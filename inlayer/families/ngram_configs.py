@@ -24,7 +24,7 @@ MAX_ORDER = 64  # ids per n-gram; BLT has up to 8
 MAX_ROWS = 2**40
 MASK64 = 2**64 - 1
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15  # the increment of splitmix64
-LAYER_PRIME = 10007  # times the layer: the seed of its multipliers
+LAYER_PRIME = 10007  # its product with the layer is the seed of the layer's multipliers
 # The bases of BLT's polynomial hashes, in order; a model with more functions starts again.
 BLT_BASES = (
     1000000007, 5915587277, 1500450271, 3267000013, 5754853343, 4093082899, 9576890767, 3628273133, 2860486313,
@@ -119,7 +119,7 @@ def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
     if not 1 <= rows <= MAX_FIELD_SIZE:
         raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} gives tables of {rows:g} rows")
     moduli = tuple(int(rows) + 2 * head + 1 for head in range(heads))
-    if vocab_size * moduli[-1] * largest >= 2**63:  # sglang reduces every product, which makes no difference below
+    if vocab_size * moduli[-1] * largest >= 2**63:  # below, it does not matter that sglang reduces every product
         raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} modulo {moduli[-1]:,} does not fit in 64 bits")
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
     return (

@@ -52,9 +52,9 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
 
 
 def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | None:
-    """For every layer, its layer type, or None if it has no rotary positions; None if all layers are alike.
+    """Return each layer's type, or None if it has no rotary positions; None instead if all layers are alike.
 
-    Empty if layers differ and the config does not list them.
+    The result is empty if layers differ and the config does not list them.
     """
     types = _layer_types(family, fields)
     _, flags = fields.get(family.layer_thetas_field or "no_rope_layers")
@@ -115,8 +115,8 @@ def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
 
 
 def _rope_parameters(family: Family, fields: ConfigReader, head_dim: int) -> RopeParameters | dict[str, RopeParameters]:
-    """One `RopeParameters`, or one per layer type."""
-    if family.theta_fields:  # one field per layer type, in old files
+    """Return one `RopeParameters`, or one per layer type."""
+    if family.theta_fields:  # old files have one field per layer type
         by_layer = ConfigReader(fields.mapping("rope_parameters"), {})
         scaling = fields.mapping("rope_scaling")
         by_type = {}
@@ -182,7 +182,7 @@ def _read_parameters(
 
 
 def _head_dim_of(layer_type: str | None, family: Family, fields: ConfigReader) -> int | None:
-    """The width of the heads of one layer type, where it differs: per layer in new files, one field in old ones."""
+    """Return the head width of a layer type, if it differs. New files list it per layer, old ones have one field."""
     if "per_layer_config" not in fields:
         return fields.optional_size("global_head_dim") if layer_type == FULL else None
     types = _layer_types(family, fields)

@@ -195,7 +195,7 @@ class LongRopeScaling(RopeScalingSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ProportionalScaling(RopeScalingSettings):
-    """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head, the others by no angle."""
+    """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head; the others do not."""
 
     kind = "proportional"
     fraction: float

@@ -217,5 +217,5 @@ class LayerSpec:
 
     @property
     def is_generic(self) -> bool:
-        """Whether the model type is unknown and the layer is what its config and tensors suggest."""
+        """True if the model type is unknown and the layer is what its config and tensors suggest."""
         return self.family.startswith("generic (")

@@ -82,7 +82,7 @@ RELATIVE = re.compile(
 WITH_VALUE_TABLES = ("nanochat",)
 VALUE_OF_BLOCK = re.compile(r"(?:^|\.)value_embeds\.(\d{1,4})\.weight")
 SMEAR_GATES = ("smear_gate.weight", "model.smear_gate.weight")
-# A number between dots is a block; vision and audio towers have input layers of their own.
+# A number between dots is a block; vision and audio towers have their own input layers.
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
@@ -103,7 +103,7 @@ _PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
     "head": HEAD_ENDS,
     "token": TABLE_ENDS,
 }
-# Others, some of them in blocks.
+# Other tables, some of them in blocks.
 _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
     "ngram": re.compile(
         r"(^|\.)(ngram_embedding(\.shard_\d+)?|engram\.embed|ngram_embeddings\.embedders\.\d+|encoder_hash_tok_embedding)"
@@ -116,7 +116,7 @@ _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
 
 
 def names_head(config: Mapping[str, Any] | None) -> bool | None:
-    """Whether the class of a model has a head; None if its config names no class."""
+    """Return whether the class of a model has a head; None if its config names no class."""
     classes = (config or {}).get("architectures")
     return any(WITH_HEAD.search(str(name)) for name in classes) if isinstance(classes, list) and classes else None
 
@@ -137,7 +137,7 @@ def table_role(name: str) -> TableRole | None:
 
 
 def _ends_with(name: str, ends: Sequence[str]) -> bool:
-    """Whether a name ends with whole parts: "attn_output.weight" is not an "output.weight"."""
+    """Return whether a name ends with whole parts: "attn_output.weight" is not an "output.weight"."""
     return f".{name}".endswith(tuple(f".{end}" for end in ends))
 
 
@@ -149,7 +149,7 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     def preference(name: str) -> tuple[int, int, bool, str]:
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, beside, strict=False)))
         order = next(order for order, end in enumerate(ends) if name.endswith(end))
-        return -shared, order, "decoder." in name, name  # a shared table: the encoder is used first
+        return -shared, order, "decoder." in name, name  # of a shared table's names, the encoder's comes first
 
     return min(candidates, key=preference, default=None)
 
@@ -163,7 +163,7 @@ def choose_head(names: Iterable[str], has_table_size: Callable[[str], bool]) -> 
 
 
 def looks_like_head(name: str) -> bool:
-    """Whether the last module of a tensor's name is typical of an output layer."""
+    """Return whether the last module of a tensor's name is typical of an output layer."""
     return _OUTPUT.search(name.removesuffix(".weight").rpartition(".")[2]) is not None
 
 

@@ -30,7 +30,7 @@ MAX_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges need 
 MAX_STRING = 16 << 20
 MAX_NAME = 1 << 16  # maximum length of the name of a key or a tensor
 MAX_KEYS = 1 << 12
-MAX_TENSORS = 1 << 15  # the largest models have some thousands, because experts are stacked
+MAX_TENSORS = 1 << 15  # the largest models have a few thousand, because experts are stacked
 MAX_STRINGS = 3 << 19  # limit for all arrays together; real files have half of it
 MAX_INNER_ARRAYS = 1 << 14  # real files have none
 MAX_DEPTH = 4  # arrays within arrays
@@ -84,7 +84,7 @@ class HeaderReader:
 
     def __init__(self, read: ReadRange, size: int, path: Path) -> None:
         self._read, self._size, self._path = read, size, path
-        self._data, self._position = bytearray(), 0  # what was read so far
+        self._data, self._position = bytearray(), 0  # the bytes read so far
         self._entries = {STRING: 0, ARRAY: 0}  # elements of all arrays so far
 
     def header(self) -> GgufHeader:
@@ -222,7 +222,7 @@ class HeaderReader:
     def _string(self, limit: int, what: str) -> bytes:
         length = self._number(UINT64, what)
         if length > limit:
-            raise self._unreadable(f"{what} has {length:,} bytes; the maximum is {limit:,}")
+            raise self._unreadable(f"{what} is {length:,} bytes; the maximum is {limit:,}")
         return self._take(length, what)
 
     def _number(self, form: struct.Struct, what: str) -> int:
@@ -242,7 +242,7 @@ class HeaderReader:
             raise self._truncated(what)
         self._position += nbytes
         if self._position > MAX_HEADER:
-            raise self._unreadable(f"its header has more than {MAX_HEADER:,} bytes")
+            raise self._unreadable(f"its header is larger than {MAX_HEADER:,} bytes")
         while len(self._data) < self._position:
             more = self._read(len(self._data), len(self._data) + WINDOW)
             if not more:  # the file has been truncated

@@ -39,8 +39,8 @@ class BlockDecoder:
     value_bytes: int
     scale_dtype: np.dtype[Any] | None  # None: `factor` is the only scale
     block: int = 1
-    factor: float = 1.0  # on every value
-    divides: bool = False  # values are divided by it
+    factor: float = 1.0  # multiplied into every value
+    divides: bool = False  # values are divided by the factor instead
 
     def __call__(self, raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         """Decode raw rows (n, bytes) to rows (n, D)."""
@@ -50,7 +50,7 @@ class BlockDecoder:
             if self.scale_dtype is None:
                 return np.asarray(values * factor, np.float32)
             scales = np.ascontiguousarray(raw[:, self.value_bytes :]).view(self.scale_dtype).astype(np.float32)
-            values = values * np.repeat(scales, self.block, axis=1)[:, : self.width]  # exact for FP4, so rounded once
+            values = values * np.repeat(scales, self.block, axis=1)[:, : self.width]  # exact for FP4: rounded once
             return np.asarray(values / factor if self.divides else values * factor, np.float32)
 
     def _unpack(self, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:

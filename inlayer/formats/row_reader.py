@@ -1,9 +1,9 @@
 """RowSource: rows of equal length in bytes, read by index. FileRows: the rows of a tensor in a local file.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- a row is read with `preadv` straight into the result (Windows lacks it: one thread reads at a time there). With a
-  memory mapping, the pages around each row would become resident as well: 2,048 rows of a 2.35 GB table brought in
-  1.9 GB (docs/decisions.md)
+- a row is read with `preadv` straight into the result (Windows lacks it, so one thread reads at a time there). With a
+  memory mapping, the pages around each row would become resident as well: reading 2,048 rows of a 2.35 GB table made
+  1.9 GB resident (docs/decisions.md)
 - a file that is truncated or rewritten while it is open is an error at the next read, not a killed process; one that is
   replaced by renaming stays readable, because the old file is still open
 Tested in tests/formats/test_row_reader.py.
@@ -41,7 +41,7 @@ def read_into(file: int, out: memoryview, offset: int) -> int:
     """Fill a buffer from a position in a file; returns the number of bytes."""
     if hasattr(os, "preadv"):
         return os.preadv(file, [out], offset)
-    with SEEK_LOCK:  # the position belongs to the file, which threads share
+    with SEEK_LOCK:  # threads share the file, and so its position
         os.lseek(file, offset, os.SEEK_SET)
         data = os.read(file, len(out))
     out[: len(data)] = data
@@ -84,8 +84,8 @@ class FileRows(RowSource):
         self._seen = self._state()
         if self._seen[0] < offset + rows * row_bytes:
             raise CheckpointError(
-                f"{format_path(path)} has {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: "
-                "was the download cut short?"
+                f"{format_path(path)} is {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was "
+                "the download cut short?"
             )
 
     @classmethod
@@ -102,7 +102,7 @@ class FileRows(RowSource):
         first, flat = ids.tolist(), out.reshape(-1).data
         for start, end in pairwise([0, *breaks.tolist(), len(ids)]):
             self._fill(flat[start * self.row_bytes : end * self.row_bytes], self.offset + first[start] * self.row_bytes)
-        self.check()  # it may have been changed while it was read
+        self.check()  # the file may have been changed during the read
 
     def map(self) -> Bytes:
         """Return all rows (rows, row_bytes), mapped privately: writing into them never changes the file."""
@@ -110,7 +110,7 @@ class FileRows(RowSource):
         end = self.offset + self.rows * self.row_bytes
         try:
             whole = np.frombuffer(mmap.mmap(self._file, end, access=mmap.ACCESS_COPY), np.uint8)
-        except OSError:  # a file system without mappings, or a limit; if memory is too small, reading says so
+        except OSError:  # no mappings on this file system, or a limit; reading reports a lack of memory
             return super().map()
         return whole[self.offset : end].reshape(self.rows, self.row_bytes)
 
@@ -136,7 +136,7 @@ class FileRows(RowSource):
             out, offset = out[count:], offset + count
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileRows:
-        return self  # it is immutable
+        return self  # a source is immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRows, (self.path, self.offset, self.rows, self.row_bytes)

@@ -43,14 +43,14 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
 def header_length(start: bytes, file_size: int, where: str) -> int:
     """Return the length of the header, from the first bytes of a file of `file_size` bytes."""
     if len(start) < LENGTH_BYTES or file_size < LENGTH_BYTES:
-        raise _unreadable(where, f"it has only {file_size} bytes", cut=True)
+        raise _unreadable(where, f"it is only {file_size} bytes long", cut=True)
     (length,) = struct.unpack("<Q", start[:LENGTH_BYTES])
     if start.startswith(b"version "):
         raise _unreadable(where, "it is a git-lfs pointer; download the file with `git lfs pull`")
     if length > MAX_HEADER:
-        raise _unreadable(where, f"its header has {length:,} bytes; the maximum is {MAX_HEADER:,}")
+        raise _unreadable(where, f"its header is {length:,} bytes; the maximum is {MAX_HEADER:,}")
     if length > file_size - LENGTH_BYTES:
-        raise _unreadable(where, f"its header should have {length:,} bytes, but the file has {file_size:,}", cut=True)
+        raise _unreadable(where, f"its header should be {length:,} bytes, but the file is {file_size:,}", cut=True)
     return int(length)
 
 

@@ -22,5 +22,5 @@ class TensorInfo:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has two axes, neither of them empty: the shape of a table."""
+        """True if it has two axes, neither of them empty: the shape of a table."""
         return len(self.shape) == 2 and 0 not in self.shape

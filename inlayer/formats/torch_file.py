@@ -50,7 +50,7 @@ class BoundedFile(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > max(MAX_DIRECTORY, MAX_PICKLE):
-            raise unreadable(format_path(str(self.name)), f"its list of records has {size:,} bytes")
+            raise unreadable(format_path(str(self.name)), f"its list of records is {size:,} bytes")
         return super().read(size) or b""
 
 
@@ -68,11 +68,11 @@ def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, 
         raise unreadable(where, "its archive has two records with the same name")
     pickles = [name for name in records if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(pickles) != 1:
-        raise unreadable(where, f"its archive has {len(pickles)} records data.pkl instead of one")
+        raise unreadable(where, f"its archive has {len(pickles)} data.pkl records instead of one")
     folder = pickles[0].removesuffix("/data.pkl")
     start, length = locate(stream, records[pickles[0]], size, where)
     if length > MAX_PICKLE:
-        raise unreadable(where, f"its pickle has {length:,} bytes; the maximum is {MAX_PICKLE:,}")
+        raise unreadable(where, f"its pickle is {length:,} bytes; the maximum is {MAX_PICKLE:,}")
     stream.seek(start)
     value, storages = read_pickle(io.BytesIO(stream.read(length)), where)
     views = find_views(value, where)
@@ -88,7 +88,7 @@ def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, 
             raise unreadable(where, f"its archive does not have the record data/{name}")
         offsets[storage.key], length = locate(stream, record, size, where)
         if length != storage.nbytes:
-            raise unreadable(where, f"record data/{name} has {length:,} bytes; its storage has {storage.nbytes:,}")
+            raise unreadable(where, f"record data/{name} is {length:,} bytes; its storage is {storage.nbytes:,}")
     return views, offsets
 
 
@@ -110,11 +110,11 @@ def locate(stream: BoundedFile, record: zipfile.ZipInfo, size: int, where: str) 
 
 
 def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
-    """The format before torch 1.6: magic, version, platform, state dict, keys; then each storage with its length."""
+    """Read the format before torch 1.6: magic, version, platform, state dict, keys; then storages with lengths."""
     front = io.BytesIO(stream.read(MAX_PICKLE))
     if read_pickle(front, where)[0] != MAGIC:
         raise unreadable(where, "it is a pickle, but not one written by torch.save")
-    read_pickle(front, where)  # the version, which is always the same
+    read_pickle(front, where)  # skip the version, which is always the same
     platform, _ = read_pickle(front, where)
     if not isinstance(platform, dict) or platform.get("little_endian") is not True:
         raise unreadable(where, "its values are not little-endian")

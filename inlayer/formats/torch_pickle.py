@@ -3,8 +3,9 @@
 [file] -> header -> tables, checkpoint
 - a pickle is a program. A state dict needs about thirty of its opcodes and a handful of names, which are interpreted as
   plain values; any other name or opcode is an error
-- `torch.load(weights_only=True)` also rejects foreign functions, but it trusts sizes and keys: a tiny file made it
-  allocate 986 MB, and another took 9 seconds, with every additional byte doubling the time (docs/decisions.md)
+- `torch.load(weights_only=True)` also rejects functions that are not on its allowlist, but it trusts sizes and keys: a
+  tiny file made it allocate 986 MB, and another took 9 seconds, with every additional byte doubling the time
+  (docs/decisions.md)
 - a tensor is a view: a storage, an offset, a shape and strides. All of them are checked against each other
 Tested against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
 """
@@ -79,7 +80,7 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether its values are stored row by row without gaps."""
+        """True if its values are stored row by row without gaps."""
         step = 1
         for size, stride in reversed(list(zip(self.shape, self.strides, strict=True))):
             if size != 1 and stride != step and 0 not in self.shape:
@@ -157,7 +158,7 @@ class PickleMachine:
             arguments, function = stack.pop(), stack.pop()
             stack.append(self.call(function, arguments))
         elif name == "BUILD":
-            stack.pop()  # the version numbers of modules, which are not needed
+            stack.pop()  # the version numbers of modules are not needed
         elif name != "PROTO":
             raise unreadable(
                 self.where, f"its pickle uses {name}, which a plain state dict does not need; not executed"

@@ -1,7 +1,7 @@
 """The maps of one table for a server: PCA at once, t-SNE from a separate process when it is ready.
 
 table -> [PCA, then t-SNE] -> facts
-- each map is described once, in a thread. A request waits some seconds for it; after that, the client has to ask again
+- each map is described once, in a thread. A request waits a few seconds for it; after that, the client has to ask again
 - t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
   machine. Every process finds its result in the cache; an interrupted run leaves nothing there
 Tested with a server that is stopped in tests/web/test_maps.py.
@@ -77,7 +77,7 @@ class BackgroundMaps:
         wait([future], seconds)
         if not future.done():
             return None, True
-        ready = future.result()  # or its error: a table without PCA has no t-SNE
+        ready = future.result()  # this raises the error of a failed PCA; without PCA, there is no t-SNE
         with self._lock:
             return ready, method != "pca" and chosen == "pca" and self._improve()
 
@@ -121,5 +121,5 @@ def compute_tsne(table: StoredTable, cache: Path) -> None:
     with locked(cache / "lock", "another t-SNE is being computed", wait=float("inf")):
         try:
             project(table, "tsne", cache=cache)
-        except Exception as error:  # of openTSNE, or from the table: the map stays PCA
+        except Exception as error:  # openTSNE and the table may raise anything
             sys.exit(f"inlayer: t-SNE failed, so the map stays PCA: {' '.join(str(error).split())}")

@@ -2,10 +2,11 @@
 
 table, queries -> [candidates] -> ids, cosines
 - a pair of bfloat16 values, read as one float32, is approximately its second value: the bits of the first become the
-  lowest bits and change it by less than 2**-7 of its value. They stay there, so half of the values need no copy
+  lowest bits and change it by less than 2**-7 of its value. Leaving those bits in place means that half of the values
+  need no copy
 - the error of each rough cosine is bounded. A row is a candidate unless k others are certainly nearer, so the exact
   cosines of the few candidates give the exact result for any table
-- a file's mapping and its rows' norms are kept as long as the table: making either takes half as long as a query
+- a file's mapping and its rows' norms are cached with the table, because creating either takes half the time of a query
 - see also: the exact cosines (geometry/nearest.py)
 Tested through the search in tests/geometry/test_nearest.py.
 """
@@ -23,7 +24,7 @@ from inlayer.threads import core_count, map_in_threads
 Vectors = npt.NDArray[np.float32]
 
 # Values that are widened at once. In shorter calls, our threads wait for the interpreter lock; in longer ones, OpenBLAS
-# starts threads of its own.
+# starts its own threads.
 BLOCK_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
 ROUNDING = 2.0**-22  # error per channel that float32 sums can add to rough and exact cosines together

@@ -65,7 +65,7 @@ def measure_distortion(
         scores_QV[:, ~usable] = -np.inf
         for index, token_id in enumerate(queries.tolist()):
             scores_V = scores_QV[index]
-            scores_V[token_id] = np.inf  # itself, not counted as a neighbor
+            scores_V[token_id] = np.inf  # the row itself is not counted as a neighbor
             distance_V = np.square(x_V - x_V[token_id]) + np.square(y_V - y_V[token_id])
             distance_V[token_id] = -1.0
             on_map = np.argpartition(distance_V, k)[: k + 1]

@@ -72,7 +72,7 @@ def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> Simil
     cosines = []
     for rows in (to_float32(table.rows(used)).astype(np.float64), random.astype(np.float64)):
         # Sums have the same cosines as means; a word without tokens gets zeros.
-        with np.errstate(all="ignore"):  # rows with infinity
+        with np.errstate(all="ignore"):  # rows may contain infinity
             vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
         cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
     single = np.array([len(ids[word_a]) == len(ids[word_b]) == 1 for word_a, word_b, _ in pairs])
@@ -85,7 +85,7 @@ def score_analogies(
 ) -> list[AnalogyScore]:
     """Score a list of questions `a b c d` (a is to b as c is to d) by category and overall."""
     totals: dict[str, int] = {}
-    questions, names = list[list[int]](), list[str]()  # whose words are single tokens, and their categories
+    questions, names = list[list[int]](), list[str]()  # questions whose words are single tokens; their categories
     name = path.stem
     for number, line in _lines(path):
         if line.startswith(":"):

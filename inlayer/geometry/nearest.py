@@ -227,7 +227,7 @@ def _repair(table: StoredTable, ids_N: Ids, queries_QD: Vectors, products_QN: Ve
 
 def _extreme(squares_N: npt.NDArray[Any]) -> Ids:
     """Return the indices of sums of squares outside the range of float32, zero and non-finite rows included."""
-    if squares_N.min(initial=np.inf) >= MIN_SQUARE and squares_N.max(initial=0) < np.inf:  # usual: no array is made
+    if squares_N.min(initial=np.inf) >= MIN_SQUARE and squares_N.max(initial=0) < np.inf:  # usually, no array is needed
         return np.empty(0, np.int64)
     return np.flatnonzero(~((squares_N >= MIN_SQUARE) & (squares_N < np.inf)))
 
@@ -249,7 +249,7 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
     if rows.dtype == np.float32:
         return rows
     if rows.dtype != BFLOAT16 or not rows.flags.c_contiguous:
-        with np.errstate(over="ignore"):  # float64
+        with np.errstate(over="ignore"):  # float64 values may overflow
             return rows.astype(np.float32)
     wide = np.empty(rows.shape, np.float32) if out is None else out[: len(rows)]
     np.left_shift(rows.view(np.uint16), 16, out=wide.view(np.uint32), dtype=np.uint32, casting="unsafe")
@@ -261,7 +261,7 @@ def _as_array(ids: Ids | range) -> Ids:
 
 
 def _is_mapped(table: StoredTable) -> bool:
-    """Whether the rows of a local file are used where they are stored, without a copy."""
+    """Return whether the rows of a local file are used where they are stored, without a copy."""
     return table.decode_rows is None and isinstance(getattr(table.source, "offset", None), int)
 
 
@@ -274,7 +274,7 @@ def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[
     whole = table.stored_weight() if _is_mapped(table) else None
     for start in range(0, len(ids), size):
         block = ids[start : start + size]
-        if whole is not None and block[-1] - block[0] < len(block):  # adjacent
+        if whole is not None and block[-1] - block[0] < len(block):  # the rows are adjacent
             yield start, to_float32(whole[block[0] : block[-1] + 1], wide)
         else:
             yield start, to_float32(table.read_stored(_as_array(block)), wide)

@@ -110,7 +110,7 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
             )
         return vector.astype(np.float32), []
     check_id_array(ids, table.num_embeddings)
-    with np.errstate(all="ignore"):  # rows with infinity
+    with np.errstate(all="ignore"):  # rows may contain infinity
         vector_D = to_float32(table.rows(ids)).mean(axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(vector_D).all() or not vector_D.any():
         rows = f"row {ids[0]}" if len(ids) == 1 else f"the mean of rows {', '.join(map(str, ids[:8]))}"

@@ -131,7 +131,7 @@ def saved(content: str, method: str, cache: Path | None) -> TableProjection | No
                 )
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             if folder is cache:
-                file.unlink(missing_ok=True)  # damaged: compute it again
+                file.unlink(missing_ok=True)  # the file is damaged, so compute the map again
     return None
 
 
@@ -163,7 +163,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
 
 
 def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
-    """t-SNE of the leading principal components."""
+    """Compute t-SNE of the leading principal components."""
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
     points = np.full((table.num_embeddings, 2), np.nan, np.float32)

@@ -46,7 +46,7 @@ class HeadScan:
     shape: tuple[int, ...] | None = None
     statistics: RowStatistics | None = None
     was_stopped: bool = False
-    has_more_rows: bool = False  # than the table: the decoder has a vocabulary of its own
+    has_more_rows: bool = False  # more than the table has, because the decoder has its own vocabulary
     error: str = ""
 
 

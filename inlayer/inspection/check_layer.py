@@ -78,7 +78,7 @@ def table_facts(model: Model) -> TokenTableFacts:
 
 
 def is_unknown_type(model: Model) -> bool:
-    """Whether the config names a model type that inlayer does not know, which may have other sizes than usual."""
+    """Return whether the config names a model type unknown to inlayer. Its sizes may differ from the usual ones."""
     model_type = text_config(model.config).get("model_type")
     is_known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
     return model.config is not None and not is_known
@@ -122,7 +122,7 @@ def fp8_findings(name: str, table: StoredTable) -> Iterator[Finding]:
 
 
 def _other_candidates(model: Model) -> list[str]:
-    """Other tensors with a table's name. Only names are compared, so no further header or remote index is read."""
+    """Return other tensors with a table's name. Only names are compared, so no other header or index is read."""
     if model.store.remote:
         return []
     candidates = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
@@ -140,7 +140,7 @@ def unidentified_tables(model: Model) -> list[str]:
 
 
 def _is_second_table(model: Model, name: str) -> bool:
-    """Whether a tensor of the table's size has different rows. T5 stores the same table under three names."""
+    """Return whether a tensor of the table's size has different rows. T5 stores the same table under three names."""
     try:
         if model.store.find(name).shape != model.table_info.shape:
             return False
@@ -190,7 +190,7 @@ def position_facts(model: Model) -> PositionFacts:
         return PositionFacts(kind=kind, context_length=length, rotary=rotary, relative=_relative(spec))
     try:
         tensor_rows = next(iter(model.store.find(name).shape), None)
-    except InlayerError:  # reported as tensor-unreadable
+    except InlayerError:  # this is reported as tensor-unreadable
         tensor_rows = None
     return PositionFacts(
         kind="learned", context_length=length, tensor=shorten(name, 200), tensor_rows=tensor_rows,
@@ -225,7 +225,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:
 
 
 def _context_length(spec: LayerSpec, rotary: tuple[RotaryTypeFacts, ...]) -> int | None:
-    """Effective context length. Configs state it after scaling (Llama-3.1, Phi-3) or before, as a factor on the
+    """Return the effective context length. Configs state it after scaling (Llama-3.1, Phi-3), or as a factor on the
     declared length or, for YaRN (Qwen), on the original one. Learned positions may start after the padding id.
     """
     if spec.block_size is None:
@@ -253,7 +253,7 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
     for part, shape in _shapes(spec).items():
         is_bias = part == "head.bias"
         if is_bias and not spec.head.bias and model.store.remote and quick:
-            continue  # it would take the whole index to find out that there is none
+            continue  # finding out that there is none would take the whole index
         name = _find_part(model, part)
         if name is None:
             computed = part == LEARNED_POSITIONS and spec.sinusoidal_if_missing
@@ -280,7 +280,7 @@ def _find_part(model: Model, part: str) -> str | None:
 
 
 def is_part(model: Model, name: str) -> bool:
-    """Whether `layer_findings` reads this tensor."""
+    """Return whether `layer_findings` reads this tensor."""
     return model.spec is not None and any(_find_part(model, part) == name for part in _shapes(model.spec))
 
 

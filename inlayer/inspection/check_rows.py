@@ -9,8 +9,9 @@ source -> Model -> facts -> [findings] -> Report
   four tokens share the row of a special one; in a small English model, all bytes it never saw share a row. A few
   duplicates are a note. Ordinary tokens that share a trained row are a warning, except for the last tokens
   of a vocabulary, which are its rarest (merges are learned by frequency)
-- many undertrained tokens are a note, and their cause counts as not checked: the training text may have been short, or
-  the tokenizer may be another model's. If training recorded fewer unseen tokens, they are a warning
+- many undertrained tokens are reported as a note, and the report lists their cause under "not checked": the training
+  text may have been short, or the tokenizer may be another model's. If training recorded fewer unseen tokens, they are
+  reported as a warning
 - published models pass all thresholds; each threshold is a constant with its reason
 - see also: which rows are undertrained (undertrained.py), the same rules for a head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py, on real models in tests/inspection/test_report.py.
@@ -62,7 +63,7 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     yield from rows.finding("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
     yield from _norm_findings(rows, facts.norm_median, reached)
     if facts.near_zero_share is not None and facts.near_zero_share < MIN_NEAR_ZERO:
-        message = f"only {facts.near_zero_share:.2%} of the values are near zero, unlike in any trained table"
+        message = f"only {facts.near_zero_share:.2%} of the values are near zero; no trained table is close to that"
         yield Finding("warning", "unusual-value-distribution", message)
     yield from _channel_findings(facts, rows.width)
     if facts.padding_norm and facts.padding_id is not None:
@@ -95,7 +96,7 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
 
 
 def has_many_undertrained(rows: ScannedRows) -> bool:
-    """Whether more tokens look undertrained than in any published model."""
+    """Return whether more tokens look undertrained than in any published model."""
     return int(rows.undertrained.rows.sum()) > MAX_UNDERTRAINED * int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
 
 
@@ -105,7 +106,8 @@ def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -
         return
     if not MIN_RMS <= rms <= MAX_RMS:
         code = "scale-too-small" if rms < MIN_RMS else "scale-too-large"
-        yield Finding("warning", code, f"values of a typical row are about {rms:.1g}, unlike in any published model")
+        message = f"values of a typical row are about {rms:.1g}; no published model is close to that"
+        yield Finding("warning", code, message)
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.log(scan.norms / median)
     usable = scan.usable

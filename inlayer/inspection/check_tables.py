@@ -97,7 +97,7 @@ def _check(
     findings += fp8_findings(info.name, table)
     if original is not None:
         findings += _copy_findings(info, original, scan)
-    if info.role not in ("position", "token_type") or not is_part(model, info.name):  # which check_layer.py reads
+    if info.role not in ("position", "token_type") or not is_part(model, info.name):  # check_layer.py checks parts
         padding_idx = None if model.spec is None else model.spec.padding_idx
         findings += _value_findings(info, scan, tokens, padding_idx)
     norms = scan.norms[scan.usable]

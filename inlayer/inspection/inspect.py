@@ -227,7 +227,7 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
     """
     unreached = tokens.ids[tokens.has_kind(*tokens.reference_kinds)]
     scan = scan_rows(table, ids, mean_direction(table, _spread(unreached, MAX_REFERENCES)), progress)
-    if len(scan.ids) < len(tokens.ids):  # stopped
+    if len(scan.ids) < len(tokens.ids):  # reading was stopped
         return scan
     references = tokens.ids[reference_rows(scan, tokens)]
     if len(unreached) < MIN_REFERENCES <= len(references):
@@ -236,7 +236,7 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
 
 
 def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
-    """Whether rows without a token differ from the other references: they were added later, by resizing the table."""
+    """Return whether rows without a token differ from the other references, because a later resize added them."""
     old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
     if min(len(old), len(new)) < MIN_REFERENCES:
         return False

@@ -178,7 +178,7 @@ class RowFacts:
     undertrained_rows: int
     reference_rows: int  # reference tokens: text never produces them, and undertrained rows resemble theirs
     norm_threshold: float | None  # undertrained rows have at most this norm; None if norms do not separate them
-    cosine_threshold: float | None  # or at least this cosine similarity to the mean direction of the reference tokens
+    cosine_threshold: float | None  # or at least this cosine to the mean direction of the reference tokens
 
     @property
     def undertrained_unknown(self) -> str | None:
@@ -195,7 +195,7 @@ class TrainingFacts:
     """What `inlayer train` recorded about a table that it wrote."""
 
     input_scale: float | None  # multiplied into the rows when they were saved; its report shows norms before that
-    unseen_tokens: int  # that never occurred in the training text
+    unseen_tokens: int  # tokens that never occurred in the training text
 
 
 @dataclass(frozen=True, kw_only=True)

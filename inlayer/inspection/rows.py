@@ -117,7 +117,7 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
 
 
 def _is_randomly_initialized(rows: ScannedRows) -> bool:
-    """Whether the values look like independent draws: norms spread as by chance, channel means that cancel out."""
+    """Return whether the values look like independent draws: norms vary as by chance, and channel means cancel out."""
     scan, norms = rows.statistics, rows.statistics.norms[rows.statistics.usable]
     total = float(scan.channel_energy.sum())
     if len(norms) < 64 or rows.width < MIN_CHANNELS or not total > 0:

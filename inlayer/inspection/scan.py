@@ -32,8 +32,8 @@ Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
-RUNS, RUN_LENGTH = 32, 32  # of a sample: consecutive rows need one read, even in a remote file
-MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
+RUNS, RUN_LENGTH = 32, 32  # of a sample; consecutive rows need only one read, even in a remote file
+MIN_CONSTANT_WIDTH = 8  # channels; fewer may be equal by chance
 MIN_SAMPLE = 2**12  # fewest values that show a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 
@@ -171,7 +171,7 @@ def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[A
 def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
     """Yield the rows of `ids` in blocks, normalized; zero and non-finite rows are excluded."""
     for _, rows in _blocks(table, ids):
-        with np.errstate(all="ignore"):  # some platforms warn when NaN is widened, too
+        with np.errstate(all="ignore"):  # some platforms also warn when NaN is widened
             values = rows.astype(np.float64)
             norms = np.sqrt(np.square(values).sum(1))
         usable = np.isfinite(norms) & (norms > 0)

@@ -32,7 +32,7 @@ MAX_EXAMPLES = 5
 IMPOSSIBLE_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))
 MAX_IDS_TRIED = 2**18  # ids beyond the table; tokens with larger ids are counted but not listed
 
-_SPECIAL = re.compile(rb"<\|.+\|>|<\xef\xbd\x9c.+\xef\xbd\x9c>", re.DOTALL)  # spelled like one: <|fim|> and <｜fim｜>
+_SPECIAL = re.compile(rb"<\|.+\|>|<\xef\xbd\x9c.+\xef\xbd\x9c>", re.DOTALL)  # looks special: <|fim|> and <｜fim｜>
 
 
 class TokenKind(IntEnum):
@@ -59,7 +59,7 @@ class TokenKinds:
     kinds: npt.NDArray[np.uint8]
     out_of_range_ids: tuple[int, ...] = ()
     tokens_out_of_range: int = 0
-    reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # whose rows were never trained
+    reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # the kinds whose rows were never trained
 
     def first(self, count: int) -> TokenKinds:
         """Return the first few ids, if not all rows were read."""
@@ -137,7 +137,7 @@ def classify_ids(
 
 
 def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:
-    """Whether text with this character produces the id, at the beginning or inside the text."""
+    """Return whether text with this character produces the id, at the beginning or inside the text."""
     try:
         text = token.decode()
         return any(

@@ -1,6 +1,6 @@
 """A model's table as a sentence-transformers module: the first module of a `SentenceTransformer`.
 
-- a saved module is complete: rows, tokenizer.json, settings and weighting, and `inlayer.load` opens it, too
+- a saved module is complete: rows, tokenizer.json, settings and weighting, and `inlayer.load` also opens it
 - vectors equal `Model.encode` exactly; they have no gradient
 Tested with the real library in tests/integrations/test_sentence_transformers.py.
 """
@@ -135,7 +135,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         return float("inf")
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write rows, tokenizer, settings and weighting to a folder, which `inlayer.load` opens, too.
+        """Write rows, tokenizer, settings and weighting to a folder, which `inlayer.load` also opens.
 
         Args:
             output_path: The folder; it must exist.
@@ -158,7 +158,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         (folder / "tokenizer.json").write_bytes(self.tokenizer.data)
         settings = {"pool": self.pool, "skipped": self.model.skipped}
         (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
-        (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # of a module that was saved here before
+        (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # left by a module that was saved here before
         if self.encoder.weighting is not None:
             self.encoder.weighting.save(folder)
 

@@ -155,7 +155,7 @@ class AttachedHead(Head):
         """
         if self._loss_error is not None:
             raise ConfigError(
-                f"the scales around this model's head are unknown; use the model's own loss: {self._loss_error}"
+                f"inlayer does not know how this model scales its logits; use the model's own loss: {self._loss_error}"
             )
         return super().loss(hidden, targets, **options)
 

@@ -156,7 +156,7 @@ def check_equal(
 
 
 def is_identical(got: Any, want: Any) -> bool:
-    """Whether two values are equal, with equal types all the way down."""
+    """Return whether two values are equal, with equal types all the way down."""
     if type(got) is not type(want):
         return False
     if isinstance(want, Tensor):

@@ -43,7 +43,7 @@ MAX_COPIES = 5  # files of one task by one learner
 MAX_ENTRIES = 5_000  # files and folders of one learner
 MAX_UNKNOWN = 20  # unknown files of one learner that are listed one by one
 MAX_DEPTH = 12
-IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
+IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # names that start with a dot are also ignored
 TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 
@@ -64,7 +64,7 @@ class BatchRow:
     """One file or notebook cell; `passed` is None if it was not graded."""
 
     learner: str
-    task: str = ""  # if the file belongs to no task
+    task: str = ""  # empty if the file belongs to no task
     passed: bool | None = None
     checks_passed: int = 0
     checks_total: int = 0
@@ -189,7 +189,7 @@ def task_cells(text: str) -> list[tuple[str, str]]:
 
 
 def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) -> list[Submission]:
-    """List every submission in a folder by learner, task and file; chosen tasks without a file are listed too."""
+    """List every submission in a folder by learner, task and file; chosen tasks without a file are also listed."""
     by_learner: dict[str, list[Submission]] = {}
     for entry in _entries(str(folder)):
         if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:

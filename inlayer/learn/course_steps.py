@@ -206,7 +206,7 @@ class QuizRun:
 
     @property
     def repeated(self) -> bool:
-        """Whether the current question was missed earlier in this quiz."""
+        """True if the current question was missed earlier in this quiz."""
         return bool(self._remaining) and self._remaining[0].id in self.missed
 
     def answer(self, letter: str) -> AnswerResult:

@@ -169,7 +169,7 @@ def _grade_cell(shell: Any, line: str, cell: str) -> None:
     """Grade the cell as a task's file, and define its names here."""
     service = _open_service()
     task = service.course.task(line)
-    verdict = service.check(task, cell)  # first: endless code is stopped there and never runs here
+    verdict = service.check(task, cell)  # comes first: endless code is stopped there
     if any(result.name == "runs" and result.state == "passed" for result in verdict.results):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             shell.run_cell(cell, store_history=False)

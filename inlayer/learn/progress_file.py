@@ -39,17 +39,17 @@ class ProgressRecord:
 
     tries: int = 0  # checks or answers
     done: str = ""  # time it was first read, passed or answered correctly; for free text, when the learner confirmed it
-    skipped: str = ""  # time
+    skipped: str = ""  # time it was skipped
     summary: str = ""  # a task's last check
     hints: int = 0  # hints used for a task, 0 to 3
-    solution_seen: str = ""  # before the task passed
+    solution_seen: str = ""  # time the solution was viewed before the task passed
     seed: int | None = None  # seed of an exercise that was asked and not answered yet
     missed: int = 0  # wrong answers to a question
     due: int = 0  # number of quizzes in which a question must still be answered correctly on the first try
 
     @property
     def fails_again(self) -> bool:
-        """Whether a task passed before but its last check failed."""
+        """True if a task passed before but its last check failed."""
         return bool(self.done) and " failed" in self.summary
 
     def finish(self) -> None:
@@ -144,7 +144,7 @@ class ProgressFile:
         try:
             return self._load()
         except DamagedProgressError:
-            with self.edit() as state:  # renames the file
+            with self.edit() as state:  # editing renames the file
                 return state
         except ProgressAccessError as error:
             return self._continue_unsaved(error)
@@ -258,7 +258,7 @@ def dump_state(state: ProgressState) -> bytes:
 def load_state(data: bytes) -> ProgressState:
     """Parse JSON from `dump_state`. DamagedProgressError if it is not, InputError if a newer inlayer wrote it."""
     if len(data) > MAX_BYTES:
-        raise DamagedProgressError(f"has more than {MAX_BYTES:,} bytes")
+        raise DamagedProgressError(f"is larger than {MAX_BYTES:,} bytes")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):

@@ -48,7 +48,7 @@ THOUSANDS_SEPARATORS = {",": "commas", " ": "spaces", "'": "apostrophes"}
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerResult:
-    """Whether an answer is correct, and why."""
+    """Return whether an answer is correct, and why."""
 
     correct: bool
     message: str
@@ -296,7 +296,7 @@ def _unit_factor(answer: str, suffix: str, unit: str) -> int:
 
 
 def is_close(value: Value, answer: Value, tolerance: float) -> bool:
-    """Whether a value equals the answer within a relative tolerance; floats within rounding error."""
+    """Return whether a value equals the answer within a relative tolerance; floats within rounding error."""
     if isinstance(value, tuple) or isinstance(answer, tuple):
         return value == answer
     if isinstance(value, float) or isinstance(answer, float):

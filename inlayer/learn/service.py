@@ -331,5 +331,5 @@ class CourseService:
 
 def _require_graded(question: TheoryQuestion) -> GradedQuestion:
     if not isinstance(question, GradedQuestion):
-        raise InputError(f"{question.id} is not graded; its sample answer is shown with any answer")
+        raise InputError(f"{question.id} is not graded; its sample answer is shown after any answer")
     return question

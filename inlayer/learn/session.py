@@ -233,7 +233,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         return CheckFailed("timeout", f"{limit}; is there an endless loop?")
 
     def _ended_by_cpu_limit(self) -> bool:
-        """Whether the kernel ended the process at its CPU limit, before the grader saw that it is too slow."""
+        """Return whether the kernel ended the process at its CPU limit, before the grader saw that it is too slow."""
         end = self.server.wait_for_end(self.pid)
         if end is None:
             return False

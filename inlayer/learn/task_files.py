@@ -104,7 +104,7 @@ def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, fol
         rule = "not-found" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else "unreadable"
         raise SubmissionError(rule, f"it cannot be read: {error.strerror}") from None
     if len(data) > max_bytes:
-        raise SubmissionError("too-large", f"it has more than {max_bytes:,} bytes")
+        raise SubmissionError("too-large", f"it is larger than {max_bytes:,} bytes")
     try:
         text = data.decode("utf-8-sig")  # some editors on Windows write a byte order mark
     except UnicodeDecodeError as error:

@@ -242,7 +242,7 @@ class RotaryPositions(nn.Module):
         elif self.layout == "interleaved":
             angles = angles.repeat_interleave(2, dim=-1)
         dtype = torch.float32 if self.float32 else dtype
-        if self.layout == "complex":  # not the same bits as cos and sin
+        if self.layout == "complex":  # its bits differ from those of cos and sin
             unit = torch.polar(torch.ones_like(angles), angles) * factor
             return unit.real.to(dtype), unit.imag.to(dtype)
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)

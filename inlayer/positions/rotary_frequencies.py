@@ -20,7 +20,7 @@ from inlayer.families.rope_scaling import RopeScaling
 
 
 def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
-    """1 / theta^(2i / dim) for every pair i: one radian per token for the first pair, almost none for the last."""
+    """Return 1 / theta^(2i / dim) for every pair i: one radian per token for the first, almost none for the last."""
     exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
     return 1.0 / (theta**exponent)
 

@@ -71,7 +71,7 @@ class Glyphs:
         return "".join(shown) + (LEFT_TO_RIGHT if right_to_left else "")
 
     def truncate_bytes(self, data: str, columns: int) -> str:
-        """Like `fold`, for bytes in hexadecimal; those that are not whole characters are shown as escape codes."""
+        """Like `truncate`, for bytes in hexadecimal; those that are not whole characters are shown as escape codes."""
         return self.truncate(bytes.fromhex(data).decode(errors="surrogateescape"), columns)
 
     def glyph(self, character: str, blank: str | None = None) -> str:

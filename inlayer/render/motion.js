@@ -40,7 +40,7 @@ function toggleMotion() {
   document.dispatchEvent(new Event("motion-change"));
 }
 
-// Shows what applies: the system's setting is stronger than the switch.
+// Shows the setting in effect: the system's setting overrides the switch.
 function renderMotion() {
   const isOff = motion.off || lessMotion.matches;
   byId("motion").setAttribute("aria-pressed", String(!isOff));

@@ -7,7 +7,7 @@ function setTheme(theme) {
   else document.documentElement.dataset.theme = theme;
   byId("theme").textContent = `Theme: ${theme}`;
   store("inlayer-theme", theme);
-  document.dispatchEvent(new Event("theme-change")); // drawings on a canvas follow
+  document.dispatchEvent(new Event("theme-change")); // so that drawings on a canvas change with it
 }
 
 function storedTheme() {
@@ -25,7 +25,7 @@ function store(name, value) {
   try {
     localStorage.setItem(name, value);
   } catch {
-    // nothing to store it in
+    // the choice cannot be stored
   }
 }
 

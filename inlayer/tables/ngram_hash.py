@@ -170,7 +170,7 @@ def primes_from(start: int, count: int) -> tuple[int, ...]:
 
 
 def _is_prime(number: int) -> bool:
-    """Miller-Rabin, exact below PRIME_LIMIT."""
+    """Return whether a number is prime, by the Miller-Rabin test, which is exact below PRIME_LIMIT."""
     if number < 2 or any(number % prime == 0 for prime in (2, 3, 5, 7)):
         return number in (2, 3, 5, 7)
     twos = ((number - 1) & (1 - number)).bit_length() - 1
@@ -220,4 +220,4 @@ class NgramMemory:
         raise InputError(f"row {row} is outside the {first:,} rows of the n-gram memory {self.spec.tensor}")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NgramMemory:
-        return self  # it is immutable
+        return self  # a memory is immutable

@@ -52,5 +52,5 @@ class RowIndex:
             candidates = self._order[position[remaining]]
             equal = (self._read(candidates) == rows[remaining]).all(1)
             ids[remaining[equal]] = candidates[equal]
-            remaining = remaining[~equal]  # another row with the same hash
+            remaining = remaining[~equal]  # different rows with the same hash
             position[remaining] += 1

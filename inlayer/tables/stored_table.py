@@ -63,7 +63,7 @@ class RepeatedRows(RowSource):
 
 
 class JoinedRows(RowSource):
-    """The rows of several sources, one after the other: 512 shards (qwen4_exp), a tensor per hash head (LongCat)."""
+    """The concatenated rows of several sources: 512 shards (qwen4_exp), a tensor per hash head (LongCat)."""
 
     def __init__(self, parts: Sequence[RowSource]) -> None:
         self.parts, self.row_bytes = tuple(parts), parts[0].row_bytes

@@ -85,7 +85,7 @@ def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
 
 
 def _reusable(values: int, *sources: Tensor) -> bool:
-    """Whether a result can use pooled memory: large, on the CPU, plain tensors, no gradient to record."""
+    """Return whether a result can use pooled memory: large, on the CPU, plain tensors, no gradient to record."""
     return (
         all(source.device.type == "cpu" and not is_meta_or_traced(source) for source in sources)
         and values * sources[0].dtype.itemsize >= POOLED_BYTES

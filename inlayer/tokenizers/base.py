@@ -295,7 +295,7 @@ def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
 
 
 def is_reserved(token: bytes) -> bool:
-    """Whether a token is a placeholder, judged by its name.
+    """Return whether a token is a placeholder, judged by its name.
 
     >>> is_reserved(b"<|reserved_special_token_3|>"), is_reserved(b"reserved"), is_reserved(b"<extra_id_0>")
     (True, False, False)
@@ -339,7 +339,7 @@ def check_text(text: object, name: str = "text") -> str:
 
 
 def is_list_like(texts: object) -> TypeGuard[Iterable[Any]]:
-    """Whether a value can be a list of texts: not one text, a dict (its keys), a table (its columns) or a set."""
+    """Return whether a value can be a list of texts, not a text, a dict (its keys), a table (its columns) or a set."""
     is_other = isinstance(texts, (str, bytes, Mapping, set, frozenset)) or getattr(texts, "ndim", 1) != 1
     return isinstance(texts, Iterable) and not is_other
 

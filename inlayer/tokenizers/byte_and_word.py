@@ -68,7 +68,7 @@ class ByteTokenizer(Tokenizer):
 
 
 class WordTokenizer(Tokenizer):
-    """Tokenizer with one id per white-space-separated word.
+    """Tokenizer with one id per whitespace-separated word.
 
     Args:
         words: The vocabulary, in the order of the ids.

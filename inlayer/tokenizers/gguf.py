@@ -157,7 +157,7 @@ def byte_level_bpe(fields: GgufFields) -> Tokenizer:
 
 
 def word_piece(fields: GgufFields) -> Tokenizer:
-    """Only newer files say if a vocabulary is lowercase; in older ones, it is not if any letter is uppercase."""
+    """Return whether a vocabulary is lowercase. Only newer files say so; in older ones, uppercase letters decide."""
     words = [restore_word(token) for token in fields.tokens]
     vocab = {word: token_id for token_id, word in enumerate(words)}
     if len(vocab) < len(words):

@@ -109,7 +109,7 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
 
 
 def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> bool:
-    """Whether a tokenizer.json only uses features that are proven to be equal.
+    """Return whether a tokenizer.json only uses features that are proven to be equal.
 
     `id_of` returns the id that `tokenizers` gives an added token: it renumbers those that would leave a gap.
     """
@@ -134,7 +134,7 @@ def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> 
 
 
 def keeps_all_bytes(pre_tokenizers: list[dict[str, Any]]) -> bool:
-    """Whether they are ByteLevel with its own pattern, or ByteLevel after splits that keep all of the text."""
+    """Return whether they are ByteLevel with its own pattern, or ByteLevel after splits that keep all of the text."""
     if not pre_tokenizers or pre_tokenizers[-1].get("type") != "ByteLevel":
         return False
     *splits, byte_level = pre_tokenizers
@@ -153,7 +153,7 @@ def keeps_all_bytes(pre_tokenizers: list[dict[str, Any]]) -> bool:
 
 
 def can_overlap(some: list[str], others: list[str]) -> bool:
-    """Whether an occurrence of a token in `some` can share characters with one in `others`."""
+    """Return whether an occurrence of a token in `some` can share characters with one in `others`."""
     for left, right in ((some, others), (others, some)):
         joined = "\0".join(right)
         if right and any(token in joined for token in left):
@@ -182,7 +182,7 @@ def texts_with_unstable_characters(texts: list[str]) -> npt.NDArray[np.int64]:
     indices: list[int] = []
     block: list[int] = []
     size = 0
-    is_ascii = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))  # most texts are
+    is_ascii = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))  # most texts are ASCII
     for index in np.flatnonzero(~is_ascii).tolist():
         block.append(index)
         size += len(texts[index])

@@ -143,7 +143,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
             added = [token["content"] for token in settings.get("added_tokens") or []]
             fast = open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
-        self._fast_source = None  # only now: after Ctrl-C, the next batch tries again
+        self._fast_source = None  # not earlier, so that the next batch tries again after Ctrl-C
         return fast
 
     @cached_property
@@ -267,7 +267,7 @@ def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
     Compressed ids are numbered in the order of their first tokens.
 
     " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
-    has no text to normalize, so it gets an id of its own.
+    has no text to normalize, so it gets its own id.
 
     Args:
         tokenizer: The model's tokenizer; its tokenizer.json has the spelling that distinguishes incomplete characters.

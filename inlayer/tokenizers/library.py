@@ -34,7 +34,7 @@ class LibraryTokenizer(Tokenizer):
     _where: str  # the file, as error messages show it
     _id_limit: int  # one more than the largest id
     _pad_id: int | None = None
-    _byte_level = False  # whether the bytes of the tokens add up to the text
+    _byte_level = False  # true if the bytes of the tokens add up to the text
     _special_tokens_around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
@@ -60,15 +60,15 @@ class LibraryTokenizer(Tokenizer):
         """Return the bytes of a token that exists."""
 
     def _has_token(self, token_id: int) -> bool:
-        """Whether an id below the limit is a token. Some vocabularies have gaps in their ids."""
+        """Return whether an id below the limit is a token. Some vocabularies have gaps in their ids."""
         return True
 
     @cached_property
-    def _fast_path(self) -> EncodeBatch | None:  # read it under the lock, so it opens once
+    def _fast_path(self) -> EncodeBatch | None:  # read under the lock, so that it opens once
         return None
 
     @cached_property
-    def _merge_table(self) -> MergeTable | None:  # likewise
+    def _merge_table(self) -> MergeTable | None:  # read under the lock as well
         return None
 
     @property

@@ -82,7 +82,7 @@ def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
 def matching_lengths(own: list[bytes], shared: bytes) -> list[int] | None:
     """Return the length of each token if their own bytes, with `▁` for a space, add up to those they share."""
     spaced = [data.replace(SPACE_SYMBOL, b" ") for data in own]
-    for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):  # the first may stand for nothing
+    for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):  # the first `▁` may stand for nothing
         if b"".join(candidate) == shared:
             return [len(data) for data in candidate]
     return None
@@ -98,7 +98,7 @@ def claimed_lengths(begin: int, offsets: Offsets) -> list[int]:
 
 
 def is_composed(gap: bytes) -> bool:
-    """Whether it contains only characters that combine with the one before: marks, and Hangul vowels and finals."""
+    """Return whether all characters combine with the one before them: marks, and Hangul vowels and finals."""
     return all(
         unicodedata.category(character).startswith("M") or "\u1161" <= character <= "\u11ff"
         for character in gap.decode(errors="replace")

@@ -38,7 +38,7 @@ RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
 
 
 def looks_like_tiktoken(data: bytes) -> bool:
-    """Whether most of the first lines are a word and an integer. Some may be damaged; parse_ranks reports which."""
+    """Return whether most of the first lines are a word and an integer. parse_ranks reports those that are damaged."""
     lines = [line for line in data[:4096].splitlines()[:16] if line.strip()]
     return sum(RANK_LINE.fullmatch(line) is not None for line in lines) * 2 > len(lines)
 
@@ -108,7 +108,7 @@ class TiktokenTokenizer(LibraryTokenizer):
             if parse_special:
                 return self._exact.encode_to_numpy(text, allowed_special="all")
             return self._exact.encode_to_numpy(text, disallowed_special=())
-        except ValueError as error:  # its regex engine gives up on about a million white-space characters in a row
+        except ValueError as error:  # its regex engine gives up on about a million whitespace characters in a row
             raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -284,7 +284,8 @@ ENCODINGS = {
     ),
 }
 
-# SHA-256 of the ranks -> encoding. For OpenAI's files these are the sums with which tiktoken checks its downloads.
+# SHA-256 of the ranks -> encoding. For OpenAI's files, these are the checksums that tiktoken uses to verify its
+# downloads.
 KNOWN_FILES = {
     "b6c497a7469b33ced9c38afb1ad6e47f03f5e5dc05f15930799210ec050c5103": "kimi",
     "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55": "llama3",

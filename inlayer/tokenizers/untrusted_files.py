@@ -5,7 +5,7 @@
 - a file of a few kilobytes can require terabytes: 28 Replace steps that double a letter, or a template that repeats
   1,000 ids. The factor by which each part can lengthen a text is computed when the file is opened; too large a factor
   is an error. ALBERT's is 324: NFKD and sentencepiece's rules each turn one character into up to 18
-- too many steps are an error, too: they take time even if none of them lengthens a text
+- too many steps are also an error: they take time even if none of them lengthens a text
 - regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
@@ -28,7 +28,7 @@ from typing import Any
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
 from inlayer.files import LFS_POINTER, check_is_file, file_errors, format_path, parse_json, printable
 
-MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files have about 35 MB
+MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files are about 35 MB
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
 MAX_ID = 2**31 - 1  # ids are passed to tables and other programs as signed 32-bit integers
 
@@ -188,7 +188,7 @@ def check_parts(config: dict[str, Any], where: str) -> None:
 
 
 def _has_whole_map(charsmap: object) -> bool:
-    """Whether the length at the start of a character map fits its data; the library would allocate any length."""
+    """Return whether the length at the start of a character map fits its data. The library allocates any length."""
     if not isinstance(charsmap, str):
         return charsmap is None  # the library reports other types
     try:

@@ -67,7 +67,7 @@ class GradientStep:
     loss: float
     next_tokens: list[NextToken]  # most probable first, after the last token of the first text, which has no target
     predicted_tokens: list[NextToken]  # the same after the token `GradientStepFacts.predicted_at`, which has one
-    target: NextToken  # the token that does follow there
+    target: NextToken  # the token that actually comes next
     moved: list[UpdatedRow]  # in order of first occurrence
 
 

@@ -159,7 +159,7 @@ def content_security_policy(*, served: bool) -> str:
 
 @cache
 def shared_style() -> str:
-    """Join the style sheets of the walk page, which the course page uses too."""
+    """Join the style sheets of the walk page, which the course page also uses."""
     return "\n" + "\n".join([style_sheet(), map_files("map_canvas.css"), *map(read_part, STYLES)])
 
 

@@ -261,7 +261,7 @@ class Layout:
     # ---- bands
 
     def bands(self, units: Sequence[tuple[str, str, str]], bar: str, total: int, noun: str) -> Iterator[Text]:
-        """Units (text, bytes, style of the bytes) side by side, bytes below text, and the number of units omitted."""
+        """Yield units (text, bytes, style of the bytes) side by side, bytes below text, and count those omitted."""
         rest = list(units)
         for _ in range(1 if self.is_batch else MAX_BANDS):
             above, below = Text(" " * INDENT), Text(" " * INDENT)

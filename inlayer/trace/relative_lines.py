@@ -83,7 +83,7 @@ def _find_table(result: Forward, spec: RelativeBucketSpec) -> TensorInfo | None:
             f"{spec.rows:,} rows"
         )
     if spec.kind == "t5" and stored.nbytes > MAX_BIAS_BYTES:
-        raise CheckpointError(f"{model.source}: tensor {quote(name)} has {stored.nbytes:,} bytes; it is not a bias")
+        raise CheckpointError(f"{model.source}: tensor {quote(name)} is {stored.nbytes:,} bytes; it is not a bias")
     return stored
 
 

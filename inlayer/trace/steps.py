@@ -63,7 +63,7 @@ def _ids(trace: Trace) -> tuple[str, str]:
         code = f"ids = torch.tensor([tokenizer.encode(text)]{dtype})"
     else:
         code = f"ids, mask = tokenizer.encode_batch(texts).padded({padding})"
-    if change.swap is not None and trace.first_token <= min(change.swap):  # otherwise it is outside the part shown
+    if change.swap is not None and trace.first_token <= min(change.swap):  # otherwise it is outside the shown part
         first, second = (index - trace.first_token for index in change.swap)
         code += f"; ids[0, [{first}, {second}]] = ids[0, [{second}, {first}]]"
     if change.pad:

@@ -147,7 +147,7 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
     """Step 4: the byte offset of each row, and its first values as stored."""
     table, glyphs, tokens = layout.trace.table, layout.glyphs, layout.shown_tokens
     size, start = f"{table.row_bytes:,}", "" if table.offset == 0 else f"{table.offset:,} + "
-    yield from layout.note(f"row i starts at byte {start}i {glyphs.times} {size} and has {size} bytes")
+    yield from layout.note(f"row i starts at byte {start}i {glyphs.times} {size} and is {size} bytes long")
     digits = max([2, *(len(str(token.id)) for token in tokens)])
     offsets = max([len("byte"), *(len(f"{token.offset:,}") for token in tokens)])
     available = layout.columns - (layout.head_width + digits + offsets + 6)

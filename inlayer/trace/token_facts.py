@@ -1,7 +1,7 @@
 """Facts about a model outside of a walk: one token with its neighbors, and how a table like it is initialized.
 
 - nn.Embedding draws from N(0, 1). The model's own initialization then draws again with a small std, which overwrites
-  the padding row too, so that row has to be zeroed again. The table is shown after each of these steps
+  the padding row as well, so that row has to be zeroed again. The table is shown after each of these steps
 - the table has the model's width, and as many rows as can be drawn without a noticeable delay
 Tested in tests/trace/test_pipeline.py.
 """

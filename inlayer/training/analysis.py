@@ -157,7 +157,7 @@ def _choose(counts_V: Ids, tokenizer: Tokenizer, count: int) -> list[int]:
 
 
 def _kind(tokenizer: Tokenizer, token_id: int) -> int:
-    """0: a word with a leading space, 1: a word, 2: letters, 3: anything else."""
+    """Return 0 for a word with a leading space, 1 for a word, 2 for letters, and 3 for anything else."""
     try:
         text = tokenizer.token_bytes(token_id).decode()
     except (UnicodeDecodeError, InlayerError):  # part of a character, or an id without a token

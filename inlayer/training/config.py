@@ -320,7 +320,7 @@ def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
 
 
 def is_due(config: TrainConfig, every: int, step: int) -> bool:
-    """Whether something that happens every `every` steps happens after this one; it always does after the last step."""
+    """Return whether an action due every `every` steps is due after this one. It is always due after the last step."""
     return step == config.steps or (every > 0 and step % every == 0)
 
 

@@ -6,7 +6,7 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> lo
 - a corpus of any size is streamed. The folder is written atomically (files.py)
 - text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments, the middle one is
   used for validation, so validation text is spread over the whole corpus, and the same text gives the same split.
-  Segments start small and grow to MAX_SEGMENT characters, so a small corpus has validation text too. If there are too
+  Segments start small and grow to MAX_SEGMENT characters, so a small corpus also has validation text. If there are too
   few segments for that, the start of the middle one is held out, as long as the requested fraction of the whole text
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends on seed and step only, so a resumed run needs no data state
@@ -249,7 +249,7 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as file:
         if (actual := path.stat().st_size) != size:
-            raise CheckpointError(f"{format_path(path)} has {actual:,} bytes instead of {size:,} for {count:,} ids")
+            raise CheckpointError(f"{format_path(path)} is {actual:,} bytes instead of {size:,} for {count:,} ids")
         while data := file.read(BLOCK * dtype.itemsize):
             digest.update(data)
             largest = max(largest, int(np.frombuffer(data, dtype).max()))

@@ -53,7 +53,7 @@ class ProcessGroup:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes files and reports progress."""
+        """True if this is the process that writes files and reports progress."""
         return self.rank == 0
 
     def gather(self, value: float) -> list[float]:
@@ -68,7 +68,7 @@ class ProcessGroup:
         return bits.view(torch.float64).tolist()
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process."""
+        """Return whether the flag is set in any process."""
         return any(self.gather(float(flag)))
 
     def barrier(self) -> None:
@@ -104,7 +104,7 @@ def process_group() -> Iterator[ProcessGroup]:
 
 
 def _rank_and_size() -> tuple[int, int]:
-    """Rank and number of processes, from torch or from the environment that torchrun sets."""
+    """Return the rank and the number of processes, from torch or from the environment that torchrun sets."""
     if dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     environment = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
@@ -243,7 +243,7 @@ def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: Process
     Tensors that are not sharded are not copied: write them before the next step.
     """
     state = {}
-    for name, tensor in _tensors(decoder, optimizers).items():  # only the main process holds more than one of them
+    for name, tensor in _tensors(decoder, optimizers).items():  # only the main process holds more than one whole tensor
         gathered = full_tensor(tensor)
         if group.is_main:
             state[name] = gathered.detach().cpu()
@@ -257,7 +257,7 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
     for optimizer in optimizers:
         optimizer.state.clear()
         for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
-            if f"optimizer.{names[parameter]}.step" in state:  # it has had a gradient
+            if f"optimizer.{names[parameter]}.step" in state:  # the parameter has had a gradient
                 optimizer.state[parameter] = zero_moments(parameter, shared=isinstance(optimizer, CoupledAdamW))
     own = _tensors(decoder, optimizers)
     if different := own.keys() ^ state.keys():

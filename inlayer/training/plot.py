@@ -102,8 +102,10 @@ def curve_of(metrics: Sequence[Mapping[str, Any]], name: str) -> Curve:
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
-    """Centered running mean over `span` values on either side. At the start, where a loss falls fast, the window is
-    symmetric; at the end, it is cut off. Values are clipped to MAX_SMOOTHED.
+    """Return the centered running mean over `span` values on either side.
+
+    At the start, where a loss falls fast, the window is symmetric; at the end, it is cut off. Values are clipped to
+    MAX_SMOOTHED.
     """
     sums = np.concatenate(([0.0], np.cumsum(np.clip(values, -MAX_SMOOTHED, MAX_SMOOTHED))))
     index = np.arange(len(values))

@@ -211,7 +211,7 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        config, loaded = self.config, self._load_state()  # first: an edited config may describe a model of any size
+        config, loaded = self.config, self._load_state()  # comes first: an edited config may describe any model
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
@@ -224,7 +224,7 @@ class Run:
         self._warn_about_the_text(tokens, width)
         if loaded is not None:
             trainer.load(loaded.step, loaded.tensors)
-        saved, loaded = trainer.step, None  # its tensors are as large as the model
+        saved, loaded = trainer.step, None  # the loaded tensors are as large as the model
         for line in self.metrics:
             self.alerts.check(line)
         seconds = self.metrics[-1]["seconds"] if self.metrics else 0.0
@@ -288,7 +288,7 @@ class Run:
         return state
 
     def _facts(self) -> dict[str, str]:
-        """Checksums that a state has to match: config (except `steps`, which may grow), tokenizer and metrics."""
+        """Return the checksums that a state must match: config (except `steps`, which may grow), tokenizer, metrics."""
         config, tokenizer = hashlib.sha256(config_to_json(replace(self.config, steps=1))), hashlib.sha256()
         for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
             tokenizer.update(path.name.encode() + path.read_bytes())

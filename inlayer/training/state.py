@@ -103,7 +103,7 @@ def _read(step: int, path: Path) -> State:
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """Checksum of the metadata and of all names, dtypes, shapes and values."""
+    """Return the checksum of the metadata and of all names, dtypes, shapes and values."""
     digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()

@@ -72,7 +72,7 @@ def train(
         run = run or Run.open(config.out, config.parallel)
         try:
             finished = run.train(progress, group)
-        except KeyboardInterrupt:  # before the first step, or a second time
+        except KeyboardInterrupt:  # interrupted before the first step, or a second time
             raise KeyboardInterrupt(_how_to_resume(run, group)) from None
         report = make_report(run) if finished and group.is_main else None
     if not finished:

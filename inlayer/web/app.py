@@ -44,8 +44,8 @@ from inlayer.web.schemas import GradientStepRequest, InitializationQuery, MapQue
 from inlayer.web.worker_threads import WorkerThreads, add_route
 
 THREADS, QUEUE = 2, 512  # if more requests wait, a response comes too late to be useful
-LARGE_WALK_VALUES = 2**31  # table values x tokens that pass the head: most of a second
-MAX_INSPECTED = 2**29  # values of a table that is read completely: some seconds
+LARGE_WALK_VALUES = 2**31  # table values x tokens that pass the head; takes most of a second
+MAX_INSPECTED = 2**29  # values of a table that is read completely, in a few seconds
 SEARCH_TOKENS = 32  # a neighbor search takes as long as a walk of this many tokens
 
 

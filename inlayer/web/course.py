@@ -83,12 +83,12 @@ class CourseView:
 
     def __init__(self, *, read_only: bool) -> None:
         self.read_only = read_only
-        self.notices: list[str] = []  # such as: a damaged progress file was replaced
+        self.notices: list[str] = []  # for example, that a damaged progress file was replaced
         self._warming: threading.Thread | None = None
 
     @property
     def service(self) -> CourseService:
-        """A new service per request: the progress file on disk is the only state."""
+        """Return a new service for each request: the progress file on disk is the only state."""
         return CourseService(ProgressFile(on_notice=self.notices.append), read_only=self.read_only)
 
     # ---- reading
@@ -166,7 +166,7 @@ class CourseView:
             raise InputError(f"{question.id} is graded; send an answer")
         try:
             result = service.answer(question, body.answer, repeated=body.repeated)
-        except InputError as error:  # a typing error, which does not count as a try
+        except InputError as error:  # a typing error does not count as a try
             if body.question is not None:
                 raise
             return {"correct": False, "is_valid": False, "message": [["p", {}, [str(error)]]]}
@@ -185,7 +185,7 @@ class CourseView:
         task = self.service.course.task(query.task)
         if self.read_only:
             return {"code": task.start, "digest": None, "path": ""}
-        if self._warming is None:  # while the learner is still reading: it takes seconds, once
+        if self._warming is None:  # starting it takes seconds, while the learner is still reading
             self._warming = threading.Thread(target=_start_fork_server, name="inlayer-fork-server", daemon=True)
             self._warming.start()
         path, source = self.service.load_file(task)

@@ -83,7 +83,7 @@ class Guard:
             scope = self._without_token(scope)
             check_body_headers(scope)
             await self.app(scope, limited(receive, max_body(scope)), send_guarded)
-        except HTTPException as error:  # raised by these checks; the application handles its own
+        except HTTPException as error:  # raised by these checks; the application handles its own errors
             if expects_page(scope):
                 response: Response = error_page(error.status_code, error.detail, error.headers)
             else:
@@ -148,7 +148,7 @@ class Guard:
 
 
 def expects_page(scope: Scope) -> bool:
-    """Whether the request is a browser opening a page, as opposed to a program calling the API."""
+    """Return whether the request is a browser opening a page, as opposed to a program calling the API."""
     is_api = scope["path"].startswith(("/api/", API))
     return scope["method"] == "GET" and not is_api and "text/html" in Headers(scope=scope).get("accept", "")
 

@@ -32,7 +32,7 @@ MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
 
 
 class UnknownModelError(HTTPException):
-    """A model that is not served."""
+    """The requested model is not served."""
 
     param = "model"
 

@@ -193,6 +193,6 @@ class EmbeddingsRequest(RequestModel):
 
     input: Any = Field(description="A text, a list of texts, a list of ids, or a list of lists of ids.")
     model: str = Field(description="An id from GET /v1/models.")
-    encoding_format: Literal["float", "base64"] | None = None  # some clients send null; then "float"
+    encoding_format: Literal["float", "base64"] | None = None  # some clients send null for "float"
     dimensions: int | None = Field(None, ge=1)
     user: str | None = None

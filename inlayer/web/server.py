@@ -53,7 +53,7 @@ START_SECONDS = 300.0  # for the first worker to open its models, on a busy mach
 
 OpenPipelines = Callable[[], "Mapping[str, Pipeline]"]
 
-PRELOADED = "inlayer.web.app"  # imports torch, which takes seconds: once, in the process that workers are forked from
+PRELOADED = "inlayer.web.app"  # imports torch, which takes seconds, once for all workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.host)
 
     @property
@@ -119,9 +119,7 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
     from inlayer.encoding import row_pooling
     from inlayer.web.app import make_app
 
-    row_pooling.torch_process = (
-        os.getpid()
-    )  # the process it was forked from imported torch, but did not compute with it
+    row_pooling.torch_process = os.getpid()  # the parent process imported torch, but did not compute with it
     hosts = () if _address(host) else (host,)
     app = make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
     gc.collect()
@@ -192,11 +190,11 @@ def serve(
     token = secrets.token_urlsafe(32)
     listener = bind(host, port)
     uvicorn._subprocess.spawn = processes = start_fork_server()  # type: ignore[assignment]
-    models = find_model_names(open_pipelines, processes)  # before the workers: an error is reported once, in one line
+    models = find_model_names(open_pipelines, processes)  # before the workers start, so an error is reported once
     config = make_config(partial(worker_app, open_pipelines, token, host, api_key), workers=_workers())
 
     def ready() -> None:
-        # All of them: the first one would accept every connection that is made before the others listen.
+        # Wait for all of them: the first would accept every connection that is made before the others listen.
         if all(worker.wait_until_ready(START_SECONDS, supervisor.should_exit) for worker in supervisor.processes):
             listener.listen(BACKLOG)
             supervisor.handle_signals()
@@ -220,7 +218,7 @@ def serve(
 
 
 def find_model_names(open_pipelines: OpenPipelines, processes: BaseContext) -> list[str]:
-    """Open the models in another process, because this one does not import torch; their names, or their error."""
+    """Return the names of the models, or raise their error. Another process opens them, with torch."""
     receiver, sender = processes.Pipe(duplex=False)
     process = processes.Process(target=send_model_names, args=(sender, open_pipelines), daemon=True)  # type: ignore[attr-defined]
     process.start()
@@ -244,13 +242,13 @@ def send_model_names(sender: Connection, open_pipelines: OpenPipelines) -> None:
 
 
 def start_fork_server() -> BaseContext:
-    """Return how processes start: where the system has fork, from one process that imports torch once."""
+    """Return the context that starts processes: if the system has fork, they are forked from one that has torch."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker
 
     multiprocessing.set_forkserver_preload([PRELOADED])
-    resource_tracker.ensure_running()  # it would unblock Ctrl-C
+    resource_tracker.ensure_running()  # start it now; starting it later would unblock SIGINT
     # Its processes inherit the mask, so Ctrl-C reaches only this one, as soon as the mask is gone.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -292,7 +290,7 @@ def _workers() -> int:
 
 def bind(host: str, port: int) -> socket.socket:
     """Listen on an address."""
-    if not host:  # some systems listen on every address then
+    if not host:  # for an empty host, some systems listen on every address
         raise InputError("host is empty; use 127.0.0.1 for this machine only")
     if not 0 <= port <= 65_535:  # the system would reduce it modulo 65,536
         raise InputError(f"port {port} is outside 0..65535; 0 is any free port")
@@ -354,7 +352,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on this host."""
+    """Return whether only this machine can reach a server that listens on this host."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 

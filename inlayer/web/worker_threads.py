@@ -86,7 +86,7 @@ def as_json(value: Any) -> bytes | str:
         body = write_json(value)
     except ValueError:  # a file name that is not valid Unicode
         return to_json(value)
-    return to_json(value) if b"NaN" in body or b"Infinity" in body else body  # in a text, harmless but slow
+    return to_json(value) if b"NaN" in body or b"Infinity" in body else body  # harmless but slow if in a text
 
 
 async def until_disconnect(request: Request) -> None:

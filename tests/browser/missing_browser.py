@@ -1,6 +1,6 @@
 """A line at the end of the test run if the browser tests were skipped.
 
-tests/conftest.py uses the hook too: with pytest-xdist, the process that writes the summary reads no other conftest.
+tests/conftest.py also uses the hook: with pytest-xdist, the process that writes the summary reads no other conftest.
 """
 
 from __future__ import annotations

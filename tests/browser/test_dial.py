@@ -149,7 +149,7 @@ def test_scalings_can_be_compared(name, open_page, pipelines):
     turned = page.eval_on_selector_all(".clock .dial-hand", "all => all.map((one) => one.getAttribute('transform'))")
     degrees = [float(one.removeprefix("rotate(").split()[0]) for one in turned]
     assert degrees == pytest.approx([-math.degrees(10 * one) for one in expected], abs=0.01)
-    page.fill("#dial-pair", "7")  # the dial has the scaled angles, too
+    page.fill("#dial-pair", "7")  # the dial also has the scaled angles
     page.fill("#dial-m", "40")
     layer = pipelines["default"].layer
     changed = with_modules(layer, position_embedding=RotaryPositions(own.head_dim, parameters))

@@ -38,7 +38,7 @@ def test_shortcuts_are_ignored_while_typing(open_page):
 
 
 def tab_into_the_matrix(watched) -> None:
-    for _ in range(3):  # the container that scrolls may be a stop, too
+    for _ in range(3):  # the container that scrolls may also be a stop
         watched.page.keyboard.press("Tab")
         if focus_is(watched, ".matrix *"):
             return

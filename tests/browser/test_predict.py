@@ -152,7 +152,7 @@ def test_wrong_numbers_are_diagnosed(open_page, pipelines):
         (3, "How many tokens", trace.texts[0].n_bytes, "That is the number of bytes"),
         (3, "How many tokens", trace.texts[0].n_tokens + 1, "Off by one"),
         (4, "At which byte", token.offset - table.offset, "You omitted the offset of the table"),
-        (4, "How many bytes does one row", table.shape[1], "multiply by the bytes per value"),
+        (4, "How many bytes long is a row", table.shape[1], "multiply by the bytes per value"),
         (6, "the angle at position", 180.0 / 3.14159 * (len(trace.texts[0].tokens) - 1), "in degrees"),
         (6, "the angle at position", -1.0 * (len(trace.texts[0].tokens) - 1), "The sign is wrong"),
         (7, "zeros are in the mask", "many", "That is not a number"),

@@ -202,7 +202,7 @@ def test_keyboard_moves_through_the_scene(open_page):
     page.evaluate("inlayerScene.cursor = { index: 1, channel: 126 }")
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => document.querySelector('#scene-tip').textContent.split('  ').length > 3")
-    assert page.eval_on_selector("#scene-tip", "(one) => one.clientHeight") < 30  # one line at the right edge, too
+    assert page.eval_on_selector("#scene-tip", "(one) => one.clientHeight") < 30  # one line, also at the right edge
     assert "step=5" in watched.fragment()
 
 

@@ -211,7 +211,7 @@ LIES = {
     "keys": (file(counts=(0, 2**60)), "has 1,152,921,504,606,846,976 keys"),
     "more tensors than bytes": (file(counts=(2**15, 0)), "ends before 32,768 tensors"),
     "more keys than bytes": (file(counts=(0, 2**12)), "ends before 4,096 keys"),
-    "key length": (file([struct.pack("<Q", 2**62) + bytes(40)]), "a key has 4,611,686,018,427,387,904 bytes"),
+    "key length": (file([struct.pack("<Q", 2**62) + bytes(40)]), "a key is 4,611,686,018,427,387,904 bytes"),
     "key past the end": (file([struct.pack("<Q", 60_000) + bytes(40)]), "ends before a key"),
     "empty key": (file([pair(b"", UINT32, bytes(4))]), "a key is empty"),
     "NUL in a key": (file([pair(b"a\0b", UINT32, bytes(4))]), "a key is empty or contains a NUL"),
@@ -219,7 +219,7 @@ LIES = {
     "key twice": (file([NAME, NAME]), "'general.architecture' occurs twice"),
     "value type": (file([pair(b"a", 13, bytes(20))]), "'a' has the unknown type 13"),
     "bool": (file([pair(b"a", 7, b"\2" + bytes(20))]), "'a' is a bool with the value 2"),
-    "text length": (file([pair(b"a", STRING, struct.pack("<Q", 2**62))]), "the value of 'a' has"),
+    "text length": (file([pair(b"a", STRING, struct.pack("<Q", 2**62))]), "the value of 'a' is"),
     "text past the end": (file([pair(b"a", STRING, struct.pack("<Q", 999))]), "ends before the value of 'a'"),
     "array length": (file([pair(b"a", ARRAY, array(UINT32, 2**62, b""))]), "ends before the 4,611,686,018,427,387,904"),
     "texts": (file([pair(b"a", ARRAY, array(STRING, 2**62, b""))]), "ends before the 4,611,686,018,427,387,904"),
@@ -239,7 +239,7 @@ LIES = {
     ),
     "long header": (
         lambda: file([pair(b"a", ARRAY, array(0, 70 << 20, bytes(70 << 20)))]),
-        "has more than 67,108,864 bytes",
+        "is larger than 67,108,864 bytes",
     ),
     "tensor name": (file([], [tensor(b"\xff", [8], 0, 0)], bytes(32)), "a tensor's name is not valid UTF-8"),
     "tensor twice": (

@@ -1,4 +1,4 @@
-"""Checkpoints with n-gram memories, tiny ones, against transformers and sglang."""
+"""Tiny checkpoints with n-gram memories, compared with transformers and sglang."""
 
 from __future__ import annotations
 

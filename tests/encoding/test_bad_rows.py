@@ -1,4 +1,4 @@
-"""`inlayer embed` on input of which some or all is bad: the file and the place are named, and the rest is embedded."""
+"""`inlayer embed` on input that is partly or entirely bad: file and place are named, and the rest is embedded."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_table_on_the_terminal_and_json(run, expected):
 
 def test_json_has_every_row(run, tmp_path):
     lines = [f"line {number}" for number in range(77)]  # more than are shown, and computed at once
-    (tmp_path / "LINES.TXT").write_text("\n".join(lines))  # a suffix in capitals is one, too
+    (tmp_path / "LINES.TXT").write_text("\n".join(lines))  # a suffix in capitals also counts
     code, out, error = run("embed", "LINES.TXT", "--json")
     assert (code, out.count("\n"), error) == (0, 1, "")
     assert [row["text"] for row in json.loads(out)["rows"]] == lines

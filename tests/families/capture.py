@@ -42,7 +42,7 @@ class Captured:
 
 
 def accepts(model: nn.Module, name: str) -> bool:
-    """Whether a model's forward method has an argument."""
+    """Return whether a model's forward method has an argument."""
     return name in inspect.signature(model.forward).parameters
 
 

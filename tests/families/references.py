@@ -166,7 +166,7 @@ class Reference:
         self.case, self.dtype = case, dtype
         self.config = reference_config(case)
         torch.manual_seed(0)
-        # Built in its dtype, as loading a checkpoint does; `.to(bfloat16)` afterwards would round the angles too.
+        # Built in its dtype, as loading a checkpoint does; `.to(bfloat16)` afterwards would also round the angles.
         model = AutoModel.from_config(self.config, dtype=dtype, attn_implementation="eager").eval()
         with torch.no_grad():
             for parameter in model.parameters():

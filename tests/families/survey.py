@@ -79,7 +79,7 @@ def inputs(model: nn.Module, layer: Embeddings, padding: int) -> Iterator[tuple[
         width = layer.token_embedding.embedding_dim
         vectors = torch.randn(3, TOKENS, width, generator=generator).to(layer.dtype)
         finds_ids = layer.per_layer_embedding is not None and layer.per_layer_embedding.finds_ids
-        if finds_ids or any(spec.layer is not None for spec in layer.ngrams):  # only rows of its table
+        if finds_ids or any(spec.layer is not None for spec in layer.ngrams):  # it finds only rows of its table
             vectors = model.get_input_embeddings()(ids).detach()
         yield "inputs_embeds", {"inputs_embeds": vectors}
     if accepts(model, "position_ids") and layer.position_embedding is not None:
@@ -134,7 +134,7 @@ def compare_head(model: Any, opened: inlayer.Model) -> int:
 
     name = next(name for name in (model.base_model_prefix, "model", "decoder") if hasattr(model, name))
     inner = getattr(model, name)
-    if type(inner).__name__.endswith("DecoderWrapper"):  # which the causal models of encoder-decoders do not call
+    if type(inner).__name__.endswith("DecoderWrapper"):  # the causal models of encoder-decoders do not call it
         inner = inner.decoder
     with torch.no_grad(), mock.patch.object(inner, "forward", forward):
         theirs = model(input_ids=torch.ones(3, 5, dtype=torch.int64), **decoder_inputs(model, 5)).logits
@@ -146,7 +146,7 @@ def compare_head(model: Any, opened: inlayer.Model) -> int:
 
 
 def is_multiple(one: Tensor, other: Tensor) -> bool:
-    """Whether one tensor is the other one times a number."""
+    """Return whether one tensor is the other one times a number."""
     return one.shape == other.shape and torch.allclose(one * other.flatten()[0], other * one.flatten()[0], atol=1e-4)
 
 

@@ -97,7 +97,7 @@ def test_json_that_is_not_an_object_is_an_error(tmp_path: Path, value: str) -> N
 def test_huge_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(MAX_CONFIG + 1)
-    assert "has 16,777,217 bytes" in refusal(tmp_path)
+    assert "is 16,777,217 bytes" in refusal(tmp_path)
 
 
 def test_config_text_instead_of_a_path_is_an_error() -> None:
@@ -319,7 +319,7 @@ def test_partial_rotary_factor_outside_0_to_1_is_an_error() -> None:
 
 
 def test_t5_head_scale_in_both_spellings() -> None:
-    """Files imply the scale by tying; transformers 5 always ties and has a separate field."""
+    """In older configs, a tied head implies the scale. transformers 5 always ties and has a separate field."""
     from transformers import T5Config
 
     for tied in (True, False):

@@ -22,7 +22,7 @@ FAST = [
     ("llama4_text", "causal"),
 ]
 MIN_TYPES = 190  # of 214; a smaller number means that support was lost
-MIN_GENERIC = 40  # that also open as generic, under an unknown name
+MIN_GENERIC = 40  # model types that also open as generic, under an unknown name
 # Opened as generic, but the tables have another form: each angle once, or three axes for texts with images.
 OTHER_TABLES = {"gpt_oss", "cohere_compass_text"}
 
@@ -81,7 +81,7 @@ def test_control_a_wrong_family_differs(monkeypatch: pytest.MonkeyPatch) -> None
     assert (outcome.outcome, "up to" in outcome.reason) == ("differs", True)
     monkeypatch.setitem(FAMILIES, "llama", FAMILIES["cohere"])
     assert "cos or sin" in examine(("llama", "causal")).reason
-    monkeypatch.setitem(FAMILIES, "hyperclovax", FAMILIES["granite"])  # which divides logits instead
+    monkeypatch.setitem(FAMILIES, "hyperclovax", FAMILIES["granite"])  # Granite divides logits instead
     assert "logits" in examine(("hyperclovax", "causal")).reason
     monkeypatch.delitem(FAMILIES, "gemma2")
     assert examine(("gemma2", "causal")).outcome == "refused"

@@ -78,7 +78,7 @@ def test_unknown_name_is_found_by_size_and_head_only_if_tied() -> None:
     assert first(names, 20, 4) == "lookup"
     alone = {"lm_head.weight": (20, 4), "square": (4, 4), "other": (4, 4)}
     assert table_candidates(alone, 20, 4, tied=True) == ["lm_head.weight"]
-    assert table_candidates(alone, 20, 4) == []  # an untied head is no table: its shard is missing
+    assert table_candidates(alone, 20, 4) == []  # an untied head is not a table; the table's shard is missing
     assert first({"only": (20, 4), "vector": (20,)}) == "only"
     assert first({"one": (20, 4), "two": (20, 4)}) is None
     assert first({"vector": (20,)}) is None

@@ -39,7 +39,7 @@ def test_null_means_the_same_as_in_transformers(model_type: str, field: str) -> 
 def test_null_can_differ_from_the_default() -> None:
     assert describe({"model_type": "gemma2"}).head.soft_cap == 30.0
     assert describe({"model_type": "gemma2", "final_logit_softcapping": None}).head.soft_cap is None
-    assert describe({"model_type": "kimi_k2", "head_dim": None}).rotary.head_dim == 64  # that is another field's
+    assert describe({"model_type": "kimi_k2", "head_dim": None}).rotary.head_dim == 64  # from another field
     nested = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "pad_token_id": None}}
     assert describe(nested).padding_idx is None
 

@@ -61,7 +61,7 @@ SIZES: list[tuple[str, int]] = [
 
 
 def shrink(raw: dict[str, Any]) -> dict[str, Any]:
-    """A config's fields with small sizes: nested configs too, and lists with one entry per layer cut."""
+    """A config's fields with small sizes, also in nested configs; lists with one entry per layer are cut."""
     depth = next((raw[name] for name in DEPTHS if type(raw.get(name)) is int), None)
     small: dict[str, Any] = {}
     for name, value in raw.items():
@@ -88,7 +88,7 @@ def shrink(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two configs; nested ones are merged too, and the second wins."""
+    """Two configs merged, nested ones included; the second wins."""
     both = {name: merge(one[name], value) if isinstance(value, dict) and isinstance(one.get(name), dict) else value
             for name, value in other.items()}  # fmt: skip
     return one | both

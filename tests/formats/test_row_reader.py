@@ -63,7 +63,7 @@ def test_rows_that_cannot_be_mapped_are_read(file: Path, number: int, monkeypatc
 
 
 def test_file_too_short_is_an_error(file: Path) -> None:
-    with pytest.raises(CheckpointError, match="has 2,418 bytes; its rows end at 2,437: was the download cut"):
+    with pytest.raises(CheckpointError, match="is 2,418 bytes; its rows end at 2,437: was the download cut"):
         FileRows(file, OFFSET, ROWS + 1, WIDTH)
     with pytest.raises(MissingFileError, match="cannot be opened"):
         FileRows(file.parent / "none", 0, 1, 1)

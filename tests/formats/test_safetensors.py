@@ -1,4 +1,4 @@
-"""Safetensors headers: read like the safetensors library reads them; invalid ones are one-line errors."""
+"""Safetensors headers: read as by the safetensors library; invalid ones are one-line errors."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_tensors_are_located_by_the_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "it has only 0 bytes; was the download cut short"),
+        (b"", "it is only 0 bytes long; was the download cut short"),
         (written({"w": ENTRY})[:-1], "end at byte .* was the download cut short"),
         (written({"w": ENTRY}) + b"\0", "end at byte"),
-        (written({"w": ENTRY}, length=2**62), "header has 4,611,686,018,427,387,904 bytes; the maximum"),
-        (written({"w": ENTRY}, length=10_000), "header should have 10,000 bytes"),
+        (written({"w": ENTRY}, length=2**62), "header is 4,611,686,018,427,387,904 bytes; the maximum"),
+        (written({"w": ENTRY}, length=10_000), "header should be 10,000 bytes"),
         (written({"w": {**ENTRY, "shape": [2**40, 2**40]}}), "does not match its 32 bytes"),
         (written({"w": {**ENTRY, "shape": [2**63, 2]}}), "invalid shape"),
         (written({"w": {**ENTRY, "shape": [-2, -4]}}), "invalid shape"),

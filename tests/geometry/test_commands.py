@@ -49,7 +49,7 @@ def test_neighbors(run: Run) -> None:
     code, out, _ = run("neighbors", "--id", "1988", "--words", "--head", "-k", "2")
     assert "␣prince" in out
     assert "is 2 tokens" not in out
-    _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # not a word: what was searched instead is said
+    _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # this is not a word; the output says what was searched instead
     assert "qqzzz is split into 4 tokens; the mean of their rows was used: q q zz z" in out
 
 

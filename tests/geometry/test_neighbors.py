@@ -20,7 +20,7 @@ from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 
-JOINER = "\u200d"  # which BERT's normalizer removes
+JOINER = "\u200d"  # BERT's normalizer removes it
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_filters(model: inlayer.Model) -> None:
     special = Vocabulary(model.tokenizer, model.table.num_embeddings).special
     assert {model.tokenizer.special_tokens["<|endoftext|>"]} <= set(np.flatnonzero(special).tolist())
     everything = model.neighbors("seven", model.table.num_embeddings, special=True)
-    assert len(everything) == model.table.num_embeddings - 2  # not itself, and not the padding row
+    assert len(everything) == model.table.num_embeddings - 2  # all rows except itself and the padding row
     assert len(model.neighbors("seven", model.table.num_embeddings)) < len(everything)
     assert all(
         "a" <= one.text.strip().lower()[0] <= "z" for one in model.neighbors("seven", 9, words=True, script="Latin")

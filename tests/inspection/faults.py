@@ -509,7 +509,7 @@ def truncated_shard(folder: Path) -> None:
     (folder / FIRST).write_bytes(data[:-1000])
 
 
-@unreadable("its header has")
+@unreadable("its header is")
 def header_claims_a_terabyte(folder: Path) -> None:
     data = (folder / FIRST).read_bytes()
     (folder / FIRST).write_bytes(struct.pack("<Q", 2**40) + data[8:])

@@ -59,7 +59,7 @@ def test_model_classes_that_never_tie_their_head(tmp_path: Path, model_type: str
 @pytest.mark.parametrize(
     ("model_type", "kind", "tensor", "code"),
     [
-        ("t5gemma", "seq2seq", "model.decoder.embed_tokens.weight", "head-not-finite"),  # also the decoder's table
+        ("t5gemma", "seq2seq", "model.decoder.embed_tokens.weight", "head-not-finite"),  # also the table of the decoder
         ("bart", "masked", "model.decoder.embed_positions.weight", "table-not-finite"),
         ("bart", "masked", "final_logits_bias", "tensor-not-finite"),
         ("mpnet", "masked", "mpnet.encoder.relative_attention_bias.weight", "tensor-not-finite"),

@@ -273,7 +273,7 @@ def test_deepseek_v3_trains_like_the_original(tied: bool) -> None:
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("name", CAUSAL)
 def test_head_loss_matches_the_models_loss(name: str, tied: bool) -> None:
-    """The head's loss includes soft cap and scales that the model applies after its head; gradients match too."""
+    """The head's loss includes soft cap and scales that the model applies after its head; gradients also match."""
     model = inlayer.attach(make(name, tied=tied))
     ids, head = make_ids(), model.get_output_embeddings()
     theirs = model(ids, labels=ids).loss

@@ -237,7 +237,7 @@ def test_check_without_a_name_grades_the_last_task_again(run: Run) -> None:
     assert "no task is in progress" in run("check").err
     run("next", "add")
     Path("inlayer-course/add.py").write_text(SOLUTION)
-    for _ in range(2):  # also once it has passed
+    for _ in range(2):  # the second time, it has already passed
         done = run("check")
         assert (done.code, done.out.startswith("add: 6 of 6 checks passed\n")) == (0, True)
     assert [path.name for path in Path("inlayer-course").iterdir()] == ["add.py"]
@@ -381,7 +381,7 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], s
 def test_unusable_files_are_reported(run: Run) -> None:
     for data, says in [
         (b"\xff\xfe", "is not valid UTF-8: byte 0xff at offset 0; save it as UTF-8"),
-        (b"#" * 2**21, "more than"),
+        (b"#" * 2**21, "is larger than 1,048,576 bytes"),
     ]:
         Path("add.py").write_bytes(data)
         done = run("check", "add.py")

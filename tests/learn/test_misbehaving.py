@@ -21,7 +21,7 @@ from tests.learn.toy import SOLUTION, toy, values
 pytestmark = pytest.mark.slow
 
 QUICK = GradingLimits(seconds=2.0, wall_seconds=60.0, memory=512 << 20, output=100_000, threads=2)
-PATIENT = replace(QUICK, seconds=60.0, wall_seconds=600.0)  # where another rule must apply, on a busy machine, too
+PATIENT = replace(QUICK, seconds=60.0, wall_seconds=600.0)  # where another rule must apply, even on a busy machine
 BODY = "def add(table, ids):\n    "
 
 

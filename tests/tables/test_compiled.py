@@ -26,7 +26,7 @@ for table in (Table(7, 4, padding_idx=1), MappedEmbedding(path)):
     compiled = torch.compile(table, backend="aot_eager", fullgraph=True)
     with torch.no_grad():
         first, second = compiled(ids), compiled(ids.flip(0))
-    assert torch.equal(first, table.weight[ids])  # not the memory of the second
+    assert torch.equal(first, table.weight[ids])  # the second call did not reuse its memory
     assert torch.equal(second, table.weight[ids.flip(0)])
     assert torch.equal(compiled(ids), table(ids))
 table = Table(7, 4, padding_idx=1)

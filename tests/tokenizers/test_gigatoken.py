@@ -49,7 +49,7 @@ CHANGES = {
     "not special": (added(token("<x>", 0, special=False)), True),
     "lstrip": (added(token("<x>", 0, lstrip=True)), True),
     "rstrip": (added(token("<x>", 0, rstrip=True)), True),
-    "white-space tokens": (added(token("  ", 0), token("\n\n", 1)), True),
+    "whitespace tokens": (added(token("  ", 0), token("\n\n", 1)), True),
     "tokens in tokens": (added(token("<x>", 0), token("<x>y", 1), token("x>y<", 2)), True),
     "normalized token": (added(token("<x>", 0, normalized=True)), True),
     "nfkc": ({"normalizer": {"type": "NFKC"}}, False),
@@ -150,7 +150,7 @@ def test_failed_self_check_disables_the_fast_path(small_json, monkeypatch):
 
 
 def test_self_check_with_texts_that_cannot_be_encoded():
-    """`tokenizers` raises for a byte outside the vocabulary if the unknown token is outside it, too."""
+    """`tokenizers` raises for a byte outside the vocabulary if the unknown token is also outside it."""
     vocab = [*"abcdefghijklmnopqrstuvwxyz▁", *(f"<0x{byte:02X}>" for byte in range(256) if byte != 0xE2)]
     model = {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>", "merges": []}
     model["vocab"] = {token: index for index, token in enumerate(vocab)}

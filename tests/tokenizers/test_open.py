@@ -64,7 +64,7 @@ def test_pad_token_from_other_files(tmp_path, small_json):
     (tmp_path / "tokenizer.model").write_bytes(small_sentencepiece("bpe"))
     assert open_tokenizer(tmp_path).pad_id == 2
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<none>"}))
-    assert open_tokenizer(tmp_path).pad_id is None  # not the unknown token, which the library returns
+    assert open_tokenizer(tmp_path).pad_id is None  # None, not the unknown token, which the library returns
 
 
 @pytest.mark.parametrize(

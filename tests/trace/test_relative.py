@@ -70,7 +70,7 @@ def test_alibi(tmp_path: Path, name: str, argument: str, settings: dict[str, Any
     block.register_forward_pre_hook(lambda _, _args, named: received.append(named[argument]), with_kwargs=True)
     run(model, opened)
     facts = walked(opened, dims=64)
-    theirs = received[0].flatten(0, -2)[:, -T:]  # MPT's attention takes the end, too
+    theirs = received[0].flatten(0, -2)[:, -T:]  # MPT's attention also takes the end
     assert theirs.dtype == (torch.float32 if name == "mpt" else dtype)
     assert facts.bias == theirs.tolist()
     assert facts.n_heads == len(facts.slopes) == len(theirs)

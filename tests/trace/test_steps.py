@@ -149,7 +149,7 @@ def test_printed_code_runs_on_a_loaded_model(name: str, change: Change) -> None:
         names = run_printed_code(trace, columns)
         assert names["ids"].tolist() == [[token.id for token in trace.texts[0].tokens]]
         hidden = [token.hidden for token in trace.texts[0].tokens]
-        if change.positions != "learned":  # which are drawn again
+        if change.positions != "learned":  # learned positions are drawn again
             assert names["hidden"][0, :, :8].detach().double().tolist() == hidden
         assert names["E"].grad[names["ids"]].shape == (*names["ids"].shape, trace.table.shape[1])
 

@@ -398,10 +398,10 @@ def replaced(data: bytes) -> Callable[[Path], None]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "cut short": (cut_short, r"train\.bin has [\d,]+ bytes instead of [\d,]+ for [\d,]+ ids"),
-    "grown": (grown, r"validation\.bin has"),
+    "cut short": (cut_short, r"train\.bin is [\d,]+ bytes instead of [\d,]+ for [\d,]+ ids"),
+    "grown": (grown, r"validation\.bin is"),
     "one bit": (flipped, r"train\.bin is damaged"),
-    "emptied": (emptied, r"validation\.bin has 0 bytes"),
+    "emptied": (emptied, r"validation\.bin is 0 bytes"),
     "forged": (forged, r"train\.bin contains id 256, outside 0\.\.255"),
     "no count": (changed(train_ids=...), "train_ids is missing"),
     "another count": (changed(train_ids=7), "instead of 14 for 7 ids"),
@@ -411,7 +411,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a fractional count": (changed(validation_ids=1.5), r"validation_ids is 1\.5"),
     "another format": (changed(format=1), "format is 1, which is not valid in format 2"),
     "no format": (changed(format=...), "format is missing"),
-    "another dtype": (changed(dtype="uint32"), "has [\\d,]+ bytes"),
+    "another dtype": (changed(dtype="uint32"), "is [\\d,]+ bytes"),
     "no dtype": (changed(dtype="float64"), "dtype is 'float64'"),
     "a list for a dtype": (changed(dtype=["uint16"]), "dtype is \\['uint16'\\]"),
     "a list for a hash": (changed(train_sha256=[]), "train_sha256 is \\[\\]"),

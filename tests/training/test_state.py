@@ -186,7 +186,7 @@ filler = folder / "filler"
 try:
     filler.write_bytes(bytes(10**7))
 except OSError:
-    pass  # not a byte is left
+    pass  # no byte is left
 try:
     save_state(folder, 4, tensors(4), {})
 except InputError as error:

@@ -126,7 +126,7 @@ def test_key(server, client):
     ) as error:
         wrong.embeddings.create(model="default", input="x")
     assert error.value.code == "invalid_api_key"
-    assert Client(server.port, TOKEN).send("/v1/models").status == 200  # the page's token works, too
+    assert Client(server.port, TOKEN).send("/v1/models").status == 200  # the page's token also works
     assert Client(server.port, KEY).send("/api/models").status == 401  # but the key opens nothing else
     assert Client(server.port, KEY).send("/v1/models", headers={"Origin": "http://evil.example"}).status == 403
 

@@ -230,7 +230,7 @@ def test_an_idle_connection_is_closed(pipeline: Pipeline, monkeypatch: pytest.Mo
                 while not answer.endswith(b"}]}"):
                     answer += connection.recv(65_536)
                 assert answer.startswith(b"HTTP/1.1 200 ")
-            connection.sendall(b"G")  # not idle, but no request either
+            connection.sendall(b"G")  # the connection is not idle, but there is no request either
             assert closed(connection) == b""
 
 

@@ -46,7 +46,7 @@ from inlayer.tokenizers.open import SIBLINGS, choose_file
 SINGLE = "model.safetensors"
 START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
 MAX_SHARDS = 256  # shards whose headers are read if the index is missing
-MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
+MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files are 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 # Beyond either limit, downloading the whole table is faster than fetching rows.
 MAX_FETCHED_SHARE = 1 / 8  # share of the table
@@ -80,7 +80,7 @@ class RemoteIndex(Mapping[str, str]):
     def __init__(self, file: RemoteFile) -> None:
         self._file, size = file, file.size
         if size > MAX_INDEX:
-            raise CheckpointError(f"{file} has {size:,} bytes; the limit for an index is {MAX_INDEX:,}")
+            raise CheckpointError(f"{file} is {size:,} bytes; the limit for an index is {MAX_INDEX:,}")
         self._ends = [file.read(0, min(START, size)), file.read(max(START, size - START), size)]
 
     @cached_property
@@ -141,7 +141,7 @@ class RemoteStore(RemoteReader, FolderStore):
         self._headers, self._index = {}, {}
         try:
             config = self._local_path("config.json")
-        except UnreachableError as error:  # name what was given, not the first file that is read
+        except UnreachableError as error:  # the message names what was given, not the first file that is read
             if file is None:
                 raise
             message = str(error).replace(str(folder.open("config.json")), self.where)

@@ -90,7 +90,7 @@ class RemoteFile:
     def read_all(self, limit: int) -> bytes:
         """Return the whole file, unless it is larger than the limit."""
         if self.size > limit:
-            raise CheckpointError(f"{self} has {self.size:,} bytes; at most {limit:,} are read")
+            raise CheckpointError(f"{self} is {self.size:,} bytes; at most {limit:,} are read")
         return self.read(0, self.size)
 
     def read_cached(self, spans: Iterable[Span]) -> dict[Span, bytes]:
@@ -103,7 +103,7 @@ class RemoteFile:
             self.cache.put(key, ranges)
 
     def key(self, *part: object) -> str:
-        """Return the key of a part of it in the cache; empty without an ETag or date, which would reveal a change."""
+        """Return the cache key of a part; empty without an ETag or date, because changes could not be detected."""
         version = self.version if self.local is None else None
         return digest(self.url, version, *part) if version is not None and (version.etag or self.hub) else ""
 
@@ -134,7 +134,7 @@ class RemoteFile:
                 else:
                     out[start, stop] = data
             for failure in sorted(failures, key=lambda failure: isinstance(failure, TransferError)):
-                raise failure  # an error that no retry can fix, if there is one
+                raise failure  # an error that no retry can fix comes first
 
         part = f"bytes {min(spans)[0]:,}..{max(stop for _, stop in spans) - 1:,} of " if before else ""
         try:
@@ -203,7 +203,7 @@ class RemoteFolder(ABC):
         """Return a file of the folder by its plain name."""
 
     def has(self, name: str) -> bool:
-        """Whether the folder has a file of this name."""
+        """Return whether the folder has a file of this name."""
         if self.files is not None:
             return name in self.files
         try:
@@ -263,9 +263,9 @@ class HubFolder(RemoteFolder):
         except (errors.HTTPError, OSError) as error:
             raise TransferError(transfer.one_line(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # not the response of a hub
+            pass  # the response is not that of a hub
         if not COMMIT.fullmatch(commit):
-            raise CheckpointError(f"{self.label}: the server names no commit; does HF_ENDPOINT point to a hub?")
+            raise CheckpointError(f"{self.label}: the server did not return a commit; does HF_ENDPOINT point to a hub?")
         return [commit, [file for file in files if "/" not in file]]
 
     def _find_snapshot(self, revision: str) -> list[Any] | None:

@@ -48,7 +48,7 @@ PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 
 
 class UnreachableError(CheckpointError):
-    """A server that gave no usable response, or that offline mode excludes."""
+    """The server gave no usable response, or offline mode forbids contacting it."""
 
 
 class TransferError(Exception):
@@ -81,7 +81,7 @@ def retry(attempt: Callable[[], Result], failed: str, attempts: int = 0) -> Resu
 
 
 def is_unknown_host(error: BaseException | None) -> bool:
-    """Whether a name that does not resolve is among the causes of an error."""
+    """Return whether a name that does not resolve is among the causes of an error."""
     while error is not None and not isinstance(error, socket.gaierror):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -104,7 +104,7 @@ def _not_connected(error: Exception) -> str:
     """Describe a failed connection; aiohttp's own message also contains the connection's settings."""
     cause = getattr(error, "os_error", None)
     refused = isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause)
-    if type(error).__name__ != "ClientConnectorError" or not refused:  # a proxy, a name that does not resolve, TLS
+    if type(error).__name__ != "ClientConnectorError" or not refused:  # proxies, unknown hosts, TLS
         return ""
     return f"cannot connect to {getattr(error, 'host', '')}:{getattr(error, 'port', '')}"
 
@@ -155,7 +155,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
         raise TransferError("the server compressed a byte range")
     if response.status == 416:
         raise CheckpointError(f"{label} ends before byte {start:,}; was it truncated when it was uploaded?")
-    if response.status == 200:  # no range, which is just as good if the whole file was requested
+    if response.status == 200:  # it ignored the range, which is fine for a whole file
         if start == 0 and length.isdecimal() and 0 < int(length[:18]) <= stop:
             return int(length[:18])
         raise TransferError("the server ignores byte ranges and sends the whole file")
@@ -172,7 +172,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
 def status_error(status: int, headers: Mapping[str, str], what: str, *, hub: bool) -> Exception:
     """Return the error for a status of 400 or more."""
     if status in RETRIED:
-        wait = headers.get("Retry-After", "")  # its other form, a date, is ignored
+        wait = headers.get("Retry-After", "")  # a date, the other form of this header, is ignored
         return TransferError(f"the server responded with status {status}", float(wait[:6] if wait.isdecimal() else 0))
     code, login = headers.get("X-Error-Code", "") if hub else "", "log in with `hf auth login` or set HF_TOKEN"
     if code == "GatedRepo":
@@ -183,7 +183,7 @@ def status_error(status: int, headers: Mapping[str, str], what: str, *, hub: boo
         return MissingFileError(f"{what} does not exist: the hub has no such repository, or it is private ({login})")
     if status in {404, 410}:
         return MissingFileError(f"{what} does not exist")
-    if not hub and status in {401, 403}:  # object stores hide what does not exist
+    if not hub and status in {401, 403}:  # object stores do not reveal what does not exist
         return MissingFileError(f"{what} does not exist or is not public: the server responded with status {status}")
     return CheckpointError(f"{what} cannot be read: the server responded with status {status}")
 
@@ -303,9 +303,9 @@ class DiskCache:
     def _trim(self, kept: Path | None, nbytes: int) -> None:
         """Delete the least recently used folders, except one, to make room for `nbytes` and the next few files."""
         total = room = max(nbytes, MAX_BYTES // 64)
-        with suppress(OSError):  # another process deletes them as well
+        with suppress(OSError):  # another process may delete them at the same time
             for other in sorted(self.folder.iterdir(), key=lambda path: -path.stat().st_mtime):
-                with suppress(NotADirectoryError):  # a file that is not ours
+                with suppress(NotADirectoryError):  # the file is not ours
                     total += sum(file.stat().st_size for file in other.iterdir())
                 if total > MAX_BYTES and other != kept:
                     shutil.rmtree(other, ignore_errors=True)

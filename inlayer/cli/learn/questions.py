@@ -77,7 +77,7 @@ def exercise(
     answer: ANSWER = None,
     seed: SEED = None,
     done: Annotated[
-        bool, typer.Option("--done", help="Mark a self-checked exercise as done: your answer covers every point.")
+        bool, typer.Option("--done", help="Mark a self-checked exercise as done, once your answer covers every point.")
     ] = False,
     as_json: AS_JSON = False,
 ) -> None:

@@ -75,12 +75,12 @@ class FileWatcher:
         self.passed = False
         self._graded: str | None = None  # fingerprint of the version that was graded last
         self._previous: str | None = None
-        self._missing = False  # whether the message about a missing file was printed
+        self._missing = False  # true once the message about a missing file was printed
 
     def start(self) -> None:
         """Show the task; an unchanged starter file is not graded until it is saved."""
         path = self.file.path
-        seen, is_start = fingerprint(path), False  # before reading: a save in between is graded
+        seen, is_start = fingerprint(path), False  # comes before reading, so that a save in between is graded
         with suppress(InlayerError):
             is_start = read_file(path).text == self.file.task.start
         self._graded = self._previous = seen if is_start else None
@@ -115,7 +115,7 @@ class FileWatcher:
         if seen is not None and seen == self._previous and seen != self._graded:
             self._graded = seen
             self.check()
-        if seen is None and self._previous is None and not self._missing:  # twice: an editor may be saving
+        if seen is None and self._previous is None and not self._missing:  # twice, because an editor may be saving
             self.out.line(f"{self.file.path.name} was deleted; it will be graded when it exists again.", style="yellow")
         self._missing = seen is None and self._previous is None
         self._previous = seen
@@ -185,7 +185,7 @@ class FileWatcher:
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[float], str] | None]:
-    """Yield a function that waits for a key for some seconds; None if standard input is not a terminal."""
+    """Yield a function that waits for a key for a few seconds; None if standard input is not a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return

@@ -28,7 +28,7 @@ function makeMap(canvas, data, options = {}) {
   const labelOf = (id) => tokenText(facts.texts[id] ?? `#${id}`);
   const shortLabel = (id) => {
     const word = facts.texts[id].replace(/^[ \u2581\u0120]/, "");
-    return /^\p{L}/u.test(word) && word !== facts.texts[id] ? word : labelOf(id); // a whole word needs no mark of its space
+    return /^\p{L}/u.test(word) && word !== facts.texts[id] ? word : labelOf(id); // a whole word is shown without its space
   };
 
   // ---- the view: the point of the map in the middle, and pixels per unit
@@ -117,7 +117,7 @@ function makeMap(canvas, data, options = {}) {
     view = { ...view, x: view.x - dx / view.scale, y: view.y + dy / view.scale };
     redraw();
   }
-  function slide(dx, dy) { // by keys: smooth, and further with every key
+  function slide(dx, dy) { // moves by keys: smoothly, and further with every key
     const goal = moves.get("slide")?.goal ?? [0, 0];
     const left = [goal[0] + dx, goal[1] + dy];
     moves.delete("glide");
@@ -202,7 +202,7 @@ function makeMap(canvas, data, options = {}) {
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(picture, 0, 0, canvas.width, canvas.height);
   }
-  const fits = (box) => box.left >= 0 && box.top >= 0 && box.right <= width() && box.bottom <= height(); // a label, whole
+  const fits = (box) => box.left >= 0 && box.top >= 0 && box.right <= width() && box.bottom <= height(); // true if the whole label is visible
   function paint(time) {
     const ratio = devicePixelRatio || 1, pixels = [Math.round(width() * ratio), Math.round(height() * ratio)];
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) { [canvas.width, canvas.height] = pixels; images.clear(); }

@@ -5,7 +5,7 @@ function listenToMap(canvas, { map, zoom, pan, slide, drift, pointAt, hover, sto
   let moved = false, speed = [0, 0], last = 0;
   const spread = () => { const [a, b] = [...pointers.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]); };
   canvas.addEventListener("wheel", (event) => {
-    if (event.deltaY > 0 && isSmallest()) return; // nothing left to zoom: the page scrolls
+    if (event.deltaY > 0 && isSmallest()) return; // there is nothing left to zoom, so the page scrolls
     event.preventDefault();
     const lines = event.deltaMode === 1 ? 30 : 1;
     zoom(Math.exp(-Math.max(-120, Math.min(120, event.deltaY * lines)) / (event.ctrlKey ? 100 : 320)), event.offsetX, event.offsetY);

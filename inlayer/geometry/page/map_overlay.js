@@ -69,7 +69,7 @@ function drawMapOverlay(context, scene, { toScreen, isPlaced, toPixels, colors, 
 
   context.globalAlpha = arrows.length > 0 ? 0.12 : placed.length > 40 || isPlaced(chosen) ? 0.3 : 0.75;
   for (let i = 1; i < placed.length; i += 1) {
-    if (placed[i].line !== placed[i - 1].line) continue; // another text
+    if (placed[i].line !== placed[i - 1].line) continue; // this mark belongs to another text
     drawPath(context, toScreen(placed[i - 1].id), toScreen(placed[i].id), placed[i].color, placed.length > 40 ? 1 : 1.5);
   }
   context.globalAlpha = 1;

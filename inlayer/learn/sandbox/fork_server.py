@@ -64,7 +64,7 @@ class ForkServer:
                     env=environment,
                     start_new_session=True,  # Ctrl-C is for the grader
                 )
-                child_end.close()  # else a server that fails to start is waited for forever
+                child_end.close()  # otherwise, the grader would wait forever for a server that fails to start
                 ready = parent_end.recv(len(READY)) == READY
             except OSError as error:
                 parent_end.close()

@@ -1,7 +1,7 @@
 // The tokens of the text at the top of the stage, one hue per token, and the bytes of steps 1 to 3 in these hues.
 
 function renderChips(trace, step) {
-  const hidden = isHidden(step) || trace.input !== "text" || (step < 3 && isHidden(3)); // they answer its questions
+  const hidden = isHidden(step) || trace.input !== "text" || (step < 3 && isHidden(3)); // the chips would answer its questions
   byId("chips").classList.toggle("goal", step < 3);
   byId("chips").replaceChildren(...(hidden ? [] : [chipRow(trace)]));
 }
@@ -14,7 +14,7 @@ function chipRow(trace) {
       span("chip-count", counted(text.n_tokens, "token")),
       text.tokens.filter((token) => token.mask).map((token, t) => chip(token, b, t)),
       text.n_padding > 0 && span("chip padding-chip", `${TIMES} ${text.n_padding} padding`),
-      b === 0 && text.tokens.some((token) => nameOf(token).includes("\u2423")) && span("chip-count", "\u2423 is a space"))))); // once
+      b === 0 && text.tokens.some((token) => nameOf(token).includes("\u2423")) && span("chip-count", "\u2423 is a space"))))); // explained once
 }
 
 function chip(token, b, t) {

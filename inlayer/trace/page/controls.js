@@ -21,7 +21,7 @@ function renderInput() {
   const box = byId("texts");
   const held = Array.from(box.children).findIndex((line) => line.contains(document.activeElement));
   const isRebuilt = box.children.length !== state.texts.length;
-  fillSelect(byId("model"), models.map((one) => one.name), state.model); // first: its width decides where texts wrap
+  fillSelect(byId("model"), models.map((one) => one.name), state.model); // comes first, because its width decides where texts wrap
   if (isRebuilt) box.replaceChildren(...state.texts.map(textField));
   const fields = Array.from(box.querySelectorAll("textarea"));
   fields.forEach((field, index) => {

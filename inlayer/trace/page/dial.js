@@ -1,7 +1,7 @@
 // The dial: q and k of a channel pair rotate with their positions; their dot product depends only on the distance.
 // q and k are hidden states of two tokens; attention would first multiply them by its own matrices.
 
-const LAST_POSITION = 63; // of the dial and the clocks
+const LAST_POSITION = 63; // the last position on the dial and the clocks
 const DIAL = { center: 200, radius: 136 };
 
 let dialChoice = { walk: "" }; // {walk, s, pair, q, k, m, n, together}; kept while the page is redrawn

@@ -21,7 +21,7 @@ function sceneScale(name) {
   return name === "hidden" ? hidden.scale : before;
 }
 
-// Whether the hidden states are the rows plus the positions, without any other stage.
+// Returns whether the hidden states are the rows plus the positions, without any other stage.
 function isOnlySum() {
   return current.trace.stages.every((stage) => stage.name === "position");
 }

@@ -19,7 +19,7 @@ const KEYS = [
 const STORED_KEYS = "inlayer-keys";
 const TYPED = "textarea, select, [contenteditable], input:not([type='radio'], [type='checkbox'], [type='range'])";
 
-let singleKeys = stored(STORED_KEYS) !== "off"; // whether letters, digits and ? are shortcuts
+let singleKeys = stored(STORED_KEYS) !== "off"; // true if letters, digits and ? are shortcuts
 
 function renderKeys() {
   const set = (event) => {
@@ -39,7 +39,7 @@ function isTyping(element) {
   return element.matches?.(TYPED) ?? false;
 }
 
-// Radio buttons and sliders need the arrow keys; other keys are shortcuts there too.
+// Radio buttons and sliders need the arrow keys; other keys are also shortcuts there.
 function isNeeded(event) {
   if (isTyping(event.target)) return true;
   return event.key.startsWith("Arrow") && (event.target.matches?.("[type='radio'], [type='range']") ?? false);

@@ -189,10 +189,10 @@ function pageTitle() {
 function renderLinks() {
   const alone = source.exported || window.top !== window;
   byId("learn").hidden = byId("inspect-link").hidden = alone;
-  byId("view-compare").hidden = source.exported; // it has one model
+  byId("view-compare").hidden = source.exported; // an exported page has one model
   if (alone) return;
   byId("learn").href = `/learn${location.search}#step=${state.step}`;
-  byId("inspect-link").href = `/inspect${location.search}${writeFragment(state)}`; // and back to this walk
+  byId("inspect-link").href = `/inspect${location.search}${writeFragment(state)}`; // that page links back to this walk
 }
 
 function readLocation() {
@@ -210,7 +210,7 @@ function readLocation() {
   }
   byId("ignored").hidden = ignored.length === 0;
   byId("ignored-words").textContent = `Ignored in this address: ${ignored.join(", ")}.`;
-  if (state.positions === modelFacts().positions) state.positions = null; // the model's own: not a change
+  if (state.positions === modelFacts().positions) state.positions = null; // the model's own positions are not a change
   const fragment = writeFragment(state);
   if (fragment !== location.hash) history.replaceState(null, "", fragment);
 }
@@ -252,7 +252,7 @@ function listen() {
   window.addEventListener("popstate", () => {
     if (models.length === 0) return; // the location is read once the models are known
     isTyped = false;
-    discardTyping(); // it belongs to the previous history entry
+    discardTyping(); // the typed text belongs to the previous history entry
     readLocation();
     picking = null;
     update();

@@ -12,7 +12,7 @@ function renderMapPane() {
   mapParts ??= buildMapPane();
   if (mapModel !== model) {
     mapModel = model;
-    if (mapPane) showMap(true, "The map is loading."); // not the points of another model
+    if (mapPane) showMap(true, "The map is loading."); // do not show the points of another model
     delete mapParts.canvas.dataset.drawn;
     loadMap(model);
   }

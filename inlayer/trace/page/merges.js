@@ -3,7 +3,7 @@
 // A tile is as wide as its bytes: tiles join where they are, so nothing else moves.
 
 const MAX_MERGE_TIME = 2400; // milliseconds for all merges of a text
-const MAX_ONE_MERGE = 320; // for the merges of one rank
+const MAX_ONE_MERGE = 320; // milliseconds for the merges of one rank
 const FLASH = [{ backgroundColor: "color-mix(in oklab, var(--token) 50%, var(--surface))" }, {}];
 
 let merging = null; // {trace, all, at, stop}: all merges, how many are drawn, and what stops the player (null: it stands still)

@@ -33,7 +33,7 @@ const QUESTIONS = {
     const widest = [...text.characters].sort((a, b) => b.bytes.length - a.bytes.length)[0];
     const letter = text.characters.find((one) => /^[A-Za-z]$/.test(one.text));
     return [
-      whole(`How many bytes does ${quoted(text.text)} have in UTF-8?`, text.n_bytes,
+      whole(`How many bytes does ${quoted(text.text)} take in UTF-8?`, text.n_bytes,
         `It has ${counted(text.n_characters, "character")}; an ASCII character takes one byte, others two to four.`,
         [[text.n_characters, "That is the number of characters"], [text.n_tokens, "That is the number of tokens"]]),
       widest && whole(`How many bytes does ${quoted(widest.text)} take?`, widest.bytes.length / 2,
@@ -96,16 +96,16 @@ const QUESTIONS = {
     return [
       table.itemsize !== null && whole(
         `A row has ${grouped(width)} values of ${table.dtype}, ${counted(table.itemsize, "byte")} each. `
-        + "How many bytes does one row have?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`,
+        + "How many bytes long is a row?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`,
         [[width, "That is the number of values; multiply by the bytes per value"],
           [table.row_bytes * 8, "That is the number of bits"]]),
-      whole(`The table starts at byte ${grouped(table.offset)}, and a row has ${size} bytes. `
+      whole(`The table starts at byte ${grouped(table.offset)}, and a row is ${size} bytes long. `
         + `At which byte does row ${token.id} start?`, token.offset,
         `${grouped(table.offset)} + ${token.id} ${TIMES} ${size} = ${grouped(token.offset)}.`,
         [[token.offset - table.offset, "You omitted the offset of the table"],
           [token.offset + table.row_bytes, "That is where the row ends; rows are counted from 0"],
           [token.offset - table.row_bytes, "That is where the row before it starts; rows are counted from 0"],
-          [table.offset + token.id, "A row has more than one byte: multiply the id by the size of a row"]]),
+          [table.offset + token.id, "A row is longer than one byte: multiply the id by the size of a row"]]),
       choice("How much of the table has to be read to get one row?",
         ["only that row", "everything before it", "all of it"], "only that row",
         `${size} of ${grouped(rows * table.row_bytes)} bytes.`),
@@ -167,7 +167,7 @@ const QUESTIONS = {
     return [
       whole(`The table has ${grouped(table.shape[0])} rows. How many receive a gradient?`,
         backward.n_rows_with_gradient, `${upper(reachOf(backward, table))}.`,
-        [[backward.n_unique_ids, tied ? "Those are the rows that were looked up; the tied head reaches the others too"
+        [[backward.n_unique_ids, tied ? "Those are the rows that were looked up; the tied head also reaches the others"
           : "That includes the padding row"],
           [table.shape[0], tied ? "That includes the padding row" : "Only rows that were looked up receive one"],
           [trace.texts.reduce((sum, text) => sum + text.n_tokens, 0), "That is the number of tokens; equal tokens "

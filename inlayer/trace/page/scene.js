@@ -5,7 +5,7 @@
 // - rows beyond the window are drawn when they scroll into view
 
 const SCENE_HEIGHT = 320;
-const TRAINING_HEIGHT = 208; // of step 8, whose picture is the training step below
+const TRAINING_HEIGHT = 208; // in step 8, where the training step below is the main figure
 const GAP = 28;
 const MIN_LINE = 14; // pixels of a strip next to a line of the similarities
 
@@ -59,7 +59,7 @@ function sceneLayout(trace, step, width) {
     parts.lanes.push({ name: "row", x: left, w: body, alpha: 1 });
   } else {
     const names = scene.data.strips.position ? ["row", "hidden"] : ["hidden"];
-    const columns = body > 560 ? names.length : 1; // on a narrow page, one below the other
+    const columns = body > 560 ? names.length : 1; // on a narrow page, one below another
     const { length } = scene.data.similarity.tokens;
     let size = Math.min(body * (columns > 1 ? 0.27 : 0.4), 280, Math.max(144, length * 40));
     const isAligned = body > 560 && length > 1 && length === tokens.length && size / length >= MIN_LINE;

@@ -98,7 +98,7 @@ def test_missing_file_is_remembered(hub: Hub, url: str) -> None:
 
 def test_size_limit_of_small_files(hub: Hub, url: str) -> None:
     assert open_file(url).read_all(len(CONTENT)) == CONTENT
-    with pytest.raises(CheckpointError, match="has 25,600 bytes; at most 25,599 are read"):
+    with pytest.raises(CheckpointError, match="is 25,600 bytes; at most 25,599 are read"):
         open_file(url).read_all(len(CONTENT) - 1)
 
 

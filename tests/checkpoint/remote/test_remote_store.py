@@ -168,7 +168,7 @@ def test_download_of_another_commit_is_not_used(hub: Hub, tmp_path: Path) -> Non
 
 def test_server_that_is_not_a_hub(hub: Hub, folder: Path) -> None:
     hub.omit_commit = True
-    with pytest.raises(CheckpointError, match="names no commit; does HF_ENDPOINT point to a hub"):
+    with pytest.raises(CheckpointError, match="did not return a commit; does HF_ENDPOINT point to a hub"):
         open_remote(REPO)
 
 

@@ -25,7 +25,7 @@ def row_offset(draw: random.Random) -> NumberQuestion:
             f"rows of {width:,} x 2 bytes."
         ),
         common_mistakes={
-            at - 8: "8 bytes too few: the length field takes space too.",
+            at - 8: "8 bytes too few: the length field also takes space.",
             at - 8 - length: "That counts from the end of the header. The file starts earlier.",
             8 + length + begin + row * width: "A bfloat16 value takes 2 bytes.",
             8 + length + begin + (row - 1) * width * 2: "One row too early: rows start at 0.",

@@ -43,7 +43,7 @@ def hidden_shape(draw: random.Random) -> NumberQuestion:
         ),
         answer=(4, longest, width),
         explanation=(
-            "B texts, T positions (the length of the longest text), D channels. Padded positions have vectors too."
+            "B texts, T positions (the length of the longest text), D channels. Padded positions also have vectors."
         ),
         common_mistakes={
             (4, width, longest): "The channels come last: (B, T, D).",
@@ -175,7 +175,7 @@ def why_a_mask(_: random.Random) -> FreeTextQuestion:
         points=(
             "The padding id may also occur as a real token.",
             "Attention and pooling get hidden states, not ids; with inputs_embeds there are none.",
-            "Zeros are not a reliable sign either: position vectors are added to padding too.",
+            "Zeros are not a reliable sign either: position vectors are also added to padding.",
             "The mask is created where the padding is done, from the lengths.",
         ),
     )

@@ -73,8 +73,8 @@ def values(session: GradingSession) -> None:
         mistakes={
             "positions-by-length": (
                 want | {"positions": "learned"},
-                "you took max_position_embeddings for the size of a position table; rotary models have a "
-                "maximum length too",
+                "you took max_position_embeddings for the size of a position table; rotary models also have a "
+                "maximum length",
             ),
             "tied-by-class": (
                 want | {"tied": True},
@@ -124,7 +124,7 @@ def tie_given(session: GradingSession) -> None:
                 "tie-ignored": (
                     facts(rows, width, usual, positions),
                     f"in a {family} config whose tie_word_embeddings is not the default, your code "
-                    "ignores the field; False is a value too",
+                    "ignores the field; False is also a value",
                 )
             },
             message=f"in a {family} config whose tie_word_embeddings is not the default, the facts are wrong",

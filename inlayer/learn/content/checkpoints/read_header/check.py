@@ -103,7 +103,7 @@ def values(session: GradingSession) -> None:
                 relative,
                 "you returned the header's own offsets, which count from its end; count from the start of the file",
             ),
-            "length-forgotten": (without_8, "all offsets are 8 bytes too small: the length field takes space too"),
+            "length-forgotten": (without_8, "all offsets are 8 bytes too small: the length field also takes space"),
             "lengths-as-ends": (sizes, "the last number is the number of bytes; return where they end"),
             "shape-is-a-list": (lists, "the shapes are lists, as in JSON; return tuples"),
         },

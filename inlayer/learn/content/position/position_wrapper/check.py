@@ -100,7 +100,7 @@ def values(session: GradingSession) -> None:
 
 
 def ready_vectors(session: GradingSession) -> None:
-    """adds positions to inputs_embeds too"""
+    """also adds positions to inputs_embeds"""
     wrapper, ids, width = draw(session)
     vectors = session.random_normal(*ids.shape, width)
     check_values(
@@ -290,7 +290,7 @@ def limit(session: GradingSession) -> None:
     message = f"{longer} tokens do not fit block_size {block_size}; that is an error"
     wrapper.must_raise("past-the-maximum", input_ids=session.random_ids(20, (2, longer)), message=message)
     wrapper.must_raise("past-the-maximum", inputs_embeds=session.random_normal(2, longer, width), message=message)
-    message = f"{longer} tokens do not fit block_size {block_size}; that is an error in before_and_after too"
+    message = f"{longer} tokens do not fit block_size {block_size}; that is also an error in before_and_after"
     answer = ask(wrapper, "before_and_after", session.random_ids(20, (2, longer)))
     check_raised(answer, "before-and-after-past-the-maximum", ValueError, message)
 

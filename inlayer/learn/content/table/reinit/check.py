@@ -91,7 +91,7 @@ def padding_row(session: GradingSession) -> None:
             if not bool(after[:, padding].any()):
                 raise CheckFailed("padding-column", "you zeroed a column; the padding id selects a row")
             raise CheckFailed(
-                "padding-overwritten", "the padding row was zero and now contains random values; drawing fills it too"
+                "padding-overwritten", "the padding row was zero and now contains random values; drawing also fills it"
             )
         if not bool(after[torch.arange(len(table)) != padding].any(1).all()):
             raise CheckFailed("more-than-padding", "a row other than the padding row is zero")

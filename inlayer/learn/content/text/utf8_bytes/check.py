@@ -101,7 +101,7 @@ def judge(got: object, text: str) -> None:
         ),
         "stripped-ends": (
             list(text.strip().encode()),
-            "whitespace at the ends of the text is missing; it has bytes too",
+            "whitespace at the ends of the text is missing; it also has bytes",
         ),
         "words-joined": (
             list(" ".join(text.split()).encode()),

@@ -11,7 +11,7 @@ BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32":
 def read_header(data: bytes) -> dict[str, Any]:
     """Return (dtype, shape, start, end) for each tensor, with offsets in the file."""
     if len(data) < 8:
-        raise ValueError(f"the file has only {len(data)} bytes")
+        raise ValueError(f"the file is only {len(data)} bytes long")
     length = int.from_bytes(data[:8], "little")
     after = 8 + length
     if after > len(data):

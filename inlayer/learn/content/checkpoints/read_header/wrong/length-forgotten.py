@@ -11,7 +11,7 @@ BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32":
 def read_header(data: bytes) -> dict[str, Any]:
     """Return (dtype, shape, start, end) for each tensor, with offsets in the file."""
     if len(data) < 8:
-        raise ValueError(f"the file has only {len(data)} bytes")
+        raise ValueError(f"the file is only {len(data)} bytes long")
     length = int.from_bytes(data[:8], "little")
     after = 8 + length
     if after > len(data):
@@ -31,5 +31,5 @@ def place_of(name: str, entry: dict[str, Any], after: int, left: int) -> tuple[s
     if not 0 <= begin <= end <= left:
         raise ValueError(f"{name} is at {begin} to {end}, but there are only {left} bytes")
     if end - begin != math.prod(shape) * BYTES[dtype]:
-        raise ValueError(f"{name} has {end - begin} bytes, which does not match its shape {shape}")
+        raise ValueError(f"{name} is {end - begin} bytes long, which does not match its shape {shape}")
     return dtype, shape, after - 8 + begin, after - 8 + end

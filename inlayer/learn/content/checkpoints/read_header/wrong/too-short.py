@@ -30,5 +30,5 @@ def place_of(name: str, entry: dict[str, Any], after: int, left: int) -> tuple[s
     if not 0 <= begin <= end <= left:
         raise ValueError(f"{name} is at {begin} to {end}, but there are only {left} bytes")
     if end - begin != math.prod(shape) * BYTES[dtype]:
-        raise ValueError(f"{name} has {end - begin} bytes, which does not match its shape {shape}")
+        raise ValueError(f"{name} is {end - begin} bytes long, which does not match its shape {shape}")
     return dtype, shape, after + begin, after + end
