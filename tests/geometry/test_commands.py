@@ -39,6 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 def test_neighbors(run: Run) -> None:
     code, out, _ = run("neighbors", "seven", "-k", "3")
     assert code == 0
+    assert out.endswith('"default" is for demonstration only. For useful results, try --model wordllama.\n')
     assert [line.split() for line in out.splitlines()[:2]] == [
         ["nearest", "to", "seven", "id", "cosine"],
         ["␣five", str(inlayer.load("default").neighbors("seven", 1)[0].id), "0.780"],
@@ -85,6 +86,7 @@ def test_analogy(run: Run) -> None:
     assert "the arithmetic added nothing" in out  # here, it is similarity alone
     _, out, _ = run("analogy", "king - man + woman", "--words")
     assert "The arithmetic changed the top answer" in out
+    assert "For useful results, try --model wordllama." in out
     assert "New York is split into 2 tokens" in run("analogy", "New York", "-", "city", "+", "country")[1]
     _, out, _ = run("analogy", "king - man + woman", "--json")
     found = json.loads(out)
