@@ -6,6 +6,7 @@ import math
 import random
 
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
+from inlayer.render.numbers import count
 
 __all__ = ["EXERCISES"]
 
@@ -44,11 +45,11 @@ def table_memory(draw: random.Random) -> NumberQuestion:
         unit="bytes",
         tolerance=0.005,
         explanation=(
-            f"{rows:,} · {width:,} values of {each} bytes: {rows * width * each:,} bytes, "
+            f"{rows:,} · {width:,} values of {count(each, 'byte')}: {rows * width * each:,} bytes, "
             f"{rows * width * each / 1e9:.2f} GB."
         ),
         common_mistakes={
-            rows * width * other: f"That would be {other} bytes per value; {dtype} has {each}."
+            rows * width * other: f"That would be {count(other, 'byte')} per value; {dtype} has {each}."
             for other in (1, 2, 4, 8)
             if other != each
         },
