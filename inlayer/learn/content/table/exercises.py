@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option, Value
 from inlayer.render.numbers import count
 
 __all__ = ["EXERCISES"]
@@ -98,7 +98,7 @@ def row_norm(draw: random.Random) -> NumberQuestion:
     """the norm of a new row"""
     width, std = draw.choice((1_024, 4_096, 16_384)), draw.choice((1.0, 0.02, 0.05))
     length = std * math.sqrt(width)
-    mistakes = {
+    mistakes: dict[Value, str] = {
         std * width: "Squares are added under the root, so the norm grows with √D, not with D.",
         std: "That is the typical size of one value. A row has many.",
     }
