@@ -170,6 +170,19 @@ def test_compare(run: Run) -> None:
     assert json.loads(out)["shared"] == 6144
 
 
+def test_compare_marks_undertrained_rows(run: Run, tmp_path: Path) -> None:
+    samples = Path(inlayer.__file__).parent / "samples" / "default"
+    rows, undertrained = inlayer.load("default").table.weight.astype(np.float32), 130
+    assert undertrained in inlayer.inspect("default").ids("undertrained-tokens")
+    rows[1988], rows[2401] = rows[undertrained], -rows[2401]
+    shutil.copytree(samples, tmp_path / "model")
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model" / "model.safetensors")
+    lines = run("compare", "default", str(tmp_path / "model"))[1].splitlines()
+    assert [line.split()[0] for line in lines[-2:]] == ["␣London", "␣king"]
+    assert [line.endswith("  undertrained in B") for line in lines[-2:]] == [False, True]
+    assert "undertrained" not in run("compare", "default", str(tmp_path / "model"), "--json")[1]
+
+
 def test_compare_names_damaged_rows(run: Run, tmp_path: Path) -> None:
     samples = Path(inlayer.__file__).parent / "samples" / "default"
     rows = inlayer.load("default").table.weight.astype(np.float32)
