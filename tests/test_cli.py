@@ -163,6 +163,16 @@ def test_json_equals_the_library_result(run: Run) -> None:
             ["neighbors", "New", "York"],
             "unexpected argument: York (quote an argument that contains spaces). See inlayer",
         ),
+        (["neighbors", "--k", "3"], "unknown option --k; did you mean -k? See inlayer neighbors --help"),
+        (
+            ["embed", "--file", "x"],
+            "unknown option --file; files are arguments, without an option before them. See inlayer embed --help",
+        ),
+        (
+            ["search", "--query=x"],
+            "unknown option --query; the query is an argument, without an option before it. See inlayer search --help",
+        ),
+        (["map", "nowhere.png"], "minilm, smollm2; did you mean --png nowhere.png?"),
         (["wlak"], "unknown command wlak; did you mean walk? See inlayer --help"),
         (["I love dogs"], "unknown command 'I love dogs'; to see what happens to a text: inlayer walk 'I love dogs'\n"),
         (["it's me"], """unknown command "it's me"; to see what happens to a text: inlayer walk 'it'"'"'s me'\n"""),

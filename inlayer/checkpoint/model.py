@@ -241,7 +241,8 @@ class Model:
             words: Return only whole words.
 
         Returns:
-            `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs` (a, b and c not excluded).
+            `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs`. Only the last includes
+            a, b and c, and tokens that are the same word as one of them apart from case and spaces.
 
         Raises:
             InputError: If a query is empty, zero or not finite, or the model has no such table.

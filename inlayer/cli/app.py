@@ -104,6 +104,12 @@ def print_note(text: str) -> None:
     console().print(text, style="dim")
 
 
+def print_demo_note(source: str, advice: str) -> None:
+    """Say below a result that the bundled model does not give useful ones."""
+    if source == "default":
+        print_note(f'"default" is for demonstration only. For useful results, {advice} --model wordllama.')
+
+
 def token_text(text: str) -> str:
     """Return a token as text for the console, with visible spaces and escapes."""
     from inlayer.render.glyphs import with_spaces

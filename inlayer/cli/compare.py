@@ -6,6 +6,7 @@ Tested in tests/geometry/test_commands.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,7 +59,7 @@ def compare(
             values[name] = [_finite(row._asdict()) for row in values[name]]
         print_json(_finite(values))
     else:
-        _print_report(facts, comparison, top)
+        _print_report(facts, comparison, top, [_undertrained(model) if comparison.moved else () for model in models])
     if html is None:
         return
     from inlayer.geometry.compare_page import compare_page
@@ -76,7 +77,19 @@ def compare(
         console().print(f"wrote {format_path(html)}", soft_wrap=True)
 
 
-def _print_report(facts: list[tuple[str, str]], comparison: ModelComparison, top: int) -> None:
+def _undertrained(model: Model) -> Collection[int]:
+    """Return the ids of rows that look undertrained: in one model, they are no sign that a token's meaning moved."""
+    from inlayer.inspection import inspect
+
+    if model.store.remote:  # its table would be downloaded again
+        return frozenset()
+    with progress_bar("inspecting") as progress:
+        return frozenset(inspect(model, progress=progress).ids("undertrained-tokens"))
+
+
+def _print_report(
+    facts: list[tuple[str, str]], comparison: ModelComparison, top: int, undertrained: Sequence[Collection[int]]
+) -> None:
     from rich.text import Text
 
     from inlayer.inspection.terminal import print_labeled
@@ -96,14 +109,16 @@ def _print_report(facts: list[tuple[str, str]], comparison: ModelComparison, top
             ((token_text(row.text), _norm(row.norm_a), _norm(row.norm_b)) for row in comparison.damaged),
         )
     if comparison.moved:
+        rows = []
+        for row in comparison.moved:
+            ids = {"A": row.id_a, "B": row.id_b}
+            where = [name for name, found in zip("AB", undertrained, strict=True) if ids[name] in found]
+            cells = (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
+            rows.append((*cells, f"undertrained in {' and '.join(where)}" if where else ""))
+        columns = 5 if any(row[4] for row in rows) else 4
         output.print()
-        print_table(
-            ("moved most", "cosine", "norm in A", "norm in B"),
-            (
-                (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
-                for row in comparison.moved
-            ),
-        )
+        titles = ("moved most", "cosine", "norm in A", "norm in B", "")
+        print_table(titles[:columns], [row[:columns] for row in rows], left={0, 4})
 
 
 def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tuple[str, str]]:

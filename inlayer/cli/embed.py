@@ -19,6 +19,7 @@ from inlayer.cli.app import (
     app,
     console,
     examples,
+    print_demo_note,
     print_json,
     print_note,
     print_table,
@@ -308,9 +309,7 @@ def search(
     rows = [(f"{result['score']:.3f}", f"{result['row']:,}", _result_text(result)) for result in results]
     columns = 3 if any(row[2] for row in rows) else 2
     print_table(("cosine", "row", "text")[:columns], [row[:columns] for row in rows], left={2})
-    if opened.source == "default":
-        advice = "For useful results, embed the texts again with --model wordllama."
-        print_note(f'"default" is for demonstration only. {advice}')
+    print_demo_note(opened.source, "embed the texts again with")
 
 
 def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | None, weights: str | None) -> Model:

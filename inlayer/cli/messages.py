@@ -9,12 +9,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any
 
 from typer.exceptions import TyperException
 
+from inlayer.cli.app import SUFFIXES
 from inlayer.errors import CheckpointError, MissingFileError
-from inlayer.files import quote
+from inlayer.files import format_path, quote
 
 USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and inlayer's
     (
@@ -61,15 +63,17 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
     names, command = _find(arguments, app)
     if isinstance(error, TyperException):
-        if known := getattr(error, "possibilities", None):
-            error.possibilities = _near(error.option_name, known)  # type: ignore[attr-defined]
+        if hasattr(error, "possibilities") and hasattr(error, "option_name"):  # Typer compares long options only
+            if argument := _argument_like(error.option_name, command):
+                return f"unknown option {error.option_name}; {argument}. See inlayer {' '.join(names)} --help"
+            error.possibilities = _near(error.option_name, chain(*(one.opts for one in command.params), ["--help"]))
         message = error.format_message()
         if message.startswith("No such command") and not names and " " in arguments[0]:
             what = f"unknown command {quote(arguments[0])}"
             return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
         return _usage_message(message, names)
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
-        return str(error)
+        return str(error) + _forgotten_option(str(error), command, arguments)
     return _name_options(str(error), " ".join(names), command, arguments)
 
 
@@ -77,6 +81,27 @@ def _near(option: str, known: Iterable[str]) -> list[str]:
     """Return the options whose names are similar; Typer also counts the dashes, so it would suggest --help often."""
     names = {name.lstrip("-"): name for name in known}
     return [names[name] for name in get_close_matches(option.lstrip("-"), names)]
+
+
+def _argument_like(option: str, command: Any) -> str:
+    """Say that an option is an argument, if that is its name: `embed --file x`."""
+    name = option.lstrip("-").removesuffix("s")
+    for one in command.params:
+        words = re.findall(r"[a-z]+", f"{one.name} {one.metavar or ''}".lower())
+        if not one.opts[0].startswith("-") and name in {word.removesuffix("s") for word in words}:
+            what = f"{name}s are arguments" if one.nargs < 0 else f"the {name} is an argument"
+            return f"{what}, without an option before {'them' if one.nargs < 0 else 'it'}"
+    return ""
+
+
+def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
+    """Suggest the option of an output file that was passed as a source: `map map.png`."""
+    options = {option for one in command.params for option in one.opts}
+    for name, suffixes in SUFFIXES.items():
+        for file in arguments:
+            if file.lower().endswith(suffixes) and message.startswith(f"{format_path(file)}: not found"):
+                return f"; did you mean --{name} {shlex.quote(file)}?" if f"--{name}" in options - {*arguments} else ""
+    return ""
 
 
 def _usage_message(message: str, names: list[str]) -> str:

@@ -18,6 +18,7 @@ from inlayer.cli.app import (
     app,
     console,
     examples,
+    print_demo_note,
     print_json,
     print_note,
     print_table,
@@ -42,7 +43,8 @@ MAX_PARTS = 12  # tokens of a word that are listed
 MAX_QUERY = 40  # columns
 
 NEIGHBORS_EXAMPLES = examples(
-    "inlayer neighbors king",
+    "inlayer neighbors seven",
+    "inlayer neighbors king --model wordllama",
     'inlayer neighbors "New York" -k 20 --words',
     "inlayer neighbors --id 812 --json",
 )
@@ -93,6 +95,8 @@ def neighbors(
             console().print(_nothing_found(words, script, special or opened.tokenizer is None))
         print_neighbors({f"nearest to {query_name}": nearest}, ids=True)
         _print_parts(opened.vocabulary, [query] if query is not None else [])
+        if nearest:
+            print_demo_note(opened.source, "try")
 
 
 @app.command(epilog=ANALOGY_EXAMPLES, context_settings={"ignore_unknown_options": True})
@@ -134,6 +138,8 @@ def analogy(
     elif result.answers and result.nearest_to_first:
         print_note(f"The arithmetic changed the top answer: the token nearest to {a} alone is different.")
     _print_parts(opened.vocabulary, parts[::2])
+    if any(result):
+        print_demo_note(opened.source, "try")
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) -> None:

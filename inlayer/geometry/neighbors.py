@@ -3,7 +3,8 @@
 query -> vector -> [nearest rows] -> tokens
 - the query's own tokens are excluded, and so are special tokens, unless requested
 - an analogy is shown with its baselines: the nearest tokens to the first word alone, with and without its inputs.
-  Where a baseline gives the same answer, the arithmetic added nothing
+  Where a baseline gives the same answer, the arithmetic added nothing. Without its inputs also means without variants
+  of them: "Woman" and "woman" do not answer an analogy with " woman"
 - see also: the search (geometry/nearest.py), filters on tokens (geometry/vocabulary.py)
 Tested against a plain computation on real models in tests/geometry/test_neighbors.py.
 """
@@ -69,10 +70,11 @@ NO_FILTER = Filter()
 class Analogy(NamedTuple):
     """The answers to "a - b + c", and what the words alone would have answered.
 
-    answers: Nearest tokens to the vector a - b + c, inputs excluded.
-    nearest_to_first: Nearest tokens to `a` alone, inputs excluded. The same answer here means that the arithmetic
-        added nothing to similarity.
-    with_inputs: Nearest tokens to a - b + c, inputs included: often `a` itself.
+    answers: Nearest tokens to the vector a - b + c, inputs excluded, and with them tokens that are the same word as an
+        input apart from case and spaces.
+    nearest_to_first: Nearest tokens to `a` alone, with the same tokens excluded. The same answer here means that the
+        arithmetic added nothing to similarity.
+    with_inputs: Nearest tokens to a - b + c, nothing excluded: often `a` itself.
     """
 
     answers: list[Neighbor]
@@ -138,8 +140,15 @@ def find_analogy(
     pairs = [query_vector(word, table, vocabulary) for word in words]
     a, b, c = normalized([vector for vector, _ in pairs], table.embedding_dim)
     inputs = [token_id for _, ids in pairs for token_id in ids]
+    inputs += vocabulary.variants([_word(word, vocabulary) for word in words])
     queries = np.stack([a - b + c, a, a - b + c])
     return Analogy(*_search(table, vocabulary, queries, k, only, [inputs, inputs, []], None))
+
+
+def _word(query: Query, vocabulary: Vocabulary) -> str:
+    """Return the word that a query stands for; a vector stands for none."""
+    is_id = isinstance(query, (int, np.integer))
+    return query if isinstance(query, str) else vocabulary.text(int(query)) if is_id else ""
 
 
 def _search(

@@ -9,6 +9,7 @@ Tested on real tokenizers in tests/geometry/test_neighbors.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +27,10 @@ CONTEXT = "the"  # the word before a candidate
 BYTES = regex.compile(r"\\x[89a-f][0-9a-f]")  # escapes for bytes that are not whole characters
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
 ENDINGS = frozenset(["s", "es", "d", "ed", "ing", "er", "ers", "ly"])
+
+
+def _plain(text: str | None) -> str:
+    return (text or "").translate(SPACES).strip().casefold()
 
 
 class Vocabulary:
@@ -97,6 +102,11 @@ class Vocabulary:
             np.bool_,
             self.rows,
         )
+
+    def variants(self, words: Iterable[str]) -> list[int]:
+        """Return the ids of all tokens that are one of these words, apart from case and spaces."""
+        wanted = {_plain(word) for word in words} - {""}
+        return [] if self.tokenizer is None else [i for i, text in enumerate(self.texts) if _plain(text) in wanted]
 
     def ids_of(self, text: str) -> list[int]:
         """Return the ids of a word or text, as it occurs in running text."""

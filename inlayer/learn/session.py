@@ -202,8 +202,10 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         def wait() -> None:
             self._check_output()
             used = cpu_seconds(self.pid)
-            if (used is not None and used >= self.limits.seconds) or time.monotonic() >= end:
+            if used is not None and used >= self.limits.seconds:
                 raise self._too_slow()
+            if time.monotonic() >= end:
+                raise self._too_slow(waits=True)
 
         encoded = encode(request)
         try:
@@ -228,9 +230,11 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         if os.fstat(self._output.fileno()).st_size > self.limits.output:
             raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
 
-    def _too_slow(self) -> CheckFailed:
-        limit = f"your code ran longer than {self.limits.seconds:g} seconds and was stopped"
-        return CheckFailed("timeout", f"{limit}; is there an endless loop?")
+    def _too_slow(self, *, waits: bool = False) -> CheckFailed:
+        """Say which limit was reached. On a busy machine, code takes longer than its CPU time."""
+        limit = f"{self.limits.wall_seconds:g} seconds" if waits else f"{self.limits.seconds:g} seconds of CPU time"
+        cause = "does it wait for something?" if waits else "is there an endless loop?"
+        return CheckFailed("timeout", f"your code ran longer than {limit} and was stopped; {cause}")
 
     def _ended_by_cpu_limit(self) -> bool:
         """Return whether the kernel ended the process at its CPU limit, before the grader saw that it is too slow."""

@@ -210,14 +210,18 @@ def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = No
     if is_random and (trace.source != "random" or not chosen):
         return []
     module = "inlayer.trace" if is_random or not trace.positions.from_model else "inlayer"
-    lines = [f"import {module}, torch; F = torch.nn.functional", *_given(trace)]
+    has_layer = step is None or step > 3  # the steps before it need a tokenizer only
+    names, functions = ("tokenizer, layer, head", "; F = torch.nn.functional") if has_layer else ("tokenizer", "")
+    lines = [f"import {module}, torch{functions}", *_given(trace)]
     if is_random:
         settings = f"width={trace.table.shape[1]}, positions={trace.positions.scheme!r}, seed={trace.note.split()[-1]}"
         lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {chosen}, {settings})")
-        lines.append("tokenizer, layer, head = model.tokenizer, model.layer, model.head")
+        lines.append(f"{names} = model.tokenizer" + (", model.layer, model.head" if has_layer else ""))
     else:
-        lines.append(f"model = inlayer.load({_literal(trace.source)}, trainable=True)")
-        lines.append(f"tokenizer, layer, head = {chosen}, model.embeddings.eval(), model.head")
+        lines.append(f"model = inlayer.load({_literal(trace.source)}{', trainable=True' if has_layer else ''})")
+        lines.append(f"{names} = {chosen}" + (", model.embeddings.eval(), model.head" if has_layer else ""))
+    if not has_layer:
+        return lines
     if not trace.positions.from_model:
         pipeline = "model" if is_random else "inlayer.trace.Pipeline(model)"
         lines.append(f"layer = {pipeline}.active_layer({trace.change.positions!r}, {trace.change.theta!r}).layer")

@@ -62,6 +62,8 @@ def show(
 
 def _lines(layout: Layout, only_step: int | None, setup: list[str]) -> Iterator[Text]:
     yield from _model(layout)
+    if layout.trace.input == "text" and not any(text.n_bytes + text.n_tokens for text in layout.trace.texts):
+        yield from layout.note("an empty text has no tokens, so the steps below are empty", indent=0)
     for line in setup:
         yield from layout.code(line, indent=0)
     has_tokens = layout.trace.input != "text" or any(text.n_tokens + text.n_padding for text in layout.trace.texts)

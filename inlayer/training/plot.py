@@ -3,7 +3,8 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - the plot is drawn from metrics.jsonl: one dict per step, without values that the step did not measure. Values that are
   not finite (null, NaN, infinity; a diverged run) are marked, and curves have a gap there
-- the legend has the last value of each curve; the loss is smoothed, with the values of single steps behind it
+- the legend, next to the title, has the last value of each curve; the loss is smoothed, with the values of single steps
+  behind it
 - matplotlib is imported only when a plot is drawn, and pyplot's global state is not used
 Tested in tests/training/test_plot.py.
 """
@@ -33,6 +34,9 @@ STYLE = Path(__file__).parent / "page" / "plot.mplstyle"
 SIZE, DPI = (11.0, 7.2), 130  # inches
 MARGINS = {"left": 0.05, "right": 0.97, "top": 0.905, "bottom": 0.07, "wspace": 0.18, "hspace": 0.42}
 SMALL_TEXT = 8.8
+# Next to the title: inside the panel, it would cover a curve.
+LEGEND = {"loc": "lower right", "bbox_to_anchor": (1, 1.105), "ncols": 3, "fontsize": SMALL_TEXT, "frameon": False,
+          "borderpad": 0, "borderaxespad": 0, "handlelength": 1.4, "columnspacing": 1.2}  # fmt: skip
 SMOOTHING = 50  # the smoothed loss is a running mean over a fiftieth of the run
 MAX_SMOOTHED = 1e4  # nats: a running sum that has contained 1e30 loses everything after it
 MAX_LOSS_RATIO = 3.0  # ratio to the first loss; higher values leave the panel, so the rest stays readable
@@ -80,14 +84,14 @@ def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         curve = curve_of(metrics, name)
         if np.isfinite(curve.values).any():
             plot(panel, metrics, curve)
-            panel.legend(loc="upper right", framealpha=0.7, edgecolor="none", fontsize=SMALL_TEXT)
+            panel.legend(**LEGEND)
         else:
             panel.set_yticks([])
             panel.text(0.5, 0.5, "not measured" if not curve.values else "", transform=panel.transAxes, ha="center")
         if nonfinite := [step for step, value in zip(*curve, strict=True) if math.isnan(value)]:
             panel.vlines(nonfinite, 0, 0.03, color=RED, transform=panel.get_xaxis_transform(), linewidth=1)
             text = f"not finite at {count(len(nonfinite), 'step')}"
-            panel.text(1, 1.105, text, transform=panel.transAxes, color=RED, ha="right", fontsize=SMALL_TEXT)
+            panel.text(1, 1.035, text, transform=panel.transAxes, color=RED, ha="right", fontsize=SMALL_TEXT)
     for panel in panels[2:]:
         panel.set_xlabel("step")
     return figure

@@ -39,6 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 def test_neighbors(run: Run) -> None:
     code, out, _ = run("neighbors", "seven", "-k", "3")
     assert code == 0
+    assert out.endswith('"default" is for demonstration only. For useful results, try --model wordllama.\n')
     assert [line.split() for line in out.splitlines()[:2]] == [
         ["nearest", "to", "seven", "id", "cosine"],
         ["␣five", str(inlayer.load("default").neighbors("seven", 1)[0].id), "0.780"],
@@ -85,6 +86,7 @@ def test_analogy(run: Run) -> None:
     assert "the arithmetic added nothing" in out  # here, it is similarity alone
     _, out, _ = run("analogy", "king - man + woman", "--words")
     assert "The arithmetic changed the top answer" in out
+    assert "For useful results, try --model wordllama." in out
     assert "New York is split into 2 tokens" in run("analogy", "New York", "-", "city", "+", "country")[1]
     _, out, _ = run("analogy", "king - man + woman", "--json")
     found = json.loads(out)
@@ -167,6 +169,19 @@ def test_compare(run: Run) -> None:
     assert "6,144 of 6,144 equal" in " ".join(out.split())
     _, out, _ = run("compare", "default", "default", "--json")
     assert json.loads(out)["shared"] == 6144
+
+
+def test_compare_marks_undertrained_rows(run: Run, tmp_path: Path) -> None:
+    samples = Path(inlayer.__file__).parent / "samples" / "default"
+    rows, undertrained = inlayer.load("default").table.weight.astype(np.float32), 130
+    assert undertrained in inlayer.inspect("default").ids("undertrained-tokens")
+    rows[1988], rows[2401] = rows[undertrained], -rows[2401]
+    shutil.copytree(samples, tmp_path / "model")
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model" / "model.safetensors")
+    lines = run("compare", "default", str(tmp_path / "model"))[1].splitlines()
+    assert [line.split()[0] for line in lines[-2:]] == ["␣London", "␣king"]
+    assert [line.endswith("  undertrained in B") for line in lines[-2:]] == [False, True]
+    assert "undertrained" not in run("compare", "default", str(tmp_path / "model"), "--json")[1]
 
 
 def test_compare_names_damaged_rows(run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import inlayer
 from inlayer.errors import IdRangeError, InputError
-from inlayer.geometry.neighbors import Filter, find_neighbors
+from inlayer.geometry.neighbors import Filter, find_analogy, find_neighbors
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
@@ -143,10 +143,26 @@ def test_analogy_and_its_baselines(model: inlayer.Model) -> None:
     found = model.analogy("king", "man", "woman", 5)
     allowed = Filter().mask(model.vocabulary)
     assert [one.id for one in found.with_inputs] == [i for i, _ in plain(model, a - b + c, 5, allowed)]
-    allowed[ids] = False
+    texts = [text if text is None else text.strip().lower() for text in model.vocabulary.texts]
+    excluded = [i for i, text in enumerate(texts) if text in {"king", "man", "woman"}]
+    assert len(excluded) > 3  # "King" and "man", too
+    allowed[excluded] = False
     assert [one.id for one in found.answers] == [i for i, _ in plain(model, a - b + c, 5, allowed)]
     assert [one.id for one in found.nearest_to_first] == [i for i, _ in plain(model, a, 5, allowed)]
     assert found.with_inputs[0].id in ids
+
+
+def test_a_variant_of_an_input_is_no_answer() -> None:
+    vocabulary = word_pieces("king", "man", "woman", "King", "MAN", " woman", "queen", "##man")
+    rows = np.eye(9, dtype=np.float32) + 0.1
+    rows[6] = rows[3] + 0.01  # " woman"
+    found = find_analogy(StoredTable.from_array(rows), vocabulary, ["king", "man", np.float32(rows[3])], 9)
+    assert found.answers[0].text in {"woman", " woman"}  # a vector is no word
+    others = {"[UNK]", "queen", "##man"}
+    for woman in ("woman", 3, np.int64(3)):
+        found = find_analogy(StoredTable.from_array(rows), vocabulary, ["king", "man", woman], 9)
+        assert {one.text for one in found.answers} == {one.text for one in found.nearest_to_first} == others
+        assert len(found.with_inputs) == 9
 
 
 def test_stems_look_cut_off(model: inlayer.Model) -> None:

@@ -271,7 +271,7 @@ def test_a_terminal_shows_that_the_code_is_running(run: Run, monkeypatch: pytest
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     with running_code(CoursePrinter(terminal), enabled=True):
         end = time.monotonic() + 60  # drawn by a thread
-        while "running your code..." not in shown.getvalue():
+        while "running your code... 0:00:01" not in re.sub(r"\x1b\[[\d;]*m", "", shown.getvalue()):
             assert time.monotonic() < end
             time.sleep(0.01)
     monkeypatch.undo()

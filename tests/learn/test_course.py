@@ -147,6 +147,8 @@ def faults(asked: TheoryQuestion) -> list[str]:
 
 def number_faults(asked: NumberQuestion) -> list[str]:
     found = [] if asked.text.strip() and asked.explanation.strip() else ["a part is missing"]
+    texts = (asked.text, asked.explanation, *asked.common_mistakes.values())
+    found += [f"not a plural: {text}" for text in texts if re.search(r"(?<![\d.,])1 (byte|row|token|value)s", text)]
     found += [f"{given} is graded as wrong" for given in spellings(asked.answer) if not asked.grade(given).correct]
     for value, why in asked.common_mistakes.items():
         graded = asked.grade(spellings(value)[0])

@@ -31,9 +31,9 @@ def run(source: str, limits: GradingLimits = PATIENT) -> Verdict:
 
 
 CASES = {  # source, rule, words of the message
-    "an endless loop": (BODY + "while True: pass\n", "timeout", "longer than 2 seconds"),
+    "an endless loop": (BODY + "while True: pass\n", "timeout", "longer than 2 seconds of CPU time"),
     "an endless loop at import": ("while True: pass\n", "timeout", "longer than 2 seconds"),
-    "sleeping": ("import time\ntime.sleep(100)\n", "timeout", "longer than 2 seconds"),
+    "sleeping": ("import time\ntime.sleep(100)\n", "timeout", "longer than 3 seconds and was stopped; does it wait"),
     "catching everything": (
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass\n", "timeout", "longer than"
     ),
@@ -108,7 +108,7 @@ CASES = {  # source, rule, words of the message
     "half a message": (
         "import os, struct, time\nfor fd in range(3, 64):\n    try: os.write(fd, struct.pack('<Q', 1000))\n"
         "    except OSError: pass\ntime.sleep(1000)\n",
-        "timeout", "longer than 2 seconds",
+        "timeout", "longer than 3 seconds",
     ),
     "a message too long": (
         "import os, struct, time\nfor fd in range(3, 64):\n    try: os.write(fd, struct.pack('<Q', 2**60))\n"
@@ -136,6 +136,7 @@ CASES = {  # source, rule, words of the message
     "a circular list": (BODY + "x = []\n    x.append(x)\n    return x\n", "not-a-tensor", "list"),
     "reading stdin": ("input()\n", "raises", "EOFError"),
     "not Python": ("def add(:\n", "syntax", "line 1"),
+    "a line without its colon": (SOLUTION.replace(":", ""), "syntax", "line 1: expected ':'\n    def add(table, ids)"),
     "a NUL": ("a\0b", "syntax", "null bytes"),
     "a lone surrogate": ("x = '\ud800'\n", "syntax", "surrogates"),
     "endless brackets": ("(" * 5000, "syntax", ""),

@@ -428,7 +428,10 @@ def test_one_notation_of_bytes(data: bytes) -> None:
 
 
 def test_empty_text_and_one_pre_token() -> None:
-    steps = rendered(sample("default").walk([""]), 80).split("\n\n")[1:]
+    printed = rendered(sample("default").walk([""]), 80)
+    assert printed.count("an empty text has no tokens, so the steps below are empty") == 1
+    assert "an empty text" not in rendered(sample("default").walk(["", "a"]), 80)
+    steps = printed.split("\n\n")[1:]
     assert [len(step.splitlines()) for step in steps] == [2, 2, 3, 3, 2, 3, 2, 2]  # no empty tables
     assert not any("one_hot" in step or "boundaries" in step for step in steps)
     assert "1 pre-token; no token crosses its boundaries" in rendered(sample("default").walk(["a"]), 80)

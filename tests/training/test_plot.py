@@ -182,6 +182,17 @@ def test_labels_stay_inside_the_plot(tmp_path: Path) -> None:
     assert pixels.min() < 60
 
 
+def test_legends_cover_no_curve_and_no_other_text() -> None:
+    figure = make_figure(diverged(math.nan))
+    figure.draw_without_rendering()
+    for panel in figure.axes:
+        box = panel.get_legend().get_window_extent()
+        others = [panel.bbox, panel._left_title.get_window_extent(), *(t.get_window_extent() for t in panel.texts)]
+        assert len(others) == 4  # with the subtitle, and what is not finite
+        assert not any(box.overlaps(other) for other in others), panel.get_title(loc="left")
+        assert box.ymax < figure.bbox.ymax
+
+
 def test_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere/a\.png cannot be written: No such file"):
         draw(make_metrics(2), tmp_path / "nowhere" / "a.png")

@@ -127,6 +127,19 @@ def test_diverged_run() -> None:
     assert "0 steps, 0 tokens in 0.0 s" in printed(nothing)
 
 
+@pytest.mark.parametrize(("last", "rises"), [(5.146, ""), (5.24, ""), (6.376, "1.23"), (math.nan, "")])
+def test_overfitting_is_a_warning(last: float, rises: str) -> None:
+    metrics = make_metrics(300)
+    for step, loss in ((100, 5.146), (200, 5.9), (300, last)):
+        metrics[step - 1]["validation_loss"] = loss
+    report = make_report(metrics=metrics)
+    assert len(report.warnings) == (2 if rises else 1)
+    warning = f"validation loss is {rises} above its best at step 100: overfitting; the saved model has the weights of "
+    warning += "step 300"
+    for shown in (printed(report), " ".join(Tags(to_html(report, None)).words)):
+        assert (warning in " ".join(shown.split())) == bool(rises)
+
+
 def test_json_is_strict() -> None:
     report = make_report()
     made = json.loads(to_json(report))

@@ -50,10 +50,15 @@ def check(
 
 
 def running_code(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
-    """Show that the code is running until it finishes, if standard output is a terminal."""
-    return (
-        out.console.status("running your code...", spinner="line") if enabled and sys.stdout.isatty() else nullcontext()
-    )
+    """Show that the code is running, and for how long, until it finishes, if standard output is a terminal."""
+    if not (enabled and sys.stdout.isatty()):
+        return nullcontext()
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn("line"), TextColumn("running your code..."), TimeElapsedColumn())
+    status = Progress(*columns, console=out.console, transient=True)
+    status.add_task("", total=None)
+    return status
 
 
 def show_verdict(

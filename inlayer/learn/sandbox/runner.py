@@ -42,6 +42,7 @@ from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, 
 from inlayer.learn.sandbox.restrict import restrict
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
+MAX_LINE_CHARACTERS = 120  # characters of a line that is not valid Python
 MAX_ERROR_CHARACTERS = 2_000  # characters of an error message
 
 # Audit events that no task needs, by how a refusal describes them: "your code tried to ...".
@@ -169,7 +170,9 @@ class Runner:
                 warnings.simplefilter("ignore")
                 ast.parse(source)
         except SyntaxError as error:
-            return {"error": f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)}
+            line = (error.text or "").strip()[:MAX_LINE_CHARACTERS]
+            where = f"line {error.lineno}: " if error.lineno else ""
+            return {"error": f"{where}{error.msg}" + (f"\n    {line}" if line else "")}
         except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, endless brackets
             return {"error": f"the file cannot be parsed as Python: {error or type(error).__name__}"}
         return {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 
-from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option, Value
+from inlayer.render.numbers import count
 
 __all__ = ["EXERCISES"]
 
@@ -44,11 +45,11 @@ def table_memory(draw: random.Random) -> NumberQuestion:
         unit="bytes",
         tolerance=0.005,
         explanation=(
-            f"{rows:,} · {width:,} values of {each} bytes: {rows * width * each:,} bytes, "
+            f"{rows:,} · {width:,} values of {count(each, 'byte')}: {rows * width * each:,} bytes, "
             f"{rows * width * each / 1e9:.2f} GB."
         ),
         common_mistakes={
-            rows * width * other: f"That would be {other} bytes per value; {dtype} has {each}."
+            rows * width * other: f"That would be {count(other, 'byte')} per value; {dtype} has {each}."
             for other in (1, 2, 4, 8)
             if other != each
         },
@@ -97,17 +98,21 @@ def row_norm(draw: random.Random) -> NumberQuestion:
     """the norm of a new row"""
     width, std = draw.choice((1_024, 4_096, 16_384)), draw.choice((1.0, 0.02, 0.05))
     length = std * math.sqrt(width)
+    mistakes: dict[Value, str] = {
+        std * width: "Squares are added under the root, so the norm grows with √D, not with D.",
+        std: "That is the typical size of one value. A row has many.",
+    }
+    if std != 1:  # otherwise the variance is equal
+        mistakes[math.sqrt(std * width)] = f"{std:g} is the standard deviation; the variance is its square."
     return NumberQuestion(
         text=(
-            f"Rows of width {width:,} are drawn from N(0, {std:g}). What is the approximate (Euclidean) norm of a row?"
+            f"Rows of width {width:,} are drawn from a normal distribution with mean 0 and standard deviation {std:g}. "
+            "What is the approximate (Euclidean) norm of a row?"
         ),
         answer=length,
         tolerance=0.03,
         explanation=f"std · √D = {std:g} · {math.sqrt(width):g} = {length:g}.",
-        common_mistakes={
-            std * width: "Squares are added under the root, so the norm grows with √D, not with D.",
-            std: "That is the typical size of one value. A row has many.",
-        },
+        common_mistakes=mistakes,
     )
 
 
