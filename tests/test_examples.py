@@ -32,7 +32,7 @@ def run(script: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[
 
 
 def test_examples_are_listed_with_their_purpose() -> None:
-    assert (len(SCRIPTS), len(NOTEBOOKS)) == (10, 2)
+    assert (len(SCRIPTS), len(NOTEBOOKS)) == (11, 2)
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| \[(.+?)\]\(\1\) \|", readme, flags=re.MULTILINE)) == sorted(SCRIPTS + NOTEBOOKS)
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
@@ -48,8 +48,8 @@ def test_examples_are_listed_with_their_purpose() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script_runs(name: str, tmp_path: Path) -> None:
-    if name == "attach_transformers.py":
-        pytest.importorskip("transformers")
+    if library := {"attach_transformers.py": "transformers", "classify_texts.py": "sklearn"}.get(name):
+        pytest.importorskip(library)
     done = run(name, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
