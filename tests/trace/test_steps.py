@@ -166,6 +166,7 @@ def test_printed_code_of_a_random_table_runs(positions: str, texts: list[str]) -
     tokenizer = inlayer.WordTokenizer.from_text("\n".join(texts))
     trace = Pipeline.random(texts, tokenizer, positions=positions, seed=3).walk(texts)
     names = run_printed_code(trace)
+    assert "Pipeline" not in "".join(names["code"])  # public calls only
     ours = names["hidden"].detach().double().tolist()
     assert ours == [[token.hidden for token in text.tokens] for text in trace.texts]
 
