@@ -9,7 +9,8 @@ import torch
 
 from inlayer import Embeddings, Head
 
-layer = Embeddings(vocab_size=1000, n_embd=32, padding_idx=0, seed=0)
+# Inputs need values of about 1, logits need small rows: docs/howto/layer.md, "Choose the initialization".
+layer = Embeddings(vocab_size=1000, n_embd=32, padding_idx=0, init="scaled", scale=32**0.5, seed=0)
 head = Head(n_embd=32, vocab_size=1000)
 separate = sum(p.numel() for p in layer.parameters()) + sum(p.numel() for p in head.parameters())
 layer.tie(head)
@@ -21,7 +22,12 @@ ids = torch.tensor([[5, 17, 42, 0, 0]])  # 0 is padding: not trained, and not co
 loss = head.loss(layer(ids[:, :-1]), ids[:, 1:])
 loss.backward()
 gradient = layer.token_embedding.weight.grad
-print(f"loss {loss.item():.3f}; rows with a gradient: {int(gradient.any(dim=1).sum())} of 1,000")
+torch.manual_seed(0)
+plain = torch.nn.Embedding(1000, 32, padding_idx=0)  # tied as is, its logits are too large
+logits = plain(ids[:, :-1]) @ plain.weight.T
+baseline = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), ignore_index=0)
+print(f"loss before training: {loss.item():.2f}; a tied nn.Embedding: {baseline.item():.2f}; log(1000): 6.91")
+print(f"rows with a gradient: {int(gradient.any(dim=1).sum())} of 1,000")
 print(f"gradient of the padding row: {gradient[0].abs().max().item()}")
 
 copied = copy.deepcopy(model).to(torch.bfloat16)

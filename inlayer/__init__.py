@@ -65,6 +65,7 @@ _NAMES = {  # by module
     "training.config": ("TrainConfig",),
     "training.train": ("train",),
 }
+_METHODS = ("analogy", "encode", "encode_iter", "neighbors", "project")  # methods of Model
 _MODULES = {name: f"inlayer.{module}" for module, names in _NAMES.items() for name in names}
 
 __all__ = [  # noqa: PLE0604  # the public names, frozen by tests/test_public.py
@@ -75,7 +76,8 @@ __all__ = [  # noqa: PLE0604  # the public names, frozen by tests/test_public.py
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module 'inlayer' has no attribute {name!r}")
+        hint = f"; use inlayer.load(...).{name}" if name in _METHODS else ""
+        raise AttributeError(f"module 'inlayer' has no attribute {name!r}{hint}")
     with needs_torch(f"inlayer.{name}"):
         value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value  # found directly next time

@@ -62,7 +62,8 @@ class Embeddings(ExtraTables):
         positions: "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions; by default "learned"
             if block_size is given, otherwise "none".
         padding_idx: A row that is initialized to zero, stays zero, and gets no gradient.
-        init: "normal" (N(0, init_std)), "embedding" (N(0, 1)) or "scaled" (N(0, 1 / sqrt(width))).
+        init: "normal" (N(0, init_std)), "embedding" (N(0, 1)) or "scaled" (N(0, 1 / sqrt(width))). If no norm follows,
+            the default trains slowly: use "embedding", or with a tied head "scaled" and scale=sqrt(n_embd).
         init_std: Standard deviation for "normal" and for learned positions.
         seed: Makes the initialization reproducible.
         scale: Factor on the rows (Gemma: sqrt(n_embd)).

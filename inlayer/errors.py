@@ -7,7 +7,7 @@ what is wrong, where, what is allowed, and what to do next. The command line pri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 class InlayerError(Exception):
@@ -67,14 +67,19 @@ class MissingExtraError(InlayerError, ImportError):
 
 
 @contextmanager
-def needs_torch(what: str) -> Iterator[None]:
-    """Turn a failed import of torch inside the block into a MissingExtraError saying that `what` needs torch."""
+def needs_package(what: str, package: str, install: str, *modules: str) -> Iterator[None]:
+    """Turn a failed import of `modules` inside the block into a MissingExtraError: `what` needs `package`."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in {"torch", "jaxtyping"}:
+        if error.name not in modules:
             raise
-        raise MissingExtraError(f"{what} needs torch: pip install 'inlayer[torch]'") from None
+        raise MissingExtraError(f"{what} needs {package}: pip install {install}") from None
+
+
+def needs_torch(what: str) -> AbstractContextManager[None]:
+    """Turn a failed import of torch inside the block into a MissingExtraError saying that `what` needs torch."""
+    return needs_package(what, "torch", "'inlayer[torch]'", "torch", "jaxtyping")
 
 
 def type_name(value: object) -> str:

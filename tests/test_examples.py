@@ -32,7 +32,7 @@ def run(script: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[
 
 
 def test_examples_are_listed_with_their_purpose() -> None:
-    assert (len(SCRIPTS), len(NOTEBOOKS)) == (9, 2)
+    assert (len(SCRIPTS), len(NOTEBOOKS)) == (11, 2)
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| \[(.+?)\]\(\1\) \|", readme, flags=re.MULTILINE)) == sorted(SCRIPTS + NOTEBOOKS)
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
@@ -48,14 +48,20 @@ def test_examples_are_listed_with_their_purpose() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_script_runs(name: str, tmp_path: Path) -> None:
-    if name == "attach_transformers.py":
-        pytest.importorskip("transformers")
+    if library := {"attach_transformers.py": "transformers", "classify_texts.py": "sklearn"}.get(name):
+        pytest.importorskip(library)
     done = run(name, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stdout.splitlines()) >= 3
     assert ": False" not in done.stdout  # what a script claims about itself is true
     assert not list(tmp_path.iterdir())  # and it leaves nothing behind
+    if name == "choose_initialization.py":
+        page = (ROOT / "docs" / "howto" / "layer.md").read_text(encoding="utf-8")
+        documented = [float(loss) for loss in re.findall(r"\| (\d\.\d+) \|$", page, flags=re.MULTILINE)]
+        measured = [float(loss) for loss in re.findall(r"loss (.+)$", done.stdout, flags=re.MULTILINE)]
+        assert len(documented) == 7
+        assert measured == pytest.approx(documented, abs=0.1)
 
 
 @pytest.mark.slow

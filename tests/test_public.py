@@ -50,6 +50,14 @@ def test_unknown_name_is_an_attribute_error() -> None:
         _ = inlayer.Embedings
 
 
+@pytest.mark.parametrize("name", ["analogy", "encode", "encode_iter", "neighbors", "project"])
+def test_method_of_a_model_is_named(name: str) -> None:
+    assert not hasattr(inlayer, name)
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'; use inlayer\.load\(\.\.\.\)\.{name}$"):
+        getattr(inlayer, name)
+    assert callable(getattr(inlayer.Model, name))
+
+
 HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sentencepiece', 'safetensors'}"
 
 

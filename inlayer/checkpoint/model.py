@@ -10,7 +10,7 @@ Tested against transformers in tests/checkpoint/test_parity.py, and without torc
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -280,9 +280,9 @@ class Model:
         return project(self.table, method, cache=cache_folder(), progress=progress)
 
     def encode(
-        self, texts: Any, *, pool: str = "mean", weights: Weighting | str | os.PathLike[str] | None = None,
-        normalize: bool = False, dim: int | None = None, dtype: Any = "float32", batch_size: int | None = None,
-        show_progress: bool | None = None,
+        self, texts: str | Iterable[str], *, pool: str = "mean",
+        weights: Weighting | str | os.PathLike[str] | None = None, normalize: bool = False, dim: int | None = None,
+        dtype: Any = "float32", batch_size: int | None = None, show_progress: bool | None = None,
     ) -> Any:  # fmt: skip
         """Turn texts into vectors: the pooled rows of their tokens.
 
@@ -325,7 +325,7 @@ class Model:
             return encoder.encode(texts, settings, batch_size, progress)
 
     def encode_iter(
-        self, texts: Any, *, pool: str = "mean", weights: Weighting | str | os.PathLike[str] | None = None,
+        self, texts: Iterable[str], *, pool: str = "mean", weights: Weighting | str | os.PathLike[str] | None = None,
         normalize: bool = False, dim: int | None = None, dtype: Any = "float32", batch_size: int | None = None,
     ) -> Iterator[Any]:  # fmt: skip
         """Turn any number of texts into vectors, in constant memory.

@@ -95,7 +95,7 @@ def _argument_like(option: str, command: Any) -> str:
 
 
 def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
-    """Suggest the option of an output file that was passed as a source: `map map.png`."""
+    """Suggest the option of an output file that was passed as a source."""
     options = {option for one in command.params for option in one.opts}
     for name, suffixes in SUFFIXES.items():
         for file in arguments:

@@ -89,10 +89,11 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     if family is None or not isinstance(model_type, str):
         kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
         others = [name for name in known if name != model_type]  # it is listed if a text part has a text part
-        similar = get_close_matches(kind.strip("'"), others, cutoff=0.5)
-        listed = f"similar ones are {', '.join(similar)}" if similar else "none is similar"
+        similar = get_close_matches(kind.strip("'"), others, cutoff=0.65)
+        problem = "the config has no model_type" if kind == "None" else f"unknown model type {kind}"
+        listed = f"; similar ones are {', '.join(similar)}" if similar else ""
         message = (
-            f"unknown model type {kind}; {listed} (inlayer.families.FAMILIES has all {len(known)}). "
+            f"{problem}{listed} (inlayer.families.FAMILIES has all {len(known)}). "
             "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
         if tensor_names is None or not isinstance(model_type, str):

@@ -13,19 +13,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save_file
-from sentence_transformers.base.modules.input_module import InputModule
-
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import EncodeSettings, check_one_vector
 from inlayer.encoding.weighting import FILE as WEIGHTING_FILE
 from inlayer.encoding.weighting import Weighting
-from inlayer.errors import DtypeError, InputError
+from inlayer.errors import DtypeError, InputError, needs_package, needs_torch
 from inlayer.ragged import Ragged
-from inlayer.tensors import to_tensor
 from inlayer.tokenizers.base import check_texts
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
+
+with needs_torch("inlayer.integrations.sentence_transformers"):
+    import torch
+    from safetensors.torch import save_file
+
+    from inlayer.tensors import to_tensor
+
+with needs_package(
+    "inlayer.integrations.sentence_transformers",
+    "sentence-transformers",
+    "sentence-transformers",
+    "sentence_transformers",
+):
+    from sentence_transformers.base.modules.input_module import InputModule
 
 __all__ = ["TableModule"]
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import check_one_vector
-from inlayer.errors import DtypeError, InputError, type_name
+from inlayer.errors import DtypeError, InputError, needs_package, type_name
+
+with needs_package("inlayer.integrations.sklearn", "scikit-learn", "scikit-learn", "sklearn"):
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 __all__ = ["TextEncoder"]
 

@@ -15,15 +15,17 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeVar
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
-from inlayer.errors import ConfigError, DtypeError, InputError, type_name
+from inlayer.errors import ConfigError, DtypeError, InputError, needs_torch, type_name
 from inlayer.families import describe
 from inlayer.families.config_reader import short
-from inlayer.head import Head
-from inlayer.tables import Table
+
+with needs_torch("inlayer.integrations.transformers"):
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+
+    from inlayer.head import Head
+    from inlayer.tables import Table
 
 AnyModel = TypeVar("AnyModel")
 

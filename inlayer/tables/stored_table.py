@@ -126,7 +126,7 @@ class StoredTable:
             decode_rows=self.decode_rows, padding_idx=self.padding_idx, name=self.name, dtype=as_float_dtype(dtype),
         )  # fmt: skip
 
-    def rows(self, ids: object) -> Array:
+    def rows(self, ids: npt.ArrayLike) -> Array:
         """Return rows in the table's dtype for one id, a list, or an array of any shape: `ids.shape + (D,)`.
 
         Raises:

@@ -209,14 +209,23 @@ def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = No
     chosen = constructors.get(trace.tokenizer or "", opened)
     if is_random and (trace.source != "random" or not chosen):
         return []
-    module = "inlayer.trace" if is_random or not trace.positions.from_model else "inlayer"
+    module = "inlayer" if trace.positions.from_model else "inlayer.trace"
     has_layer = step is None or step > 3  # the steps before it need a tokenizer only
     names, functions = ("tokenizer, layer, head", "; F = torch.nn.functional") if has_layer else ("tokenizer", "")
     lines = [f"import {module}, torch{functions}", *_given(trace)]
     if is_random:
-        settings = f"width={trace.table.shape[1]}, positions={trace.positions.scheme!r}, seed={trace.note.split()[-1]}"
-        lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {chosen}, {settings})")
-        lines.append(f"{names} = model.tokenizer" + (", model.layer, model.head" if has_layer else ""))
+        (rows, width), scheme, seed = trace.table.shape, trace.positions.scheme, trace.note.split()[-1]
+        if trace.positions.from_model:
+            lines.append(f"tokenizer = {chosen}")
+            if has_layer:
+                sizes = f"{rows}, {width}" + (f", {size}" if (size := trace.positions.block_size) else "")
+                settings = f"positions={scheme!r}, padding_idx={rows - 1}, seed={seed}"
+                lines.append(f"layer = inlayer.Embeddings({sizes}, {settings})")
+                lines.append(f"head = inlayer.Head({width}, {rows}, padding_idx={rows - 1}); layer.tie(head)")
+        else:  # the positions that were replaced are not part of the trace
+            settings = f"width={width}, positions={scheme!r}, seed={seed}"
+            lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {chosen}, {settings})")
+            lines.append(f"{names} = model.tokenizer" + (", model.layer, model.head" if has_layer else ""))
     else:
         lines.append(f"model = inlayer.load({_literal(trace.source)}{', trainable=True' if has_layer else ''})")
         lines.append(f"{names} = {chosen}" + (", model.embeddings.eval(), model.head" if has_layer else ""))

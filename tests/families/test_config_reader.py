@@ -116,7 +116,7 @@ def test_values_that_are_not_a_config_are_an_error(thing: object) -> None:
 @pytest.mark.parametrize("model_type", ["gpt5", "", None, 3, ["llama"], {"llama": 1}, True, "x" * 10_000, "a\nb"])
 def test_unknown_model_type(model_type: object) -> None:
     message = refusal(LLAMA | {"model_type": model_type})
-    assert "unknown model type" in message
+    assert ("the config has no model_type" if model_type is None else "unknown model type") in message
     assert "inlayer.families.FAMILIES has all" in message
     assert "inlayer.Embeddings(vocab_size, n_embd" in message
     assert len(message) < 300
@@ -127,8 +127,14 @@ def test_unknown_model_type_names_similar_ones(model_type: str, similar: str) ->
     assert re.search(f"similar ones are .*{similar}", refusal(LLAMA | {"model_type": model_type}))
 
 
+@pytest.mark.parametrize("model_type", ["foo", "zzz", "x"])
+def test_unknown_model_type_is_close_to_none(model_type: str) -> None:
+    assert f"unknown model type '{model_type}' (inlayer.families" in refusal({"model_type": model_type})
+
+
 def test_no_model_type() -> None:
-    assert "unknown model type None" in refusal({})
+    for config in ({}, {"text_config": {}}):
+        assert refusal(config).startswith("the config has no model_type (inlayer.families.FAMILIES has all")
 
 
 def test_nested_text_config() -> None:

@@ -132,7 +132,7 @@ def run_printed_code(
     setup, _, steps = printed.partition("\n\n")
     code, later = (re.findall(r"\x1b\[2;36m(.*?)\x1b\[0m", part) for part in (setup, steps))  # dim cyan is code
     code += [line.strip() for line in later]  # indented, or beside a title
-    assert len(code) >= 5
+    assert len(code) >= (5 if step is None or step > 3 else 4)  # steps 1 to 3 need only the tokenizer
     names: dict[str, Any] = {"code": code}
     exec("\n".join(code), names)
     return names
@@ -166,6 +166,7 @@ def test_printed_code_of_a_random_table_runs(positions: str, texts: list[str]) -
     tokenizer = inlayer.WordTokenizer.from_text("\n".join(texts))
     trace = Pipeline.random(texts, tokenizer, positions=positions, seed=3).walk(texts)
     names = run_printed_code(trace)
+    assert "Pipeline" not in "".join(names["code"])  # public calls only
     ours = names["hidden"].detach().double().tolist()
     assert ours == [[token.hidden for token in text.tokens] for text in trace.texts]
 
