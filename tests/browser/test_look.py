@@ -112,6 +112,30 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
     keep(watched, f"phone-{scheme}-initialization")
 
 
+# Visible elements beyond the right edge that no box of their own scrolls or cuts.
+OUTSIDE = """() => [...document.querySelectorAll("body *")].filter((one) => one.checkVisibility()
+    && one.getBoundingClientRect().right > innerWidth && !one.closest(".scroll, .chip-row, .examples, .hidden-text"))
+  .map((one) => `${one.tagName} ${one.className}`)"""
+
+
+@pytest.mark.parametrize(("model", "other"), [("default", "stages"), ("stages", "default")])
+def test_no_view_of_two_models_is_wider_than_a_phone(model, other, open_page):
+    text = "The+king+left+London+with+seven+friends+on+Monday"
+    watched = open_page(f"text={text}&model={model}&other={other}&step=1", width=390, height=844)
+    page = watched.page
+    for view in [*range(1, 9), "compare", "initialization"]:
+        page.click(f"#step-{view}" if isinstance(view, int) else f"#view-{view}")
+        page.wait_for_selector(
+            {"compare": f"[aria-label={other}] .similarity", "initialization": ".once"}.get(
+                str(view), f".figure[data-step='{view}']"
+            )
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+        assert page.evaluate(OUTSIDE) == [], view
+    page.evaluate("document.querySelector('.once').style.width = '500px'")
+    assert page.evaluate(OUTSIDE) != []  # control
+
+
 @pytest.mark.parametrize("step", [2, 3])
 def test_long_words_wrap(step, open_page):
     words = "Donaudampfschifffahrtsgesellschaft+" * 2 + "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
