@@ -158,6 +158,21 @@ def test_ineffective_changes_are_dropped(model, change, open_page):
     assert "from the model" in watched.text(".figure")
 
 
+def test_an_invalid_theta_is_explained_at_its_field(open_page):
+    watched = open_page(DOGS.format(model="default", step=6))
+    page = watched.page
+    page.fill("#theta", "-5")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#theta[aria-invalid=true]")
+    assert watched.text("#theta-error").startswith("theta must be a number above 0")
+    assert page.input_value("#theta") == "-5"
+    assert page.is_hidden("#error")  # at the top, out of sight
+    page.fill("#theta", "100")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#theta[aria-invalid]", state="detached")
+    assert watched.text("#theta-error") == ""
+
+
 def test_theta_reset_to_the_model(open_page):
     watched = open_page(DOGS.format(model="default", step=6) + "&theta=500")
     watched.page.fill("#theta", "10000")
