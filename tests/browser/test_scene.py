@@ -10,6 +10,7 @@ import pytest
 
 import inlayer
 from inlayer.trace import Change
+from inlayer.trace.scene import describe_scene
 from tests.browser.watched_page import MOVING
 
 pytestmark = pytest.mark.slow
@@ -238,19 +239,36 @@ def test_compared_similarities_are_not_cut(open_page):
     assert all(needed <= shown for needed, shown in boxes), boxes
 
 
-def test_compared_models_have_one_scale(open_page):
+def test_compared_models_have_their_own_scales(open_page, pipelines):
     page = open_page("text=I+love+dogs&model=default&view=compare&other=random").page
     page.wait_for_selector(".compare-column[aria-label=random] .chip")
-    ends = page.locator("#compare .legend .number:last-of-type").all_inner_texts()
-    assert len(ends) == 2
-    assert ends[0] == ends[1]
-    # the most vivid color of a strip belongs to the model with the larger values
+    ends = [float(end) for end in page.locator("#compare .legend .number:last-of-type").all_inner_texts()]
+    scales = [describe_scene(pipelines[name], ["I love dogs"]).strips.hidden.scale for name in ("default", "random")]
+    assert scales[0] > 2 * scales[1]  # on one scale, the second model would be pale
+    assert ends == pytest.approx(scales, rel=0.01)
+    assert "Each model has its own color scale." in page.inner_text(".compare-column[aria-label=random]")
     vivid = page.eval_on_selector_all(
         ".compare-strips",
         """(all) => all.map((one) => { const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
              return Math.max(...data.map((red, i) => (i % 4 ? 0 : Math.abs(red - data[i + 2])))); })""",
     )
-    assert vivid[0] > 2 * vivid[1]
+    assert vivid[0] == vivid[1] > 100
+
+
+def test_comparison_and_initialization_have_no_steps(open_page):
+    watched = open_page(f"{START}&step=3")
+    page = watched.page
+    for view in ("compare", "initialization"):
+        page.click(f"#view-{view}")
+        assert page.is_hidden("#steps")
+        page.keyboard.press("4")
+        page.wait_for_selector(".figure[data-step='4']")
+        assert page.is_visible("#steps")
+    page.focus("#next")
+    page.keyboard.press("c")
+    assert page.evaluate("document.activeElement.id") == "stage"  # the focus is not lost with the button
+    batch = open_page("text=I+love+dogs&text=Hi&model=default&view=compare&other=random")
+    assert "Only the first text is compared." in batch.text("#numbers")
 
 
 def test_rows_that_are_not_finite_are_labeled_in_the_comparison(open_page):
