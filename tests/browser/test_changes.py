@@ -194,7 +194,7 @@ def test_padding_is_counted_in_all_texts(open_page):
     watched = open_page("text=I+love+dogs&text=a+b+c+d&model=default&step=5&pad=1")
     padding = watched.page.locator("tr.padding-line:has(.new)").count()
     assert padding == 2
-    assert "the added numbers belong to 2 padding tokens" in watched.text("#changed-note")
+    assert "the new numbers belong to 2 padding tokens" in watched.text("#changed-note")
 
 
 def test_swapping_equal_tokens_is_noted_in_every_step(open_page):
@@ -211,7 +211,7 @@ def test_rows_before_new_positions_are_not_new(open_page):
     found = marks(watched)
     assert {mark for place, mark in found.items() if place[0] == "before"} == {"same"}
     assert {mark for place, mark in found.items() if place[0] in ("added", "after")} == {"new"}
-    assert watched.text("#changed-note").startswith("None of the 32 numbers changed, 64 added")
+    assert watched.text("#changed-note").startswith("None of the 32 numbers shown before changed, 64 are new: ")
 
 
 def test_swap_with_other_positions_names_both(open_page):

@@ -10,7 +10,7 @@ import pytest
 
 import inlayer
 from inlayer.trace import Change
-from inlayer.trace.scene import describe_scene
+from inlayer.trace.scene import QUANTILE, describe_scene
 from tests.browser.watched_page import MOVING
 
 pytestmark = pytest.mark.slow
@@ -297,6 +297,22 @@ def test_rows_before_a_norm_have_their_own_scale(open_page):
         watched.step(step)
         shown = watched.page.locator("#scene .legend .number:last-of-type").all_inner_texts()
         assert [float(one) for one in shown] == pytest.approx(scales, rel=0.01)
+
+
+def test_small_positions_have_their_own_scale(open_page):
+    watched = open_page("text=I+love+dogs&model=default&positions=learned&step=6")
+    strips = watched.page.evaluate("window.inlayerScene.data.strips")
+    ratio = strips["row"]["scale"] / strips["position"]["scale"]
+    assert ratio > 10  # on one scale, the positions would be blank
+    shown = watched.page.locator("#scene .legend .number:last-of-type").all_inner_texts()
+    both = max(strips["row"]["scale"], strips["hidden"]["scale"])
+    assert [float(one) for one in shown] == pytest.approx([both, strips["position"]["scale"]], rel=0.01)
+    caption = watched.text("#scene-caption")
+    assert f"about {float(f'{ratio:.2g}'):g} times smaller than the rows, so they have their own color scale" in caption
+    assert f"{100 * QUANTILE:g}th percentile of these vectors" in caption
+    even = open_page("text=I+love+dogs&model=default&positions=sinusoidal&step=6")
+    assert "times smaller" not in even.text("#scene-caption")
+    assert even.page.locator("#scene .legend").count() == 1
 
 
 def test_holes_are_drawn_as_holes(open_page):
