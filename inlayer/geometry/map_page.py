@@ -74,9 +74,16 @@ class MapFacts:
 
 
 def map_facts(
-    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion | None = None
+    table: StoredTable,
+    vocabulary: Vocabulary,
+    projection: TableProjection,
+    distortion: Distortion | None = None,
+    of_rows: Distortion | None = None,
 ) -> MapFacts:
-    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it."""
+    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it.
+
+    `of_rows` can measure more rows than `distortion`, whose averages are reported.
+    """
     rows, undrawn = table.num_embeddings, projection.undrawn_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
     distortion = distortion or projection.distortion or measure_distortion(table, projection.points, sample=sample)
@@ -86,7 +93,7 @@ def map_facts(
         is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
-        kept=encode(kept_shares(rows, distortion)),
+        kept=encode(kept_shares(rows, of_rows or distortion)),
         kept_share=float(distortion.kept.mean()),
         trustworthiness=distortion.trustworthiness,
         measured=distortion.k,
@@ -119,10 +126,11 @@ def map_page(
     vocabulary: Vocabulary,
     projection: TableProjection,
     distortion: Distortion,
+    of_rows: Distortion | None = None,
     progress: Progress | None = None,
 ) -> str:
     """Return the whole document, with the true neighbors of every row of a table that is not too large."""
-    facts = map_facts(table, vocabulary, projection, distortion)
+    facts = map_facts(table, vocabulary, projection, distortion, of_rows)
     return map_document(title, facts, all_neighbors(table, projection.points, progress))
 
 
