@@ -198,7 +198,17 @@ def test_the_map_is_in_sight_on_a_narrow_screen(width, height, open_page):
     box, slider = page.locator("#map").bounding_box(), page.locator("#learning-rate").bounding_box()
     assert box is not None
     assert slider is not None
-    assert 0 < box["y"] < box["y"] + box["height"] < slider["y"] < height
+    assert 0 < slider["y"] + slider["height"] < box["y"] < box["y"] + box["height"] < height
+    places = {}
+    for step in range(2, 9):  # after the content in every step except the first, which a visitor sees
+        page.click(f"#step-{step}")
+        page.wait_for_selector(f".figure[data-step='{step}']")
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        stage, pane = page.locator("#stage").bounding_box(), page.locator("#map-pane").bounding_box()
+        assert stage is not None
+        assert pane is not None
+        places[step] = pane["y"] >= stage["y"] + stage["height"]
+    assert all(places.values()), places
 
 
 @pytest.mark.parametrize("width", [1440, 2560])
