@@ -6,11 +6,13 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from matplotlib.figure import Figure
 from safetensors.numpy import save_file
 
 import inlayer
@@ -145,6 +147,21 @@ def test_map_page_of_a_table_without_tokenizer(
     assert "Not drawn (zero or non-finite rows): 3. " in text
     assert ("Click a token to see its true neighbors." in text) == (neighbors > 40)
     assert ("The table is too large to list the neighbors" in text) == (neighbors < 40)
+
+
+@pytest.mark.slow
+def test_a_picture_labels_words_and_parts_of_words(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    assert run("map", "--png", str(tmp_path / "map.png"))[0] == 0
+    points = inlayer.load("default").project("best").points
+    labels = figures[0].axes[0].texts
+    sides = [sum((label.xy[0] > np.nanmean(points[:, 0])) == right for label in labels) for right in (False, True)]
+    assert min(sides) > 60  # parts of words are on the right
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == list(map_page.KINDS)
+    canvas = figures[0].canvas
+    boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 @pytest.mark.slow
