@@ -271,6 +271,29 @@ def test_comparison_and_initialization_have_no_steps(open_page):
     assert "Only the first text is compared." in batch.text("#numbers")
 
 
+def test_the_product_of_one_hot_vectors_is_shown(open_page):
+    page = open_page(f"{START}&step=5&dims=4").page
+    strengths = page.eval_on_selector_all(
+        ".product .block",
+        "(all) => all.map((one) => (one.classList.contains('cold') ? -1 : 1) * one.style.getPropertyValue('--m'))",
+    )
+    rows = [
+        float(one)
+        for one in page.eval_on_selector_all("[data-field=row]", "(all) => all.map((one) => one.dataset.value)")
+    ]
+    assert strengths == pytest.approx([value / max(map(abs, rows)) for value in rows], abs=1e-3)
+
+
+def test_similarities_of_a_batch_name_their_text(open_page):
+    words = """() => { const found = [], kind = CanvasRenderingContext2D.prototype, write = kind.fillText;
+      kind.fillText = function (text, ...rest) { found.push(text); write.call(this, text, ...rest); };
+      document.dispatchEvent(new Event("token-highlight")); // draws the scene again
+      kind.fillText = write; return found; }"""
+    for more, title in (("", "cosine similarity"), ("&text=Hi+there", "text 1: cosines")):
+        page = open_page(f"text=I+love+dogs{more}&model=default&step=7").page
+        assert title in page.evaluate(words)
+
+
 def test_rows_that_are_not_finite_are_labeled_in_the_comparison(open_page):
     page = open_page("text=I+love+dogs&model=default&view=compare&other=odd").page
     page.wait_for_selector(".compare-column[aria-label=odd] .similarity")
