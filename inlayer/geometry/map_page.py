@@ -203,13 +203,13 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         words = vocabulary.words if vocabulary.tokenizer is not None else np.zeros(len(points), np.bool_)
-        for name, color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
-            shown = points[drawn & kind]
-            axes.scatter(*shown.T, s=_point_size(int(drawn.sum())), c=color, alpha=0.45, linewidths=0, label=name)
+        for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
+            x, y = points[drawn & kind].T
+            axes.scatter(x, y, s=_point_size(int(drawn.sum())), c=kind_color, alpha=0.45, linewidths=0, label=name)
         if (drawn & words).any():
-            key = figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c")
-            for handle in key.legend_handles:
-                handle.set(sizes=[30], alpha=1)
+            figure.legend(
+                loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c", markerscale=3
+            )
         axes.set_title(f"{title}: {METHODS[projection.method]} of {len(points):,} rows", loc="left", color="#1b2326")
         axes.set_axis_off()
         axes.set_aspect("equal", "datalim")
