@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,34 +230,6 @@ def test_labels_do_not_overlap(page: Page) -> None:
         for other in labels[index + 1 :]:
             apart = one["right"] <= other["left"] or other["right"] <= one["left"]
             assert apart or one["bottom"] <= other["top"] or other["bottom"] <= one["top"], (one, other)
-
-
-# The boxes of all labels in each frame while the map zooms out; and whether a button covers the canvas.
-FRAMES = """async () => {
-  const found = [];
-  inlayerMap.zoom(1 / 64);
-  while (inlayerMap.moving) {
-    await new Promise(requestAnimationFrame);
-    found.push(inlayerMap.labels.map((one) => ({ ...one })));
-  }
-  const canvas = document.querySelector("canvas").getBoundingClientRect();
-  return [found, document.querySelector(".map-tools").getBoundingClientRect().top >= canvas.bottom];
-}"""
-
-
-def test_labels_do_not_overlap_while_they_fade_and_buttons_cover_no_points(browser: Browser, document: Path) -> None:
-    page = browser.new_page(reduced_motion="no-preference")
-    page.set_default_timeout(TIMEOUT)
-    page.goto(document.as_uri() + "#token=1988")
-    page.wait_for_function("() => window.inlayerMap?.labels.length > 8 && !inlayerMap.moving")
-    frames, is_free = page.evaluate(FRAMES)
-    assert is_free
-    assert len(frames) > 5
-    for labels in frames:
-        for one, other in combinations(labels, 2):
-            apart = one["right"] <= other["left"] or other["right"] <= one["left"]
-            assert apart or one["bottom"] <= other["top"] or other["bottom"] <= one["top"], (one, other)
-    page.close()
 
 
 def test_motion_ends_where_it_would_start_without_motion(browser: Browser, document: Path) -> None:
