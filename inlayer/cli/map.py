@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from inlayer.geometry.projection import TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
 
-SAMPLED_ROWS = 1000  # rows whose neighbors are compared, unless the page needs the neighbors of all rows
+SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
 MAX_NAMED = 8  # undrawn rows that are listed
 NAMES = {"pca": "PCA", "tsne": "t-SNE"}
 INTERRUPTED = 130
@@ -72,20 +73,21 @@ def map_(
     except KeyboardInterrupt:
         sys.stderr.write("stopped before a map was computed\n")
         raise typer.Exit(INTERRUPTED) from None
-    measures_all = projection.complete and html is not None
-    measures_all &= model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
-    sample = 10**9 if measures_all else SAMPLED_ROWS
-    with progress_bar("measuring distortion") as progress:
-        distortion = measure_distortion(model.table, projection.points, sample=sample, progress=progress)
+    measure = partial(measure_distortion, model.table, projection.points)
+    with progress_bar("measuring distortion") as progress:  # the number is the same, whatever is written
+        distortion = projection.distortion or measure(sample=SAMPLED_ROWS, progress=progress)
+        is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
+        measures_all = html is not None and projection.complete and is_small and projection.distortion is None
+        of_rows = measure(sample=10**9, progress=progress) if measures_all else distortion
     title = f"Token map of {model.source}"
     if html is not None:
         with progress_bar("finding neighbors") as progress:
-            page = map_page.map_page(title, model.table, model.vocabulary, projection, distortion, progress)
+            page = map_page.map_page(title, model.table, model.vocabulary, projection, distortion, of_rows, progress)
         write_output(Path(html), page.encode())
     if png is not None:
         write_output(Path(png), map_page.map_picture(title, model.vocabulary, projection))
     if parquet is not None:
-        write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection, distortion))
+        write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection, of_rows))
     written = [name for name in (html, png, parquet) if name is not None]
     if not as_json:
         _print_map(model.vocabulary, projection, distortion, written)

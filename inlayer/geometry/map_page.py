@@ -39,7 +39,7 @@ MIN_SAMPLE = 32
 MAX_LISTED = 20
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
-MAX_CANDIDATES = 400  # words that a picture tries to label
+MAX_CANDIDATES = 1000  # words, and parts of words, that a picture tries to label
 EXAMPLES = {  # word groups of a picture that should be close together, by color
     "#c9600f": "seven five three hundred",
     "#1f6fb5": "Monday Friday Sunday April",
@@ -48,6 +48,7 @@ EXAMPLES = {  # word groups of a picture that should be close together, by color
     "#6a4fb3": "love hate want think",
     "#8a6d00": "red blue green black",
 }
+KINDS, KIND_COLORS = ("parts of words and other tokens", "words"), ("#7a86ab", "#1d7480")  # as on a page
 MAX_LABEL = 22  # columns
 MAX_NAME = 40
 LABEL_GLYPHS = glyphs_for("utf-8", color=False)
@@ -75,9 +76,16 @@ class MapFacts:
 
 
 def map_facts(
-    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion | None = None
+    table: StoredTable,
+    vocabulary: Vocabulary,
+    projection: TableProjection,
+    distortion: Distortion | None = None,
+    of_rows: Distortion | None = None,
 ) -> MapFacts:
-    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it."""
+    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it.
+
+    `of_rows` can measure more rows than `distortion`, whose averages are reported.
+    """
     rows, undrawn = table.num_embeddings, projection.undrawn_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
     distortion = distortion or projection.distortion or measure_distortion(table, projection.points, sample=sample)
@@ -87,7 +95,7 @@ def map_facts(
         is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
-        neighborhood_preservation=encode(preservation_by_row(rows, distortion)),
+        neighborhood_preservation=encode(preservation_by_row(rows, of_rows or distortion)),
         mean_preservation=float(distortion.neighborhood_preservation.mean()),
         preservation_k=distortion.k,
         trustworthiness=distortion.trustworthiness,
@@ -120,10 +128,11 @@ def map_page(
     vocabulary: Vocabulary,
     projection: TableProjection,
     distortion: Distortion,
+    of_rows: Distortion | None = None,
     progress: Progress | None = None,
 ) -> str:
     """Return the whole document, with the true neighbors of every row of a table that is not too large."""
-    facts = map_facts(table, vocabulary, projection, distortion)
+    facts = map_facts(table, vocabulary, projection, distortion, of_rows)
     return map_document(title, facts, all_neighbors(table, projection.points, progress))
 
 
@@ -194,9 +203,14 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         figure = Figure(figsize=(12, 9), dpi=150, layout="constrained", facecolor="#ffffff")
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        axes.scatter(
-            points[drawn, 0], points[drawn, 1], s=_point_size(int(drawn.sum())), c="#5f7a80", alpha=0.45, linewidths=0
-        )
+        words = vocabulary.words if vocabulary.tokenizer is not None else np.zeros(len(points), np.bool_)
+        for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
+            x, y = points[drawn & kind].T
+            axes.scatter(x, y, s=_point_size(int(drawn.sum())), c=kind_color, alpha=0.45, linewidths=0, label=name)
+        if (drawn & words).any():
+            figure.legend(
+                loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c", markerscale=3
+            )
         axes.set_title(f"{title}: {METHODS[projection.method]} of {len(points):,} rows", loc="left", color="#1b2326")
         axes.set_axis_off()
         axes.set_aspect("equal", "datalim")
@@ -216,7 +230,7 @@ def _point_size(count: int) -> float:
 
 
 def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tuple[int, str | None]]:
-    """Return rows to label, most important first: examples in the color of their group, then words by id."""
+    """Return rows to label, most important first: examples in their group's color, words by id, parts of words."""
     if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
         return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
@@ -227,7 +241,11 @@ def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tu
     used = {token_id for token_id, _ in examples}
     used.update(np.flatnonzero(vocabulary.stems).tolist())
     long = [token_id for token_id in words if token_id not in used and len(vocabulary.text(token_id).strip()) > 3]
-    return [*examples, *((token_id, None) for token_id in long[:MAX_CANDIDATES])]
+    parts = [  # where there are no words
+        token_id for token_id in np.flatnonzero(drawn & ~vocabulary.words).tolist()
+        if len(vocabulary.text(token_id)) > 2 and vocabulary.text(token_id).isalpha()
+    ]  # fmt: skip
+    return [*examples, *((token_id, None) for token_id in long[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
 
 
 def _label(

@@ -158,6 +158,21 @@ def test_ineffective_changes_are_dropped(model, change, open_page):
     assert "from the model" in watched.text(".figure")
 
 
+def test_an_invalid_theta_is_explained_at_its_field(open_page):
+    watched = open_page(DOGS.format(model="default", step=6))
+    page = watched.page
+    page.fill("#theta", "-5")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#theta[aria-invalid=true]")
+    assert watched.text("#theta-error").startswith("theta must be a number above 0")
+    assert page.input_value("#theta") == "-5"
+    assert page.is_hidden("#error")  # at the top, out of sight
+    page.fill("#theta", "100")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#theta[aria-invalid]", state="detached")
+    assert watched.text("#theta-error") == ""
+
+
 def test_theta_reset_to_the_model(open_page):
     watched = open_page(DOGS.format(model="default", step=6) + "&theta=500")
     watched.page.fill("#theta", "10000")
@@ -179,7 +194,7 @@ def test_padding_is_counted_in_all_texts(open_page):
     watched = open_page("text=I+love+dogs&text=a+b+c+d&model=default&step=5&pad=1")
     padding = watched.page.locator("tr.padding-line:has(.new)").count()
     assert padding == 2
-    assert "the added numbers belong to 2 padding tokens" in watched.text("#changed-note")
+    assert "the new numbers belong to 2 padding tokens" in watched.text("#changed-note")
 
 
 def test_swapping_equal_tokens_is_noted_in_every_step(open_page):
@@ -196,7 +211,7 @@ def test_rows_before_new_positions_are_not_new(open_page):
     found = marks(watched)
     assert {mark for place, mark in found.items() if place[0] == "before"} == {"same"}
     assert {mark for place, mark in found.items() if place[0] in ("added", "after")} == {"new"}
-    assert watched.text("#changed-note").startswith("None of the 32 numbers changed, 64 added")
+    assert watched.text("#changed-note").startswith("None of the 32 numbers shown before changed, 64 are new: ")
 
 
 def test_swap_with_other_positions_names_both(open_page):

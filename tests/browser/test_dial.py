@@ -91,6 +91,8 @@ def test_positions_can_be_dragged_and_stepped(open_page):
     page.fill("#dial-pair", "2")
     before = page.input_value("#dial-m")
     page.locator(".rope-dial").scroll_into_view_if_needed()
+    label = "getComputedStyle(document.querySelector('.rope-label'))"
+    assert page.evaluate(f"[{label}.paintOrder, {label}.strokeWidth]") == ["stroke", "4px"]  # no axis crosses it
     face = page.locator(".rope-dial").bounding_box()
     tip = page.locator(".rope-tip-q").bounding_box()
     x, y = tip["x"] + tip["width"] / 2, tip["y"] + tip["height"] / 2

@@ -112,6 +112,30 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
     keep(watched, f"phone-{scheme}-initialization")
 
 
+# Visible elements beyond the right edge that no box of their own scrolls or cuts.
+OUTSIDE = """() => [...document.querySelectorAll("body *")].filter((one) => one.checkVisibility()
+    && one.getBoundingClientRect().right > innerWidth && !one.closest(".scroll, .chip-row, .examples, .hidden-text"))
+  .map((one) => `${one.tagName} ${one.className}`)"""
+
+
+@pytest.mark.parametrize(("model", "other"), [("default", "stages"), ("stages", "default")])
+def test_no_view_of_two_models_is_wider_than_a_phone(model, other, open_page):
+    text = "The+king+left+London+with+seven+friends+on+Monday"
+    watched = open_page(f"text={text}&model={model}&other={other}&step=1", width=390, height=844)
+    page = watched.page
+    for view in [*range(1, 9), "compare", "initialization"]:
+        page.click(f"#step-{view}" if isinstance(view, int) else f"#view-{view}")
+        page.wait_for_selector(
+            {"compare": f"[aria-label={other}] .similarity", "initialization": ".once"}.get(
+                str(view), f".figure[data-step='{view}']"
+            )
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+        assert page.evaluate(OUTSIDE) == [], view
+    page.evaluate("document.querySelector('.once').style.width = '500px'")
+    assert page.evaluate(OUTSIDE) != []  # control
+
+
 @pytest.mark.parametrize("step", [2, 3])
 def test_long_words_wrap(step, open_page):
     words = "Donaudampfschifffahrtsgesellschaft+" * 2 + "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
@@ -174,7 +198,17 @@ def test_the_map_is_in_sight_on_a_narrow_screen(width, height, open_page):
     box, slider = page.locator("#map").bounding_box(), page.locator("#learning-rate").bounding_box()
     assert box is not None
     assert slider is not None
-    assert 0 < box["y"] < box["y"] + box["height"] < slider["y"] < height
+    assert 0 < slider["y"] + slider["height"] < box["y"] < box["y"] + box["height"] < height
+    places = {}
+    for step in range(2, 9):  # after the content in every step except the first, which a visitor sees
+        page.click(f"#step-{step}")
+        page.wait_for_selector(f".figure[data-step='{step}']")
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        stage, pane = page.locator("#stage").bounding_box(), page.locator("#map-pane").bounding_box()
+        assert stage is not None
+        assert pane is not None
+        places[step] = pane["y"] >= stage["y"] + stage["height"]
+    assert all(places.values()), places
 
 
 @pytest.mark.parametrize("width", [1440, 2560])

@@ -1,14 +1,19 @@
-"""Large maps draw a sample of their points while they move (benchmarks/map_frames.py measures the frames)."""
+"""The frames of a map in motion: a sample of the points (benchmarks/map_frames.py measures them), and labels."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import inlayer
 from benchmarks.map_frames import synthetic_page
-from tests.browser.watched_page import STILL, watch
+from inlayer.geometry.distortion import measure_distortion
+from inlayer.geometry.map_page import map_page
+from inlayer.geometry.projection import pca
+from tests.browser.watched_page import STILL, TIMEOUT, watch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -51,3 +56,36 @@ def test_every_point_and_pixel_is_drawn_at_rest(
     assert ratio == [scale, scale]
     watched.expected = ("willReadFrequently",)  # the browser's advice about reading pixels
     watched.finish()
+
+
+# The boxes of all labels in each frame while the map zooms out; and whether a button covers the canvas.
+FRAMES = """async () => {
+  const found = [];
+  inlayerMap.zoom(1 / 64);
+  while (inlayerMap.moving) {
+    await new Promise(requestAnimationFrame);
+    found.push(inlayerMap.labels.map((one) => ({ ...one })));
+  }
+  const canvas = document.querySelector("canvas").getBoundingClientRect();
+  return [found, document.querySelector(".map-tools").getBoundingClientRect().top >= canvas.bottom];
+}"""
+
+
+def test_labels_do_not_overlap_while_they_fade_and_buttons_cover_no_points(browser: Browser, tmp_path: Path) -> None:
+    model = inlayer.load("default")
+    projection = pca(model.table)
+    distortion = measure_distortion(model.table, projection.points, sample=32)
+    path = tmp_path / "map.html"
+    path.write_text(map_page("Map", model.table, model.vocabulary, projection, distortion), encoding="utf-8")
+    page = browser.new_page(reduced_motion="no-preference")
+    page.set_default_timeout(TIMEOUT)
+    page.goto(path.as_uri() + "#token=1988")
+    page.wait_for_function("() => window.inlayerMap?.labels.length > 8 && !inlayerMap.moving")
+    frames, is_free = page.evaluate(FRAMES)
+    assert is_free
+    assert len(frames) > 5
+    for labels in frames:
+        for one, other in combinations(labels, 2):
+            apart = one["right"] <= other["left"] or other["right"] <= one["left"]
+            assert apart or one["bottom"] <= other["top"] or other["bottom"] <= one["top"], (one, other)
+    page.close()

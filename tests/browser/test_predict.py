@@ -28,6 +28,21 @@ def test_every_step_has_questions(open_page):
         assert watched.page.is_visible(f".figure[data-step='{step}']")
 
 
+def test_the_map_marks_tokens_only_after_the_answer(open_page):
+    page = open_page(PREDICT.format(model="default", step=3)).page
+    page.wait_for_selector("#map[data-drawn]")
+    marks = "window.inlayerMap.scene.marks.length"
+    for step in (1, 2, 3):  # tokens answer the questions of step 3
+        page.keyboard.press(str(step))
+        page.wait_for_selector(".question")
+        page.click("text=Show the answer")
+        assert (page.evaluate(marks) > 0) == (step == 3)
+    page.keyboard.press("8")
+    page.wait_for_selector(".question")
+    assert page.evaluate(marks) == 0
+    assert page.evaluate("window.inlayerMap.scene.arrows.length") == 0
+
+
 def answer(watched, text: str) -> str:
     watched.page.fill(".question input[name=answer]", text)
     watched.page.keyboard.press("Enter")

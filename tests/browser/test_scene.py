@@ -10,6 +10,7 @@ import pytest
 
 import inlayer
 from inlayer.trace import Change
+from inlayer.trace.scene import QUANTILE
 from tests.browser.watched_page import MOVING
 
 pytestmark = pytest.mark.slow
@@ -218,50 +219,27 @@ def test_motion_can_be_switched_off(open_page):
     assert page.get_attribute("#motion", "aria-pressed") == "false"
 
 
-def test_two_models_side_by_side(open_page, pipelines):
-    watched = open_page("text=I+love+dogs&model=default&view=compare&other=random")
-    watched.page.wait_for_selector(".compare-column[aria-label=random] .chip")
-    for name in ("default", "random"):
-        trace = pipelines[name].walk(["I love dogs"])
-        chips = watched.page.locator(f".compare-column[aria-label={name}] .token-id").all_inner_texts()
-        assert chips == [str(token.id) for token in trace.texts[0].tokens]
-    color = "(all) => all.map((one) => one.style.getPropertyValue('--token'))"
-    first = watched.page.eval_on_selector_all(".compare-column .chip:first-child", color)
-    assert first[0] == first[1] != ""  # "I" is one token in both
-
-
-def test_compared_similarities_are_not_cut(open_page):
-    text = "The unbelievable naturalists left London with seventeen friends on Monday morning"
-    page = open_page(f"text={text}&model=default&view=compare&other=stages", width=1366).page
-    page.wait_for_selector(".compare-column[aria-label=stages] .similarity")
-    assert page.locator(".compare-column[aria-label=stages] .similarity thead th").count() == 12
-    widths = "(all) => all.map((one) => [one.scrollWidth, one.clientWidth])"
-    boxes = page.eval_on_selector_all(".compare .scroll", widths)
-    assert all(needed <= shown for needed, shown in boxes), boxes
-
-
-def test_compared_models_have_one_scale(open_page):
-    page = open_page("text=I+love+dogs&model=default&view=compare&other=random").page
-    page.wait_for_selector(".compare-column[aria-label=random] .chip")
-    ends = page.locator("#compare .legend .number:last-of-type").all_inner_texts()
-    assert len(ends) == 2
-    assert ends[0] == ends[1]
-    # the most vivid color of a strip belongs to the model with the larger values
-    vivid = page.eval_on_selector_all(
-        ".compare-strips",
-        """(all) => all.map((one) => { const { data } = one.getContext("2d").getImageData(0, 0, one.width, one.height);
-             return Math.max(...data.map((red, i) => (i % 4 ? 0 : Math.abs(red - data[i + 2])))); })""",
+def test_the_product_of_one_hot_vectors_is_shown(open_page):
+    page = open_page(f"{START}&step=5&dims=4").page
+    strengths = page.eval_on_selector_all(
+        ".product .block",
+        "(all) => all.map((one) => (one.classList.contains('cold') ? -1 : 1) * one.style.getPropertyValue('--m'))",
     )
-    assert vivid[0] > 2 * vivid[1]
+    rows = [
+        float(one)
+        for one in page.eval_on_selector_all("[data-field=row]", "(all) => all.map((one) => one.dataset.value)")
+    ]
+    assert strengths == pytest.approx([value / max(map(abs, rows)) for value in rows], abs=1e-3)
 
 
-def test_rows_that_are_not_finite_are_labeled_in_the_comparison(open_page):
-    page = open_page("text=I+love+dogs&model=default&view=compare&other=odd").page
-    page.wait_for_selector(".compare-column[aria-label=odd] .similarity")
-    column = page.locator(".compare-column[aria-label=odd]")
-    assert column.locator(".similarity td.number").all_inner_texts()[0] == "NaN"
-    assert "NaN" in (column.locator(".similarity td.number").first.get_attribute("title") or "")
-    assert column.locator(".compare-hole").count() == 0  # three of its eight values
+def test_similarities_of_a_batch_name_their_text(open_page):
+    words = """() => { const found = [], kind = CanvasRenderingContext2D.prototype, write = kind.fillText;
+      kind.fillText = function (text, ...rest) { found.push(text); write.call(this, text, ...rest); };
+      document.dispatchEvent(new Event("token-highlight")); // draws the scene again
+      kind.fillText = write; return found; }"""
+    for more, title in (("", "cosine similarity"), ("&text=Hi+there", "text 1: cosines")):
+        page = open_page(f"text=I+love+dogs{more}&model=default&step=7").page
+        assert title in page.evaluate(words)
 
 
 def test_a_swapped_token_keeps_its_hue(open_page):
@@ -281,6 +259,22 @@ def test_rows_before_a_norm_have_their_own_scale(open_page):
         watched.step(step)
         shown = watched.page.locator("#scene .legend .number:last-of-type").all_inner_texts()
         assert [float(one) for one in shown] == pytest.approx(scales, rel=0.01)
+
+
+def test_small_positions_have_their_own_scale(open_page):
+    watched = open_page("text=I+love+dogs&model=default&positions=learned&step=6")
+    strips = watched.page.evaluate("window.inlayerScene.data.strips")
+    ratio = strips["row"]["scale"] / strips["position"]["scale"]
+    assert ratio > 10  # on one scale, the positions would be blank
+    shown = watched.page.locator("#scene .legend .number:last-of-type").all_inner_texts()
+    both = max(strips["row"]["scale"], strips["hidden"]["scale"])
+    assert [float(one) for one in shown] == pytest.approx([both, strips["position"]["scale"]], rel=0.01)
+    caption = watched.text("#scene-caption")
+    assert f"about {float(f'{ratio:.2g}'):g} times smaller than the rows, so they have their own color scale" in caption
+    assert f"{100 * QUANTILE:g}th percentile of these vectors" in caption
+    even = open_page("text=I+love+dogs&model=default&positions=sinusoidal&step=6")
+    assert "times smaller" not in even.text("#scene-caption")
+    assert even.page.locator("#scene .legend").count() == 1
 
 
 def test_holes_are_drawn_as_holes(open_page):
@@ -319,13 +313,13 @@ def test_bytes_of_a_part_of_a_character_are_named_without_glyphs(open_page):
 def test_tokens_are_in_one_place_in_every_step(open_page, width):
     watched = open_page(f"{START}&step=2", width=width)
     places = []
-    for step in range(2, 8):  # on a phone, the map is above the first and the last step
+    for step in range(2, 9):  # on a phone, the map is above the first step
         watched.step(step)
         labels = watched.page.locator(".chip .token-label")
         assert labels.all_inner_texts()[:2] == ["The", "\u2423king"]
         assert watched.page.is_visible(".chip .token-id") == (step >= 3)  # ids come from step 3
         places.append([labels.nth(t).bounding_box() for t in (0, 8)])
-    assert places == [places[0]] * 6
+    assert places == [places[0]] * 7
     assert watched.text("#chips").endswith("is a space")
     padded = open_page(f"{START}&step=2&pad=1", width=width)
     assert not padded.page.is_visible(".padding-chip")

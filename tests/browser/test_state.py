@@ -169,10 +169,10 @@ def test_errors_are_shown_and_input_is_kept(open_page):
     watched.step(6)
     watched.page.fill("#theta", "minus one")
     watched.page.keyboard.press("Enter")
-    assert "theta must be a number above 0" in watched.text("#error")
+    assert "theta must be a number above 0" in watched.text("#theta-error")
     watched.page.fill("#theta", "1e300")
     watched.page.keyboard.press("Enter")
-    assert watched.text("#error") == "theta must be a number above 0, at most 1e12, such as 10000."
+    assert watched.text("#theta-error") == "theta must be a number above 0, at most 1e12, such as 10000."
     assert len(watched.shown()) > 0  # the walk is still shown
 
 

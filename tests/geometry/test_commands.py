@@ -6,11 +6,13 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
+from matplotlib.figure import Figure
 from safetensors.numpy import save_file
 
 import inlayer
@@ -99,9 +101,9 @@ def test_analogy(run: Run) -> None:
 @pytest.mark.slow
 def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     page, picture, table = tmp_path / "map.html", tmp_path / "map.png", tmp_path / "map.parquet"
-    code, out, _ = run("map", "--html", str(page), "--png", str(picture), "--parquet", str(table))
+    code, written, _ = run("map", "--html", str(page), "--png", str(picture), "--parquet", str(table))
     assert code == 0
-    assert "trustworthiness" in out
+    assert "trustworthiness" in written
     points = inlayer.load("default").project("best").points
     columns = pyarrow.parquet.read_table(table)
     # as the help of --parquet names them
@@ -115,7 +117,8 @@ def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     assert "http" not in text.replace("http-equiv", "").replace("xmlns='http://www.w3.org/2000/svg'", "")  # the icon
     code, out, _ = run("map", "--json")
     facts = json.loads(out)
-    assert (facts["rows"], facts["measured_rows"]) == (len(points), 1000)
+    assert (facts["rows"], facts["measured_rows"]) == (len(points), 6143)  # saved with the map
+    assert f"{facts['kept_share']:.1%} of a token's" in " ".join(written.split())  # one number per map
     assert facts["points"][1988] == points[1988].tolist()
 
 
@@ -147,6 +150,36 @@ def test_map_page_of_a_table_without_tokenizer(
     assert "Not drawn (zero or non-finite rows): 3. " in text
     assert ("Click a token to see its true neighbors." in text) == (neighbors > 40)
     assert ("The table is too large to list the neighbors" in text) == (neighbors < 40)
+
+
+@pytest.mark.slow
+def test_a_picture_labels_words_and_parts_of_words(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    assert run("map", "--png", str(tmp_path / "map.png"))[0] == 0
+    points = inlayer.load("default").project("best").points
+    labels = figures[0].axes[0].texts
+    sides = [sum((label.xy[0] > np.nanmean(points[:, 0])) == right for label in labels) for right in (False, True)]
+    assert min(sides) > 60  # parts of words are on the right
+    assert [text.get_text() for text in figures[0].legends[0].get_texts()] == list(map_page.KINDS)
+    canvas = figures[0].canvas
+    boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+@pytest.mark.slow
+def test_the_faithfulness_of_a_map_does_not_depend_on_what_is_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = np.random.default_rng(0).standard_normal((1200, 4)).astype(np.float32)
+    save_file({"model.embed_tokens.weight": table}, "model.safetensors")
+    options = [(), ("--parquet", "map.parquet"), ("--parquet", "all.parquet", "--html", "map.html")]
+    found = [json.loads(run("map", "model.safetensors", "--method", "pca", "--json", *more)[1]) for more in options]
+    for name in ("kept_share", "trustworthiness", "measured_rows"):
+        assert found[0][name] == found[1][name] == found[2][name]
+    kept = [pyarrow.parquet.read_table(name)["kept"].to_numpy() for name in ("map.parquet", "all.parquet")]
+    assert [int(np.isfinite(shares).sum()) for shares in kept] == [1000, 1200]  # the page needs every row's share
 
 
 @pytest.mark.parametrize(("rows", "sampled"), [(1000, False), (1001, True)])

@@ -209,8 +209,7 @@ function makeMap(canvas, data, options = {}) {
     if (colors === null) readColors();
     paintPoints(time);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const boxes = makeBoxes(), drawn = [], buttons = canvas.parentElement.querySelector(".map-tools");
-    if (buttons) boxes.add({ left: buttons.offsetLeft, top: buttons.offsetTop, right: width(), bottom: height() });
+    const boxes = makeBoxes(), drawn = [];
     labels = [];
     const text = (label, at, style, away) => {
       const made = images.image(label, styleOf(style), ratio);
@@ -248,8 +247,10 @@ function makeMap(canvas, data, options = {}) {
     for (const [id, label] of picker.shown) {
       const made = images.image(picker.name(id), styleOf("plain"), ratio), [x, y] = toScreen(id);
       const box = labelBoxes(x, y, made.width, LABEL_FONT + 4, 5)[label.side];
+      if (!label.wanted && !boxes.isFree(box)) { picker.shown.delete(id); continue; } // it was fading out
       context.globalAlpha = label.alpha;
-      if (label.wanted) labels.push(box);
+      boxes.add(box);
+      labels.push(box);
       stamp(made, box.left, box.top);
     }
     context.globalAlpha = 1;
@@ -289,10 +290,6 @@ function makeMap(canvas, data, options = {}) {
       if (wasHome) fit();
       else if (scene.chosen >= 0) glideTo(around(scene.chosen, scene.near));
     });
-  }
-  function middleOf(box) {
-    const size = Math.max(box.right - box.left, box.top - box.bottom) || 1;
-    return { x: (box.left + box.right) / 2, y: (box.bottom + box.top) / 2, size };
   }
 
   // ---- what a page does with a map

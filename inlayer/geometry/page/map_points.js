@@ -180,3 +180,8 @@ function densityTones(shades, half) {
   }
   return tones;
 }
+
+function middleOf(box) {
+  const size = Math.max(box.right - box.left, box.top - box.bottom) || 1;
+  return { x: (box.left + box.right) / 2, y: (box.bottom + box.top) / 2, size };
+}

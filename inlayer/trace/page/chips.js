@@ -1,7 +1,7 @@
 // The tokens of the text at the top of the stage, one hue per token, and the bytes of steps 1 to 3 in these hues.
 
 function renderChips(trace, step) {
-  const hidden = isHidden(step) || trace.input !== "text" || (step < 3 && isHidden(3)); // the chips would answer its questions
+  const hidden = areTokensHidden(step) || trace.input !== "text";
   byId("chips").classList.toggle("goal", step < 3);
   byId("chips").replaceChildren(...(hidden ? [] : [chipRow(trace)]));
 }

@@ -12,7 +12,8 @@ function compareView(trace) {
   const others = models.filter((one) => one.name !== state.model);
   const head = make("header", { class: "stage-head" },
     make("h1", { id: "stage-title" }, "Compare"),
-    make("p", { class: "lead" }, "The same text in two models: how it is split into tokens, and the vectors they become."));
+    make("p", { class: "lead" }, "The same text in two models: how it is split into tokens, and the vectors they become.",
+      trace.texts.length > 1 && " Only the first text is compared."));
   if (others.length === 0) {
     return [head, source.exported ? plainFact("An exported page has one model.")
       : plainFact("Only one model is served. Start with two to compare them: ", code("inlayer serve --model default --model minilm"))];
@@ -32,15 +33,13 @@ async function loadCompared(trace, model, box) {
   try {
     const [other, data] = await Promise.all([source.walk(query), source.scene(query)]);
     if (!box.isConnected) return;
-    const scale = Math.max(...[scene.data, data].map((one) => one?.strips.hidden.scale ?? 0));
-    box.replaceChildren(compareColumn(trace, scene.data, state.model, scale), compareColumn(other, data, model, scale));
+    box.lastChild.replaceWith(compareColumn(other, data, model));
   } catch (error) {
     if (box.isConnected) box.lastChild.replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
   }
 }
 
-// `most` is the value with full color; it is the same in both columns, so that equal rows look equal.
-function compareColumn(trace, data, name, most = data?.strips.hidden.scale) {
+function compareColumn(trace, data, name) {
   const text = trace.texts[0];
   const chips = text.tokens.map((token) => styled(
     make("li", { class: "chip", data: { tokenText: nameOf(token) } },
@@ -55,13 +54,14 @@ function compareColumn(trace, data, name, most = data?.strips.hidden.scale) {
       ["Stored as", code(trace.table.dtype)], ["Positions", trace.positions.scheme],
     ]),
     make("ol", { class: "chip-row" }, chips),
-    data && comparedStrips(data, text, most), data && comparedSimilarity(data, text, name));
+    data && comparedStrips(data, text), data && comparedSimilarity(data, text, name));
 }
 
-function comparedStrips(data, text, most) {
+// Each model has its own scale: the values of two models often differ so much that one of them would be blank.
+function comparedStrips(data, text) {
   const { width, values, scale } = data.strips.hidden;
   const tokens = text.tokens.slice(0, data.tokens);
-  const image = heatImage(bytesIn(values).subarray(0, tokens.length * width), width, scale / most);
+  const image = heatImage(bytesIn(values).subarray(0, tokens.length * width), width);
   image.className = "compare-strips";
   image.setAttribute("role", "img");
   image.setAttribute("aria-label", `Hidden states: ${counted(text.n_tokens, "token")} by ${grouped(width)} channels`);
@@ -71,9 +71,9 @@ function comparedStrips(data, text, most) {
     make("span", { class: "compare-hole mono", title: `All ${grouped(width)} values of ${nameOf(token)} are NaN or infinite` }, "NaN"),
     { top: `${(100 * t) / image.height}%`, height: `${100 / image.height}%` })]));
   return make("div", {},
-    caption("Hidden states: one line per token, one column per channel."),
+    caption("Hidden states: one line per token, one column per channel. Each model has its own color scale."),
     styled(make("div", { class: "compare-lines" }, hues, image, holes), { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` }),
-    legend(scaleOf([most]), HEAT_POWER));
+    legend(scaleOf([scale]), HEAT_POWER));
 }
 
 function twoDecimals(value) {

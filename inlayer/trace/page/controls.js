@@ -226,11 +226,11 @@ function thetaControl(change, rotary) {
   if (source.exported) return thetaChoice(change);
   const field = make("input", {
     id: "theta", class: "mono", inputmode: "decimal", size: 9, autocomplete: "off",
-    placeholder: "10000", on: { change: (event) => setTheta(event.target.value.trim()) },
+    placeholder: "10000", "aria-describedby": "theta-error", on: { change: (event) => setTheta(event.target.value.trim()) },
   });
   const shown = current?.query.model === state.model ? current.trace.positions.rotary[0]?.theta : undefined;
   field.value = String(change.theta ?? shown ?? "");
-  return make("label", { class: "field theta" }, "theta ", field);
+  return make("label", { class: "field theta" }, "theta ", field, make("span", { id: "theta-error", class: "bad", role: "alert" }));
 }
 
 function thetaChoice(change) {
@@ -248,7 +248,10 @@ function setTheta(written) {
   const theta = Number(written.replace(/[,_\s]/g, ""));
   if (written === "") go({ theta: null });
   else if (isTheta(theta)) go({ theta });
-  else showError(`theta must be ${THETA_RANGE}, such as 10000.`);
+  else {
+    byId("theta").setAttribute("aria-invalid", "true");
+    byId("theta-error").textContent = `theta must be ${THETA_RANGE}, such as 10000.`;
+  }
 }
 
 function resetControl(change) {

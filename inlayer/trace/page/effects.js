@@ -8,11 +8,11 @@ function changeSentence(step) {
   const { change } = current.trace;
   if (step < 3) return `Nothing changes in this step. ${laterSteps(change)}`;
   const count = countChanges(step);
-  const total = count.same + count.changed;
+  const total = count.same + count.changed, shown = count.new > 0 ? " shown before" : "";
   const counts = [];
-  if (count.changed > 0) counts.push(`${grouped(count.changed)} of ${counted(total, "number")} changed`);
-  else if (total > 0) counts.push(`none of the ${counted(total, "number")} changed`);
-  if (count.new > 0) counts.push(`${grouped(count.new)} added`);
+  if (count.changed > 0) counts.push(`${grouped(count.changed)} of ${counted(total, "number")}${shown} changed`);
+  else if (total > 0) counts.push(`none of the ${counted(total, "number")}${shown} changed`);
+  if (count.new > 0) counts.push(`${grouped(count.new)} ${count.new === 1 ? "is" : "are"} new`);
   const reasons = [];
   if (change.swap) reasons.push(...swapReasons(step, change.swap, count));
   if (change.pad) reasons.push(...padReasons(step, count));
@@ -77,7 +77,7 @@ function padReasons(step, count) {
   const onlyPadding = fresh.every(([b, t]) => current.trace.texts[b].tokens[t].mask === 0);
   if (!onlyPadding) return [];
   return [
-    fresh.length > 0 && `the added numbers belong to ${counted(fresh.length, "padding token")}`,
+    fresh.length > 0 && `the new numbers belong to ${counted(fresh.length, "padding token")}`,
     count.changed === 0 && count.same > 0 && "the other tokens are unchanged",
   ];
 }

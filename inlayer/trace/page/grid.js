@@ -169,5 +169,5 @@ function legend(scale, power = 1) {
     heat(make("i", { class: "block" }), Math.sign(value) * Math.abs(value) ** power, { most: 1 }));
   return make("span", { class: power === 1 ? "legend" : "legend on-canvas", "aria-hidden": "true" },
     make("span", { class: "number" }, fixed(-scale.most, scale.decimals)), make("span", { class: "blocks" }, blocks),
-    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)), scale.beyond && span("", "and larger"));
+    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)), power === 1 && span("", scale.beyond ? "and larger" : "largest number shown"));
 }

@@ -1,6 +1,8 @@
 // Heat strips: the vectors of the tokens on the canvas of the scene, one strip per token with a color per channel.
 // (The token panel has a strip of cells that can be selected: rowStrip in token.js.)
 
+const PALE = 8; // times
+
 // ---- images: one line of pixels per token, one pixel per channel
 
 function sceneImages() {
@@ -13,12 +15,21 @@ function sceneImages() {
 }
 
 // Rows, positions and their sum have one scale, so a color means the same number in all of them. Hidden states that a
-// norm or a factor makes larger have their own; otherwise the rows would be pale.
+// norm or a factor makes larger have their own, and so have rows or positions that would be pale next to the others.
 function sceneScale(name) {
   const { row, position, hidden } = scene.data.strips;
+  if (name === scene.pale) return scene.data.strips[name].scale;
   const before = Math.max(row.scale, position?.scale ?? 0);
   if (isOnlySum()) return Math.max(before, hidden.scale);
   return name === "hidden" ? hidden.scale : before;
+}
+
+// "row" or "position", if its values are many times smaller than those of the other.
+function paleStrip({ row, position }) {
+  if (!position) return null;
+  const pale = row.scale < position.scale ? "row" : "position", [low, high] = [row.scale, position.scale].sort((a, b) => a - b);
+  const isZero = (strip) => bytesIn(strip.values).every((value) => value === 0); // its scale means nothing
+  return high < PALE * low || isZero(row) || isZero(position) ? null : pale;
 }
 
 // Returns whether the hidden states are the rows plus the positions, without any other stage.

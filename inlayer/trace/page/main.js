@@ -28,7 +28,9 @@ function update() {
   }
   byId("predict").setAttribute("aria-pressed", String(state.predict));
   byId("predict").hidden = state.view !== "walk" || isWithoutTokenizer();
-  byId("steps").hidden = isWithoutTokenizer();
+  const isHolding = byId("steps").contains(document.activeElement);
+  byId("steps").hidden = state.view !== "walk" || isWithoutTokenizer();
+  if (isHolding && byId("steps").hidden) byId("stage").focus({ preventScroll: true });
   const { classList } = document.querySelector(".workspace");
   classList.toggle("alone", state.view !== "walk" && !isWithoutTokenizer());
   classList.toggle("landing", state.step === 1);
@@ -231,7 +233,7 @@ function listen() {
   byId("ignored-close").addEventListener("click", () => { byId("ignored").hidden = true; });
   for (const view of VIEWS) byId(`view-${view}`).addEventListener("click", () => go({ view }));
   byId("back").addEventListener("click", () => goToStep(state.step - 1));
-  byId("next").addEventListener("click", () => goToStep(state.view === "walk" ? state.step + 1 : state.step));
+  byId("next").addEventListener("click", () => goToStep(state.step + 1));
   byId("motion").addEventListener("click", toggleMotion);
   byId("changes-toggle").addEventListener("click", (event) => {
     const open = byId("changes").classList.toggle("open");

@@ -116,10 +116,11 @@ function describeMap(map) {
 
 function markTokens() {
   if (!shownMap()) return;
-  mapPane.setMarks((current?.trace.texts ?? []).flatMap((text, b) => text.tokens
+  const texts = current && !areTokensHidden(state.step) ? current.trace.texts : [];
+  mapPane.setMarks(texts.flatMap((text, b) => text.tokens
     .filter((token) => token.id !== null && token.mask)
     .map((token) => ({ id: token.id, color: tokenColor(token.id), line: b }))));
-  mapPane.setArrows(learningArrows());
+  mapPane.setArrows(texts.length > 0 ? learningArrows() : []);
 }
 
 // The token panel shows this token; the map moves there.

@@ -12,6 +12,11 @@ function isHidden(step) {
   return state.predict && !revealed.has(step) && questionsFor(current.trace, step).length > 0;
 }
 
+// Tokens, on the stage and on the map, answer the questions of step 3.
+function areTokensHidden(step) {
+  return isHidden(step) || (step < 3 && isHidden(3));
+}
+
 function questionCard(step) {
   const questions = questionsFor(current.trace, step);
   const question = questions[(questionIndex[step] ?? 0) % questions.length];
@@ -52,12 +57,14 @@ function askAnother(step) {
   revealed.delete(step);
   questionIndex[step] = (questionIndex[step] ?? 0) + 1;
   renderStage();
+  markTokens();
   focusQuestion();
 }
 
 function reveal(step, verdict) {
   revealed.set(step, verdict);
   renderStage();
+  markTokens();
   byId("stage").focus({ preventScroll: true });
   if (verdict) announce(`${verdictWords(verdict)} ${verdict.question.explanation}`);
 }

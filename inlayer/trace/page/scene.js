@@ -15,6 +15,7 @@ window.inlayerScene = scene; // for tests
 function setScene(data, table) {
   scene.data = data;
   scene.table = table;
+  scene.pale = data && paleStrip(data.strips);
   scene.images = null;
   scene.cursor = null;
 }
@@ -189,7 +190,7 @@ function sceneCaption(trace, step) {
   const words = {
     4: `${whole} A token's id is the number of its row.`,
     5: `Each id picks one row of the table. ${shown}`,
-    6: scene.data.strips.position ? `A vector for the position is added to each row. ${shown}`
+    6: scene.data.strips.position ? `A vector for the position is added to each row. ${paleWords()}${shown}`
       : `Nothing is added to the rows. ${shown}`,
     7: scene.data.strips.position
       ? `${similarity}, before and after positions are added. ${shown}`
@@ -197,6 +198,14 @@ function sceneCaption(trace, step) {
     8: `The loss sends a gradient back through the hidden states to the rows. ${shown}`,
   };
   return [span("caption-words", words[step]), ...heatLegend(step)];
+}
+
+function paleWords() {
+  const { pale, data: { strips: { row, position } } } = scene;
+  if (!pale) return "";
+  const [what, others] = pale === "row" ? ["The rows", "these vectors"] : ["These vectors", "the rows"];
+  const ratio = Math.max(row.scale, position.scale) / Math.min(row.scale, position.scale);
+  return `${what} are about ${grouped(Number(ratio.toPrecision(2)))} times smaller than ${others}, so they have their own color scale. `;
 }
 
 // Which tokens have a strip: one window of a long text.
@@ -220,15 +229,20 @@ function partOf(trace, count) {
   return first === 0 ? `the first ${grouped(count)}${total} tokens` : `tokens ${grouped(first)} to ${grouped(first + count - 1)}${total}`;
 }
 
-// The scales of the colors on the canvas; with two of them, each has a name.
+// The scales of the colors on the canvas; with two of them, each has a name. They cover most values, not the largest, so
+// they differ between the table, the rows of a text and the digits below.
 function heatLegend(step) {
-  const { position } = scene.data.strips;
-  const scales = step === 4 && scene.table ? { rows: scene.table.scale }
-    : step < 6 || (step === 6 && !position) ? { rows: sceneScale("row") }
-      : step > 6 || isOnlySum() ? { "hidden states": sceneScale("hidden") }
-        : { "rows, positions": sceneScale("row"), "hidden states": sceneScale("hidden") };
+  const lanes = step < 6 ? { row: "rows" } : step > 6 ? { hidden: "hidden states" }
+    : scene.data.strips.position ? { row: "rows", position: "positions", hidden: "hidden states" } : { row: "rows" };
+  const names = new Map(); // scale -> the lanes that have it
+  for (const [name, label] of Object.entries(lanes)) {
+    const scale = step === 4 && scene.table ? scene.table.scale : sceneScale(name);
+    names.set(scale, [...(names.get(scale) ?? []), label]);
+  }
+  const scales = Object.fromEntries(Array.from(names, ([scale, labels]) => [labels.join(", "), scale]));
   if (step === 7 && scene.data.similarity.tokens.length > 1) scales.cosine = 1;
-  const names = Object.keys(scales);
-  return [make("span", { class: "legends" }, names.map((name) =>
-    make("span", { class: "legend-of" }, names.length > 1 && span("", name), legend(scaleOf([scales[name]]), HEAT_POWER))))];
+  const several = Object.keys(scales).length > 1;
+  return [make("span", { class: "legends" }, Object.entries(scales).map(([name, scale]) =>
+    make("span", { class: "legend-of" }, several && span("", name), legend(scaleOf([scale]), HEAT_POWER))),
+    span("", `full color: 99.5th percentile of ${step === 4 ? "the table" : "these vectors"}`))];
 }

@@ -73,7 +73,8 @@ function paintSimilarity(context, parts, { name, x, y, size, alpha, isTitleBelow
   context.globalAlpha = alpha;
   const titles = { row: ["before positions", "before"], hidden: ["after positions", "after"] };
   const [long, short] = parts.matrices.length > 1 ? titles[name] : ["cosine similarity", "cosines"];
-  paintText(context, size < 136 ? short : long, x, isTitleBelow ? y + size + 16 : y - 10, { color: cssColor("--muted") });
+  const which = current.trace.texts.length > 1 ? "text 1: " : "";
+  paintText(context, which + (size < (which ? 200 : 136) ? short : long), x, isTitleBelow ? y + size + 16 : y - 10, { color: cssColor("--muted") });
   cosines.forEach((line, i) => line.forEach((cosine, j) => {
     const value = cosine === null ? NaN : toNumber(cosine);
     const dim = isSet(scene.highlighted) && ![tokens[i], tokens[j]].some((t) => isLit(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)]?.id));

@@ -18,14 +18,13 @@ function renderSteps() {
   const list = byId("step-list");
   const item = (name, index) => make("li", {}, stepButton(name, index + 1));
   if (!list.firstChild) list.append(...STEP_NAMES.map(item));
-  const now = state.view === "walk" ? state.step : 0;
   list.querySelectorAll(".step-button").forEach((element, index) => {
-    if (index + 1 === now) element.setAttribute("aria-current", "step");
+    if (index + 1 === state.step) element.setAttribute("aria-current", "step");
     else element.removeAttribute("aria-current");
-    element.classList.toggle("done", index + 1 < now);
+    element.classList.toggle("done", index + 1 < state.step);
   });
-  byId("back").disabled = now <= 1;
-  byId("next").disabled = now === STEPS;
+  byId("back").disabled = state.step === 1;
+  byId("next").disabled = state.step === STEPS;
 }
 
 function stepButton(name, step) {

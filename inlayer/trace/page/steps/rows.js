@@ -106,7 +106,8 @@ function vectorMatrix(trace, text, b, { step, field, scale, width }) {
     missingTokens(text));
 }
 
-// The lookup as a matrix product: each one-hot vector has a single 1, drawn at the position of its id.
+// The lookup as a matrix product: each one-hot vector has a single 1, drawn at the position of its id. The product is in
+// the lines after it, in the channels whose digits are shown.
 function oneHot(trace) {
   const { gather } = trace;
   const tokens = trace.texts.flatMap((text) => text.tokens).slice(0, 12);
@@ -119,11 +120,17 @@ function oneHot(trace) {
   const label = `One-hot vectors with a 1 at ids ${tokens.map((token) => token.id).join(", ")}`;
   const against = counted(gather.compared_rows, "row") + (gather.whole_table ? ", the whole table" : " in use");
   const viewBox = `0 0 300 ${tokens.length * 10}`;
+  const scale = scaleOf(tokens.map((token) => token.row)), { first_channel: first = 0 } = trace;
+  const product = styled(make("div", { class: "product", role: "img",
+    "aria-label": `The product: channels ${first} to ${first + trace.dims - 1} of the selected rows` },
+  tokens.map((token) => token.row.map((value) => heat(make("i", { class: "block" }), value, scale)))),
+  { "--columns": String(trace.dims) });
   return make("section", { class: "check", "aria-label": "The same as a matrix product" },
     make("h2", {}, "The same as a matrix product"),
     note("One line per token: a vector of zeros with a single 1 at the token\u2019s id. Multiplying it by the table selects that row."),
     make("div", { class: "check-line" },
       draw("svg", { class: "one-hot", viewBox, role: "img", "aria-label": label }, vectors),
+      span("mono", "@ E ="), product,
       make("p", { class: "check-words" },
         span(gather.equal ? "verdict good" : "verdict bad", gather.equal ? "Equal" : "Not equal"),
         code("one_hot @ E == E[ids]"),
