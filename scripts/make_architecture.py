@@ -12,20 +12,31 @@ OUT = Path(__file__).parents[1] / "docs" / "architecture.svg"
 LEFT, WIDTH, GAP = 30, 1060, 14
 INK, SOFT, EDGE = "#1f2933", "#616e7c", "#9aa5b1"
 
-FLOW = [
-    ("text", "str"), ("ids", "(B, T)"), ("rows", "(B, T, D)"), ("+ positions", "added or prepared"),
-    ("hidden states", "(B, T, D)"), ("decoder", "not ours"), ("head", "logits (B, T, V)"),
+TORCH, CORE = "#e6f1f5", "#eef3e6"  # blue: needs torch; green: runs without it
+
+# title, note, whether it is part of the light core, and its width relative to the others of its row
+Box = tuple[str, str, bool, float]
+FLOW: list[Box] = [
+    ("text", "str", False, 1), ("ids", "(B, T)", False, 1), ("rows", "(B, T, D)", False, 1),
+    ("+ positions", "added or prepared", False, 1), ("hidden states", "(B, T, D)", False, 1),
+    ("decoder", "not ours", False, 1), ("head", "logits (B, T, V)", False, 1),
 ]  # fmt: skip
-LAYERS = [
-    ("#f5f7fa", [("cli", "command line"), ("web", "server and API")]),
-    ("#f5f7fa", [("learn", "course and grader"), ("integrations", "attach to transformers")]),
-    ("#f5f7fa", [("trace", "walk: every value"), ("training", "text to model"), ("inspection", "health of a table")]),
-    ("#e6f1f5", [("checkpoint", "source to model"), ("geometry", "neighbors, maps")]),
-    ("#e6f1f5", [("embeddings", "the layer"), ("head", "logits, loss"), ("pooling", "one vector per text"),
-                 ("positions", "learned, sinusoidal, rotary")]),
-    ("#eef3e6", [("families", "config.json to spec"), ("tables", "ids to rows"), ("tokenizers", "text to ids")]),
-    ("#f5efe6", [("formats", "safetensors, GGUF, .bin: bytes on disk"), ("render", "glyphs, styles, Markdown")]),
-    ("#f0f0f0", [("errors, shapes, checks, files, ragged, initialization, tensors, tying, sharding", "base modules")]),
+LAYERS: list[list[Box]] = [
+    [("cli", "command line", False, 1), ("web", "server and API", False, 1)],
+    [("learn", "course and grader", False, 1), ("integrations", "transformers, scikit-learn, datasets", False, 1)],
+    [("trace", "walk: every value", False, 1), ("training", "text to model", False, 1),
+     ("inspection", "health of a table", True, 1)],
+    [("checkpoint", "source to model", True, 1), ("encoding", "texts to vectors", True, 1),
+     ("geometry", "neighbors, maps", True, 1)],
+    [("embeddings", "layer; input_table, extra_tables, per_layer, layer_stage", False, 2.1),
+     ("head", "logits, loss", False, 1), ("pooling", "one vector per text", False, 1),
+     ("positions, norms", "learned, sinusoidal, rotary", False, 1.15)],
+    [("families", "config.json to spec", True, 1), ("tables", "ids to rows; without torch: stored tables", False, 1),
+     ("tokenizers", "text to ids", True, 1)],
+    [("formats", "safetensors, GGUF, .bin: bytes on disk", True, 1), ("render", "glyphs, styles, Markdown", True, 1),
+     ("ragged", "ids of many texts", True, 1)],
+    [("errors, shapes, checks, files, threads", "base modules", True, 1),
+     ("initialization, tensors, tying, sharding, chunked_loss", "base modules", False, 1.3)],
 ]  # fmt: skip
 
 
@@ -39,38 +50,32 @@ def box(x: float, y: float, width: float, fill: str, title: str, note: str, dash
     )
 
 
-def row(y: float, fill: str, boxes: list[tuple[str, str]]) -> str:
-    width = (WIDTH - GAP * (len(boxes) - 1)) / len(boxes)
-    return "\n".join(
-        box(LEFT + number * (width + GAP), y, width, fill, *one, dashed=one[0] == "decoder")
-        for number, one in enumerate(boxes)
-    )
+def row(y: float, boxes: list[Box]) -> str:
+    unit = (WIDTH - GAP * (len(boxes) - 1)) / sum(width for *_, width in boxes)
+    x, parts = float(LEFT), []
+    for title, note, is_core, width in boxes:
+        fill = CORE if is_core else TORCH
+        parts.append(box(x, y, width * unit, fill, title, note, dashed=title == "decoder"))
+        x += width * unit + GAP
+    return "\n".join(parts)
 
 
-def label(y: float, text: str) -> str:
-    return f'<text x="{LEFT}" y="{y:g}" font-size="14" fill="{SOFT}">{escape(text)}</text>'
+def label(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}" font-size="14" fill="{SOFT}">{escape(text)}</text>'
 
 
 def main() -> None:
-    parts = [label(30, "data flow; a tied head reads the same table"), row(42, "#e6f1f5", FLOW)]
-    parts.append(label(130, "packages: each imports only from the layers below it"))
-    y = 142.0
-    for number, (fill, boxes) in enumerate(LAYERS):
-        parts.append(row(y, fill, boxes))
-        y += 62
-        if number == 4:
-            end = LEFT + WIDTH
-            parts.append(
-                f'<line x1="{LEFT}" y1="{y - 6:g}" x2="{end}" y2="{y - 6:g}" stroke="#c98a3b" stroke-dasharray="4 3"/>'
-                f'<text x="{end}" y="{y + 9:g}" text-anchor="end" font-size="12" fill="#a8702a">'
-                "below this line: numpy only; checkpoint and inspection also run without torch</text>"
-            )
-            y += 16
+    parts = [label(LEFT, 30, "data flow; a tied head reads the same table"), row(42, FLOW)]
+    parts.append(label(LEFT, 130, "packages and modules: none imports from a row above its own"))
+    legend = label(830, 130, "light core: numpy only, without torch")
+    parts.append(f'<rect x="806" y="118" width="16" height="16" rx="3" fill="{CORE}" stroke="{EDGE}"/>{legend}')
+    parts += [row(142 + 62 * number, boxes) for number, boxes in enumerate(LAYERS)]
+    height = 150 + 62 * len(LAYERS)
     OUT.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1120 {y + 8:g}" role="img" aria-labelledby="t" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1120 {height}" role="img" aria-labelledby="t" '
         'font-family="ui-sans-serif, system-ui, Helvetica, Arial, sans-serif">'
         '<title id="t">The data flow from text to logits, and the packages</title>\n'
-        f'<rect width="1120" height="{y + 8:g}" fill="#ffffff"/>\n' + "\n".join(parts) + "\n</svg>\n",
+        f'<rect width="1120" height="{height}" fill="#ffffff"/>\n' + "\n".join(parts) + "\n</svg>\n",
         encoding="utf-8",
     )
 

@@ -278,8 +278,8 @@ def test_the_text_box_fits_its_text_after_the_window_changes(open_page):
     height = "document.querySelector('#texts textarea').clientHeight"
     needed = "document.querySelector('#texts textarea').scrollHeight"
     page.set_viewport_size({"width": 1440, "height": 900})
-    page.wait_for_function(f"{height} >= {needed}")
+    page.wait_for_function(f"() => {height} >= {needed}")
     wide = page.evaluate(height)
     for width, becomes in ((390, f"> {wide}"), (1440, f"=== {wide}")):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function(f"{height} {becomes} && {height} >= {needed}")
+        page.wait_for_function(f"() => {height} {becomes} && {height} >= {needed}")

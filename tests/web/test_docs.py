@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.web import app, body, course, schemas, server
+from inlayer.web import app, course, request_body, schemas, server
 from tests.web.client import Client
 
 pytestmark = pytest.mark.slow
@@ -51,10 +51,15 @@ def send_like_curl(client: Client, words: list[str]) -> bytes:
 
 def test_the_limits_are_those_of_the_code() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, flags=re.MULTILINE))
-    assert rows["body"] == f"{body.MAX_BODY:,} bytes, within {body.BODY_SECONDS:g} s"
-    assert rows["body of `/v1/embeddings`"] == f"{body.MAX_API_BODY:,} bytes, within {body.BODY_SECONDS:g} s"
-    counts = {key.split()[0]: limit for key, limit in rows.items() if " of a body, except inside texts" in key}
-    assert counts == {name.split()[0]: f"{count:,}" for name, count in body.MAX_COUNTS.items()}
+    assert rows["body"] == f"{request_body.MAX_BODY:,} bytes, within {request_body.BODY_SECONDS:g} s"
+    assert (
+        rows["body of `/v1/embeddings`"]
+        == f"{request_body.MAX_API_BODY:,} bytes, within {request_body.BODY_SECONDS:g} s"
+    )
+    counts = {
+        key.split()[0]: limit for key, limit in rows.items() if " in a body, not counting those inside strings" in key
+    }
+    assert counts == {name.split()[0]: f"{count:,}" for name, count in request_body.MAX_COUNTS.items()}
     assert rows["texts per request"] == (f"{schemas.MAX_TEXTS}, with {schemas.MAX_CHARACTERS:,} characters in total")
     sizes = (schemas.MAX_DIMS, schemas.MAX_TOKENS, schemas.MAX_PADDING, schemas.MAX_NEIGHBORS)
     assert rows["`dims`, `tokens`, `pad`, `k`"] == ", ".join(f"{size:,}" for size in sizes)
@@ -63,6 +68,6 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert rows["tasks graded at once, waiting"].startswith(f"{course.GRADING_THREADS}, {course.GRADING_QUEUE};")
     assert rows["code of a task"] == f"{schemas.MAX_CODE:,} characters"
     assert rows["connections"] == (
-        f"{server.MAX_CONNECTIONS}; {server.HEAD_SECONDS:g} s for the first request, {server.IDLE_SECONDS:g} s for "
-        "each further one"
+        f"{server.MAX_CONNECTIONS}; closed after {server.HEAD_SECONDS:g} s without a first request, "
+        f"or {server.IDLE_SECONDS:g} s without another one"
     )
