@@ -118,7 +118,7 @@ def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("map", "--json")
     facts = json.loads(out)
     assert (facts["rows"], facts["measured_rows"]) == (len(points), 6143)  # saved with the map
-    assert f"{facts['kept_share']:.1%} of a token's" in " ".join(written.split())  # one number per map
+    assert f"{facts['mean_preservation']:.1%} of a token's" in " ".join(written.split())  # one number per map
     assert facts["points"][1988] == points[1988].tolist()
 
 
@@ -176,7 +176,7 @@ def test_the_faithfulness_of_a_map_does_not_depend_on_what_is_written(
     save_file({"model.embed_tokens.weight": table}, "model.safetensors")
     options = [(), ("--parquet", "map.parquet"), ("--parquet", "all.parquet", "--html", "map.html")]
     found = [json.loads(run("map", "model.safetensors", "--method", "pca", "--json", *more)[1]) for more in options]
-    for name in ("kept_share", "trustworthiness", "measured_rows"):
+    for name in ("mean_preservation", "trustworthiness", "measured_rows"):
         assert found[0][name] == found[1][name] == found[2][name]
     kept = [pyarrow.parquet.read_table(name)["kept"].to_numpy() for name in ("map.parquet", "all.parquet")]
     assert [int(np.isfinite(shares).sum()) for shares in kept] == [1000, 1200]  # the page needs every row's share
