@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from inlayer.trace import Pipeline
-from inlayer.trace.html import content_security_policy
+from inlayer.trace.html import content_security_policy, page
 from inlayer.web.guard import HEADERS
 from tests.web.client import TIMEOUT, TOKEN, Client, running
 
@@ -282,3 +282,7 @@ def test_a_browser_gets_a_page_that_explains_a_wrong_token(client: Client) -> No
         assert "default-src 'none'" in response.headers["content-security-policy"]
     for path, headers in (("/api/models", BROWSER), ("/?token=wrong", {"Accept": "*/*"})):  # the API stays JSON
         assert "the token is" in client.send(path, headers=headers, token=False).error
+
+
+def test_the_page_is_small() -> None:
+    assert len(page(title="inlayer", data=None).encode()) <= 400_000  # with everything vendored, and not compressed
