@@ -67,7 +67,7 @@ def make_position_ids(
 
 
 def _is_left_padded(mask: Tensor) -> bool:
-    """Whether any text is left-padded. Not checked on a GPU, because that would force a sync."""
+    """Return whether any text is left-padded. Not checked on a GPU, because that would force a sync."""
     if mask.device.type != "cpu" or is_meta_or_traced(mask):
         return False
     real = mask == 0 if bool((mask < 0).any()) else mask != 0  # an additive mask has 0 for real tokens

@@ -64,11 +64,11 @@ def with_absolute_paths(config: TrainConfig) -> TrainConfig:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run was started in this folder."""
+    """Return whether a run was started in this folder."""
     return path_kind(folder / "run" / CONFIG) == "file"
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a run may start here: the folder is empty, apart from files left by a process killed while starting."""
+    """Return whether a run may start here: the folder is empty, except for files of a process killed while starting."""
     leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
     return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))

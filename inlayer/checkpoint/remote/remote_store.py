@@ -362,6 +362,6 @@ def crc_of(stream: BinaryIO, nbytes: int) -> int:
 
 
 def is_intact(path: Path, nbytes: int) -> bool:
-    """Whether a downloaded table has so many bytes, followed by their checksum."""
+    """Return whether a downloaded table has `nbytes` bytes, followed by their checksum."""
     with path.open("rb") as stream:
         return crc_of(stream, nbytes).to_bytes(CHECKSUM, "little") == stream.read()

@@ -284,7 +284,7 @@ class DiskCache:
         return result
 
     def make_folder(self, key: str, nbytes: int, *, keep: bool = True) -> Path | None:
-        """The folder of a key, marked as used, with room for so many bytes; None if it cannot be written.
+        """Return the folder of a key, marked as used, with room for `nbytes`; None if it cannot be written.
 
         If the folder alone is too large, it is emptied, unless `keep` is set.
         """
