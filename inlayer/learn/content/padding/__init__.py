@@ -1,1 +1,1 @@
-"""Lesson 5: Padding, masks and pooling."""
+"""Lesson 5: Padding, masks, and pooling."""

@@ -1,4 +1,4 @@
-"""Exercises for lesson 5: padding, masks and pooling."""
+"""Exercises for lesson 5: padding, masks, and pooling."""
 
 from __future__ import annotations
 
