@@ -23,7 +23,7 @@ ENTRY_LINK = re.compile(r"\n+\[All misconceptions\]\(misconceptions\.md#([a-z][a
 INTRODUCTION = """# Common misconceptions
 
 This page lists the "Common misconception" boxes of all lessons. Each entry states a belief that is wrong or incomplete,
-explains what is true, and proves it: the code runs on its own, offline and within seconds, and prints the output shown
+explains what is true, and proves it: the code runs on its own, offline, and within seconds, and prints the output shown
 below it.
 """
 
