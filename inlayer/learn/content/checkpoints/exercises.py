@@ -111,7 +111,7 @@ def where_positions(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="Nothing, in any model.",
                 correct=False,
-                reason="GPT-2, BERT and others add a learned row to each token here.",
+                reason="GPT-2, BERT, and others add a learned row to each token here.",
             ),
         ),
     )
@@ -128,7 +128,7 @@ def hostile_file(draw: random.Random) -> FreeTextQuestion:
         sample_answer=(
             "Its own length: compare it with the length of the file, and with a limit of your own, before "
             "you read or allocate anything. The JSON may be invalid, not an object, nested too deeply, or "
-            "list a tensor twice. A dtype may be unknown. data_offsets may be negative, reversed or past the "
+            "list a tensor twice. A dtype may be unknown. data_offsets may be negative, reversed, or past the "
             "end of the file: compare them with what is left after the header. A shape may need more or "
             "fewer bytes than the span has: compare it with dtype times shape. Spans may overlap. The config "
             "may give different sizes than the tensor has. And the id you look up may be outside the table."

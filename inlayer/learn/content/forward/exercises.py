@@ -167,7 +167,7 @@ def efficiency(draw: random.Random) -> FreeTextQuestion:
         ),
         points=(
             "rows are copied from known addresses, without search or arithmetic",
-            "the cost grows with B, T and D, not with V",
+            "the cost grows with B, T, and D, not with V",
             "memory bandwidth is the limit, not compute",
             "large V costs memory: table, gradient, optimizer state; sharding, sparse gradients, hashing",
         ),

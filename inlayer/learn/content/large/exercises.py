@@ -174,7 +174,7 @@ def million_rows(draw: random.Random) -> FreeTextQuestion:
         ),
         points=(
             "rows are copied; bandwidth is the limit, not arithmetic",
-            "the cost grows with B, T and D, not with V",
+            "the cost grows with B, T, and D, not with V",
             "what grows with V: table, gradient, moments, logits",
             "sharding by rows",
             "sparse gradients: for lookups, not for a tied head",

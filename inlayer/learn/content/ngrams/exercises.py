@@ -91,7 +91,7 @@ def same_rows_for(draw: random.Random) -> ChoiceQuestion:
                 reason="A collision is possible in one hash head. In all 24 of them it is practically impossible.",
             ),
         ),
-        explanation="Normalization folds case, accents and whitespace. It is done once, as a table from id to id.",
+        explanation="Normalization folds case, accents, and whitespace. It is done once, as a table from id to id.",
     )
 
 

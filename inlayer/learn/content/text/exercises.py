@@ -22,7 +22,7 @@ def bytes_in_text(draw: random.Random) -> NumberQuestion:
         unit="ids",
         explanation=f"UTF-8 encodes it in {size} bytes: {', '.join(wide)}, and every other character takes one.",
         common_mistakes={
-            len(text): "That is the number of characters. Characters outside ASCII take two, three or four bytes each."
+            len(text): "That is the number of characters. Characters outside ASCII take two, three, or four bytes each."
         },
     )
 
@@ -112,7 +112,7 @@ def unknown_word(draw: random.Random) -> ChoiceQuestion:
 
 
 def why_subwords(draw: random.Random) -> FreeTextQuestion:
-    """bytes, words or subwords"""
+    """bytes, words, or subwords"""
     del draw  # the same question every time
     return FreeTextQuestion(
         text="Why do language models split text into subwords instead of bytes or words? Name the cost of each.",

@@ -41,7 +41,7 @@ def training_memory(draw: random.Random) -> NumberQuestion:
     return NumberQuestion(
         text=(
             "In float32 training with Adam in one process, how many bytes does tying save for a model with "
-            f"{rows:,} tokens of width {width:,}? Count weights, gradients and both moments."
+            f"{rows:,} tokens of width {width:,}? Count weights, gradients, and both moments."
         ),
         answer=size * 16,
         unit="bytes",

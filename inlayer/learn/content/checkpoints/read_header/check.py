@@ -86,7 +86,7 @@ def reads(session: GradingSession) -> None:
 
 
 def values(session: GradingSession) -> None:
-    """returns names, dtypes, shapes and offsets"""
+    """returns names, dtypes, shapes, and offsets"""
     entries = draw(session)
     data = pack(entries)
     want = tensors(entries, data)

@@ -16,7 +16,7 @@ PARAMETERS = ("weight", "input_ids", "padding_idx")
 
 
 def three_answers(session: GradingSession) -> None:
-    """returns hidden states, five values and a bool"""
+    """returns hidden states, five values, and a bool"""
     table, ids, padding = drawn(session)
     got = answers(session, table, ids, padding)
     if not isinstance(got[2], bool):

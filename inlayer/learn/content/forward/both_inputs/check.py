@@ -154,7 +154,7 @@ def walk_output(session: GradingSession) -> Tensor:
 
 
 def drawn(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a table, ids and vectors; B, T and D all differ, and so do the sizes of ids and vectors."""
+    """Return a table, ids and vectors; B, T, and D all differ, and so do the sizes of ids and vectors."""
     rows, width = session.random_int(7, 12), session.random_int(9, 12)
     ids = session.random_ids(rows, (session.random_int(2, 3), session.random_int(4, 5)))
     return (

@@ -74,7 +74,7 @@ def gradient(session: GradingSession) -> None:
 
 
 def kinds(session: GradingSession) -> None:
-    """accepts a bool, int64 or float32 mask"""
+    """accepts a bool, int64, or float32 mask"""
     hidden, mask = draw(session)
     want = hidden.where(mask[..., None], 0).sum(1) / mask.sum(1, keepdim=True)
     for dtype in (torch.int64, torch.float32):

@@ -151,7 +151,7 @@ def walk_output(session: GradingSession) -> Tensor:
 
 
 def draw(session: GradingSession, *, full: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a token table, a position table and ids; every id occurs once in the batch, so any edit shows."""
+    """Return a token table, a position table, and ids; every id occurs once in the batch, so any edit shows."""
     batch, length, width = session.random_int(2, 4), session.random_int(5, 7), session.random_int(8, 10)
     block_size = length if full else session.random_int(length + 1, length + 4)
     ids = torch.randperm(50, generator=session.generator)[: batch * length].reshape(batch, length)

@@ -137,7 +137,7 @@ def half_types(session: GradingSession) -> None:
         rotate(x, angles_of(positions, x.shape[2])),
         rule="cast-too-early",
         message=(
-            "the bfloat16 result is off by more than its own rounding: cosines, sines or products were "
+            "the bfloat16 result is off by more than its own rounding: cosines, sines, or products were "
             "cast to bfloat16 too early"
         ),
         atol=5e-4,

@@ -67,5 +67,5 @@ def judge(session: GradingSession, rows: int, width: int, dtype: torch.dtype, ti
         if abs(got - value) <= 1e-9 * value:
             raise CheckFailed(rule, message)
     raise CheckFailed(
-        "values", "that is not the number of bytes: multiply values per table, bytes per value and number of tables"
+        "values", "that is not the number of bytes: multiply values per table, bytes per value, and number of tables"
     )

@@ -12,7 +12,7 @@ NAME = "utf8_bytes"
 PARAMETERS = ("text",)
 FORBIDDEN = ("inlayer",)
 
-WIDER = "éßñЖ€あ漢🙂🦔"  # two, three and four bytes each
+WIDER = "éßñЖ€あ漢🙂🦔"  # two, three, and four bytes each
 
 
 def kind(session: GradingSession) -> None:

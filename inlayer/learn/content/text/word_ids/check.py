@@ -75,7 +75,7 @@ def white_space(session: GradingSession) -> None:
     if got != [vocabulary[one], vocabulary[two], vocabulary[three]]:
         raise CheckFailed(
             "one-space",
-            "your code fails on double spaces, tabs or newlines; split at any whitespace",
+            "your code fails on double spaces, tabs, or newlines; split at any whitespace",
         )
     if session.call(" \n ", vocabulary) != []:
         raise CheckFailed("empty-text", "a text of whitespace has no words, so it has no ids")
