@@ -150,7 +150,7 @@ def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     about = (
         f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {preserved} are also its "
         f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. "
-        f"{f'Not drawn (zero or non-finite rows): {undrawn}. ' if undrawn else ''}{advice}"
+        f"{f'Not shown (zero or non-finite rows): {undrawn}. ' if undrawn else ''}{advice}"
     )
     parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)

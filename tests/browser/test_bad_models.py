@@ -96,7 +96,7 @@ def test_rows_that_are_not_finite_are_holes_with_a_name(open_bad):
     assert "The row contains NaN or infinity" in watched.text("#token")
     assert list(page.evaluate("Array.from(inlayerScene.images.strips.row.nonFinite)")) == [128, 1, 0]
     page.click("#token button[aria-label^=Close]")
-    assert "Not drawn (zero or non-finite rows): 40 (I), 41 (J)" in watched.text(".map-about")
+    assert "Not shown (zero or non-finite rows): 40 (I), 41 (J)" in watched.text(".map-about")
     watched.step(8)
     assert "The loss is NaN" in watched.text(".learning")
     assert page.locator("#learning-rate").count() == 0

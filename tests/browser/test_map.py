@@ -305,7 +305,7 @@ def test_map_of_another_model_is_never_shown(open_page: Callable[..., Watched]) 
 
     page.route("**/api/map?*model=random*", hold)
     page.select_option("#model", "random")
-    page.wait_for_selector(".map-about:has-text('The map is loading')")
+    page.wait_for_selector(".map-about:has-text('Loading the map')")
     assert page.is_hidden("#map")
     assert page.is_hidden("#map-pane .map-legend")
     page.wait_for_timeout(20)

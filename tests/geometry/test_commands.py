@@ -113,7 +113,7 @@ def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert "Not drawn (zero or non-finite rows): 6142 (&lt;pad&gt;). Click a token" in text
+    assert "Not shown (zero or non-finite rows): 6142 (&lt;pad&gt;). Click a token" in text
     assert "http" not in text.replace("http-equiv", "").replace("xmlns='http://www.w3.org/2000/svg'", "")  # the icon
     code, out, _ = run("map", "--json")
     facts = json.loads(out)
@@ -147,7 +147,7 @@ def test_map_page_of_a_table_without_tokenizer(
     assert run("map", str(tmp_path / "model.safetensors"), "--method", "pca", "--html", str(page))[0] == 0
     text = page.read_text()
     assert '<h2 id="token">40 rows</h2>' in text
-    assert "Not drawn (zero or non-finite rows): 3. " in text
+    assert "Not shown (zero or non-finite rows): 3. " in text
     assert ("Click a token to see its true neighbors." in text) == (neighbors > 40)
     assert ("The table is too large to list the neighbors" in text) == (neighbors < 40)
 

@@ -113,7 +113,7 @@ function showMap(report, data, colors) {
   else map = makeMap(byId("map"), data, { isStill: () => motion.instant });
   map.setColors(groups, PALETTE);
   byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
-  const undrawn = data.n_undrawn ? ` Not drawn (zero or non-finite rows): ${rowNames(data.undrawn_ids, data.texts, data.n_undrawn)}.` : "";
+  const undrawn = data.n_undrawn ? ` Not shown (zero or non-finite rows): ${rowNames(data.undrawn_ids, data.texts, data.n_undrawn)}.` : "";
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.mean_preservation)}% of a token's ${data.preservation_k} nearest tokens are also its neighbors on this map.${undrawn}`;
 }
 

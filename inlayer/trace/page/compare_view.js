@@ -86,7 +86,7 @@ function comparedSimilarity({ similarity }, text, name) {
   const head = make("tr", {}, make("td", {}), similarity.tokens.map((t) =>
     make("th", { scope: "col", title: nameOf(text.tokens[t]) }, cut(nameOf(text.tokens[t]), count > 9 ? 5 : 8)))); // so that all columns fit
   const cell = (cosine) => {
-    if (cosine === null) return make("td", { class: "number", title: "no cosine similarity: a vector is zero, NaN or infinite" }, "NaN");
+    if (cosine === null) return make("td", { class: "number", title: "no cosine similarity: a vector is zero, NaN, or infinite" }, "NaN");
     const color = heatColor(toNumber(cosine) * 0.6, 1);
     return styled(make("td", { class: "number" }, twoDecimals(toNumber(cosine))),
       { "background-color": `rgb(${color.join(" ")})`, color: inkOn(color) });

@@ -105,7 +105,7 @@ function discardTyping() {
   typingTimer = 0;
 }
 
-// Applies typed text at once when something else happens during the pause.
+// Applies typed text immediately when something else happens during the pause.
 function commitTyping() {
   if (!typingTimer) return;
   discardTyping();

@@ -154,7 +154,7 @@ Object.assign(EXPLANATIONS, {
         ["Mask", String(token.mask)],
       ],
       code: cell.step === 4 ? rowCode(token.id) : undefined,
-      words: token.id === null ? null : "Select it to see its row, its neighbors and its bytes.",
+      words: token.id === null ? null : "Select it to see its row, its neighbors, and its bytes.",
     };
   },
 

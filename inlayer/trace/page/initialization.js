@@ -21,7 +21,7 @@ function initializationView(trace) {
   return [
     make("h1", { id: "stage-title" }, "Initialized once, looked up in every pass"),
     make("p", { class: "lead" }, "Initialization fills the table with random numbers before training. ",
-      "A forward pass draws nothing; it only reads rows."),
+      "A forward pass samples nothing; it only reads rows."),
     initializationScene(initialization),
     make("div", { class: "two-columns" },
       make("section", { class: "once", "aria-labelledby": "once" },

@@ -108,7 +108,7 @@ function describeMap(map) {
     `On average, ${Math.round(toNumber(mean_preservation) * 100)}% of a token's ${preservation_k} nearest tokens are also its neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
     is_improving && "A better layout is being computed.",
-    n_undrawn > 0 && `Not drawn (zero or non-finite rows): ${rowNames(undrawn_ids.slice(0, 3), texts, n_undrawn)}.`,
+    n_undrawn > 0 && `Not shown (zero or non-finite rows): ${rowNames(undrawn_ids.slice(0, 3), texts, n_undrawn)}.`,
   ].filter(Boolean).join(" ");
   const meaning = "Each dot is a token. Tokens with similar rows tend to be close together: click one to see its neighbors. ";
   mapParts.about.replaceChildren(span("map-meaning", meaning), span("map-facts", facts));

@@ -111,8 +111,8 @@ function exportedSource(data) {
       const swapped = (t) => (t === i ? j : t === j ? i : t);
       return { rotary, tokens: tokens.map((token, t) => tokens[swapped(t)] ?? token) };
     },
-    scene: async (query) => required(find(query, scenes), "The drawing of this walk"),
-    tableScene: async () => required(data.table_scene, "The drawing of the table"),
+    scene: async (query) => required(find(query, scenes), "The figure for this walk"),
+    tableScene: async () => required(data.table_scene, "The figure for the table"),
     map: async () => {
       if (data.map?.note) throw new RequestError(data.map.note);
       return required(data.map, "The map");

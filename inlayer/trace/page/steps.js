@@ -4,7 +4,7 @@ const STEP_NAMES = ["bytes", "pre-tokens", "ids", "rows", "lookup", "positions",
 // What happens in a step and why, in one or two sentences.
 const STEP_REASONS = [
   "A computer stores text as bytes. UTF-8 uses one byte for an English letter, two for \u041f, four for an emoji.",
-  "Most tokenizers first split the text into words, numbers and punctuation. Each part becomes one or more tokens.",
+  "Most tokenizers first split the text into words, numbers, and punctuation. Each part becomes one or more tokens.",
   "The tokenizer turns the text into tokens of its vocabulary. Each token has a number, its id.",
   "The embedding table has one row of numbers per token. Training gives similar rows to tokens used in similar ways.",
   "An id is a row number. A lookup copies the rows of your tokens; nothing is computed.",
