@@ -103,7 +103,7 @@ function showFindings(report, texts) {
 
 function showMap(report, data, colors) {
   if (!data.points) {
-    byId("map-note").textContent = data.note ?? "The map is being computed.";
+    byId("map-note").textContent = data.note ?? "Computing the map…";
     return;
   }
   byId("frame").hidden = false;

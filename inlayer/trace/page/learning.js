@@ -23,7 +23,7 @@ function learningFigure(trace) {
     panel.append(note(`The loss is ${brief(loss)}, because some rows are not finite or too large. A step would move every row to NaN.`));
     return panel;
   }
-  const title = panel.firstChild, waiting = panel.appendChild(note("The step is being computed."));
+  const title = panel.firstChild, waiting = panel.appendChild(note("Computing the step…"));
   const without = (why) => waiting.replaceWith(lossChart(lossOnly(trace)).element, note(`${upper(why)}.`));
   source.gradientStep(current.query, RATES).then((learned) => {
     if (!panel.isConnected) return;

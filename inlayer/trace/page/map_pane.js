@@ -12,7 +12,7 @@ function renderMapPane() {
   mapParts ??= buildMapPane();
   if (mapModel !== model) {
     mapModel = model;
-    if (mapPane) showMap(true, "The map is loading."); // do not show the points of another model
+    if (mapPane) showMap(true, "Loading the map…"); // do not show the points of another model
     delete mapParts.canvas.dataset.drawn;
     loadMap(model);
   }
@@ -37,7 +37,7 @@ function buildMapPane() {
       tool("+", "Zoom in", () => shownMap()?.zoom(2)), tool(MINUS, "Zoom out", () => shownMap()?.zoom(0.5)),
       button("Show all", () => shownMap()?.fit())));
   const kinds = make("ul", { class: "map-legend", "aria-label": "Colors of the map" });
-  const about = make("p", { class: "note map-about", role: "status" }, "The map is loading.");
+  const about = make("p", { class: "note map-about", role: "status" }, "Loading the map…");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const id = shownMap()?.find(query.value) ?? -1;
@@ -67,7 +67,7 @@ async function loadMap(model) {
   if (model !== mapModel) return;
   if (data.note) return showMap(false, data.note); // an exported page without a map
   if (data.is_improving) setTimeout(() => model === mapModel && loadMap(model), MAP_POLL);
-  if (data.texts.length === 0) return showMap(true, "The map is being computed.");
+  if (data.texts.length === 0) return showMap(true, "Computing the map…");
   const isBetter = mapPane?.data.model === model && mapPane.data.method !== data.method;
   if (mapPane?.data.model === model && !isBetter) return describeMap(data);
   if (mapPane) mapPane.setData({ ...data, model });
@@ -107,7 +107,7 @@ function describeMap(map) {
     `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
     `On average, ${Math.round(toNumber(mean_preservation) * 100)}% of a token's ${preservation_k} nearest tokens are also its neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
-    is_improving && "A better layout is being computed.",
+    is_improving && "Computing a better layout…",
     n_undrawn > 0 && `Not shown (zero or non-finite rows): ${rowNames(undrawn_ids.slice(0, 3), texts, n_undrawn)}.`,
   ].filter(Boolean).join(" ");
   const meaning = "Each dot is a token. Tokens with similar rows tend to be close together: click one to see its neighbors. ";
