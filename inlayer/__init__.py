@@ -2,7 +2,7 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 
-Names are resolved on first use: `import inlayer` and `inlayer --help` stay light, and `load`, `describe` and the
+Names are resolved on first use: `import inlayer` and `inlayer --help` stay light, and `load`, `describe`, and the
 tokenizers work without torch. docs/architecture.md describes the packages and the direction of their imports.
 """
 

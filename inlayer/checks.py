@@ -1,6 +1,6 @@
-"""Base module: checks of ids, sizes, seeds and other plain numbers, and the error for an id outside its table.
+"""Base module: checks of ids, sizes, seeds, and other plain numbers, and the error for an id outside its table.
 
-Numpy only; checks of torch tensors are in tensors.py. Tested in tests/test_checks.py and tests/tables/.
+Only numpy; checks of torch tensors are in tensors.py. Tested in tests/test_checks.py and tests/tables/.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The input layer: rows + positions -> hidden states. All that a model computes between tokenizer and first block.
+"""The input layer: rows + positions -> hidden states. Everything between the tokenizer and the first block.
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
 - operations run in the order of the original models, so that results are bit-identical:
@@ -6,8 +6,8 @@ text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
   (projection); some models add positions before token types
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
-- see also: lookup, reverse lookup and tying of the token table (input_table.py); n-gram, per-layer and value embeddings
-  (extra_tables.py); other projects' names for these settings (families/); reading weights (checkpoint/)
+- see also: lookup, reverse lookup, and tying of the token table (input_table.py); n-gram, per-layer, and value
+  embeddings (extra_tables.py); other projects' names for these settings (families/); reading weights (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
@@ -63,7 +63,7 @@ class Embeddings(ExtraTables):
             if block_size is given, otherwise "none".
         padding_idx: A row that is initialized to zero, stays zero, and gets no gradient.
         init: "normal" (N(0, init_std)), "embedding" (N(0, 1)) or "scaled" (N(0, 1 / sqrt(width))). If no norm follows,
-            the default trains slowly: use "embedding", or with a tied head "scaled" and scale=sqrt(n_embd).
+            training with the default is slow: use "embedding", or with a tied head "scaled" and scale=sqrt(n_embd).
         init_std: Standard deviation for "normal" and for learned positions.
         seed: Makes the initialization reproducible.
         scale: Factor on the rows (Gemma: sqrt(n_embd)).
@@ -71,7 +71,7 @@ class Embeddings(ExtraTables):
         multiplier: Factor on both rows and inputs_embeds (Granite).
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
-        norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` says where it is applied.
+        norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` sets where it is applied.
         norm: Kind of norm: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
             without weight" (NanoChat), or either "in float32" (Muse Spark).
         norm_at: Where the norm is applied: after the "sum", at the "start" before positions are added
@@ -201,7 +201,7 @@ class Embeddings(ExtraTables):
         """Build the input layer of a model config.
 
         Args:
-            config: What `inlayer.describe` accepts or returns: a dict, a config.json, a transformers config.
+            config: Anything `inlayer.describe` accepts or returns: a dict, a config.json, a transformers config.
             seed: Makes the initialization reproducible.
             device: As in torch.nn.Embedding.
             dtype: As in torch.nn.Embedding.
@@ -252,7 +252,7 @@ class Embeddings(ExtraTables):
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens, or (B, S + T) if n-grams read a history. Used by n-grams,
-                mask_padding and some position_id_rules. A warning is issued if a batch is padded on the left: pass
+                mask_padding, and some position_id_rules. A warning is issued if a batch is padded on the left: pass
                 position_ids=inlayer.position_ids_from_mask(attention_mask).
             history: The ids (B, S) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.
@@ -368,7 +368,7 @@ class Embeddings(ExtraTables):
         """Compute cos and sin for attention (`inlayer.apply_rotary`).
 
         Args:
-            position_ids: Positions (B, T) or (T,); (3, B, T) for M-RoPE: time, height and width.
+            position_ids: Positions (B, T) or (T,); (3, B, T) for M-RoPE: time, height, and width.
             layer_type: For models whose layers differ (Gemma-3), such as "sliding_attention".
             layer: A layer index, as an alternative to `layer_type`.
 

@@ -47,7 +47,7 @@ class TextError(InlayerError, ValueError):
 
 
 class ConfigError(InlayerError, ValueError):
-    """A config of a model or a training run that is malformed, contradictory or not supported."""
+    """A config of a model or a training run that is malformed, contradictory, or not supported."""
 
 
 class TokenizerError(InlayerError, ValueError):

@@ -1,4 +1,4 @@
-"""The other tables of an input layer: n-gram memories, per-layer embeddings and value embeddings.
+"""The other tables of an input layer: n-gram memories, per-layer embeddings, and value embeddings.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - most models read n-gram memories inside a decoder layer; in LongCat-Flash and BLT their rows are part of the hidden
@@ -6,7 +6,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - per-layer and value embeddings have one row per token, so `resize` resizes them with the token table
 - see also: the token table (input_table.py), hashing of n-grams (tables/ngram_hash.py), the computation of per-layer
   embeddings (per_layer.py), the tensors of a checkpoint (checkpoint/find_tables.py)
-Tested against transformers and sglang in tests/checkpoint/test_ngram_tables.py, tests/families/test_per_layer.py and
+Tested against transformers and sglang in tests/checkpoint/test_ngram_tables.py, tests/families/test_per_layer.py, and
 tests/families/test_value.py.
 """
 
@@ -51,8 +51,8 @@ class ExtraTables(InputTable):
 
         Args:
             input_ids: Token ids (B, T).
-            history: The ids (B, S) before them. With a history, a text passed in pieces reads the same
-                rows as the whole text.
+            history: The ids (B, S) before them. With a history, a text processed in chunks
+                reads the same rows as in one pass.
             layer: The decoder layer, if several have a memory.
             attention_mask: (B, S + T), 0 for padding, which n-grams do not cross.
 
@@ -181,7 +181,7 @@ class ExtraTables(InputTable):
     def per_layer(
         self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> Float[Tensor, "... T L P"]:
-        """Compute the per-layer embeddings of a Gemma-3n, Gemma-4 or EmbeddingGemma-2: a vector per token and block.
+        """Compute the per-layer embeddings of a Gemma-3n, Gemma-4, or EmbeddingGemma-2: a vector per token and block.
 
         Args:
             input_ids: Token ids (B, T) or (T,). For image tokens, pass the padding id, as transformers does.
@@ -204,9 +204,11 @@ class ExtraTables(InputTable):
             torch.Size([1, 2, 3, 8])
         """
         if (extra := self.per_layer_embedding) is None:
-            raise InputError("this layer has no per-layer embeddings; Gemma-3n, Gemma-4 and EmbeddingGemma-2 have them")
+            raise InputError(
+                "this layer has no per-layer embeddings; Gemma-3n, Gemma-4, and EmbeddingGemma-2 have them"
+            )
         if input_ids is None and inputs_embeds is None:
-            raise InputError("neither input_ids nor inputs_embeds was given; pass ids, vectors or both")
+            raise InputError("neither input_ids nor inputs_embeds was given; pass ids, vectors, or both")
         single, ids, embeds = with_batch_axis(input_ids, inputs_embeds, self.token_embedding.embedding_dim)
         if embeds is None and ids is not None:
             embeds = self._look_up(ids)
@@ -228,8 +230,8 @@ class ExtraTables(InputTable):
     def value_embeddings(self, input_ids: Tensor, *, layer: int | None = None) -> Float[Tensor, "... T W"] | None:
         """Look up value embeddings: vectors that some blocks add to the values of their attention.
 
-        The blocks of NeoMME share a table. Those of the nanochat project have a table each, and multiply its rows by a
-        gate, which is not part of the result.
+        The blocks of NeoMME share a table. In the nanochat project, each block has its own table, and
+        multiplies its rows by a gate, which is not part of the result.
 
         Args:
             input_ids: Token ids (B, T) or (T,).

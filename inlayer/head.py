@@ -137,7 +137,7 @@ class Head(HeadRows):
             hidden: Hidden states (..., D).
             targets: Target ids (...). `ignore_index` and the padding id (of the head or its table) are ignored.
             ignore_index: The id of targets to ignore.
-            reduction: "mean", "sum" or "none". If all targets are ignored, the loss and its gradients are 0.
+            reduction: "mean", "sum", or "none". If all targets are ignored, the loss and its gradients are 0.
             z_loss: Adds z_loss * logsumexp(logits)^2 per target, which keeps the logits from drifting.
 
         Returns:
@@ -253,7 +253,7 @@ class Head(HeadRows):
         return padding_idx if isinstance(padding_idx, int) else None
 
     def _local_rows(self) -> sharding.LocalRows | None:
-        """Return this process's rows of a sharded weight; None if it is not sharded.
+        """Return this process's rows of a sharded weight, or None if it is not sharded.
 
         The padding row gets no gradient.
         """

@@ -58,7 +58,7 @@ def init_rows(
 
 @torch.no_grad()
 def mean_row(rows_VD: Float[Tensor, "V D"], padding_idx: int | None) -> Float[Tensor, " D"]:
-    """Return the mean of all rows except the padding row, in at least float32; zeros without other rows."""
+    """Return the mean of all rows except the padding row, in at least float32; zeros if there are no other rows."""
     sum_dtype = torch.promote_types(rows_VD.dtype, torch.float32)
     parts = [rows_VD] if padding_idx is None else [rows_VD[:padding_idx], rows_VD[padding_idx + 1 :]]
     total_D = torch.stack([part.sum(0, dtype=sum_dtype) for part in parts]).sum(0)

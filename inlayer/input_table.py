@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - `ids_of` is the exact inverse: rows are found by a hash of their bytes, then compared (tables/row_index.py)
 - names follow transformers where it has them: get_input_embeddings, set_input_embeddings
 - see also: a table itself and its check of ids (tables/), its head (tying.py), other tables (extra_tables.py)
-Tested in tests/test_input_table.py, tests/test_embeddings.py and tests/test_head.py.
+Tested in tests/test_input_table.py, tests/test_embeddings.py, and tests/test_head.py.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class InputTable(nn.Module):
         """Look up rows and replace placeholder tokens with image or audio vectors.
 
         Args:
-            input_ids: (B, T) or (T,), with one placeholder per vector. The placeholder needs no row in the table.
+            input_ids: (B, T) or (T,), with one placeholder per vector. It does not need a row in the table.
             features: Vectors (N, D) in the order of the placeholders, or a list of such tensors, one per image. As in
                 transformers, they are not scaled.
             placeholder_id: The id of the placeholder.
@@ -255,7 +255,7 @@ class InputTable(nn.Module):
         """Build the head of the same config, tied to this layer's table if the config or `tied` requires it.
 
         Args:
-            config: What `inlayer.describe` accepts or returns.
+            config: Anything `inlayer.describe` accepts or returns.
             tied: Overrides the config's tie flag.
             device: Where the head's own rows and bias are created, by default on the table's device.
 

@@ -1,4 +1,4 @@
-"""The stages of the layer, kept for tracing: rows, scale, positions, norm and so on."""
+"""The stages of the layer, kept for tracing: rows, scale, positions, norm, and so on."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
 - the mask alone decides which positions are real, so left and right padding give the same result
 - a text that is all padding gives zeros, never NaN; values at padded positions, even NaN, do not matter
 - float16 and bfloat16 are summed in float32, and the result is cast back
-- texts of very different lengths need no padding: pass the hidden states (N, D) and the Ragged of their ids
+- texts of very different lengths do not need padding: pass the hidden states (N, D) and the Ragged of their ids
 - not included: normalizing the vectors
 Tested against a plain loop over texts in tests/test_pooling.py.
 """
@@ -36,14 +36,14 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tens
 
     Args:
         hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
-        mask: (B, T), true or 1 for the tokens that count, by default all; or the Ragged of the ids.
-        exclude: Ids that do not count. Only with a Ragged, since a mask has no ids.
+        mask: (B, T), true or 1 for the tokens to include, by default all; or the Ragged of the ids.
+        exclude: Ids to leave out. Only with a Ragged, since a mask has no ids.
 
     Returns:
-        One vector per text (B, D); zeros for a text without real tokens.
+        One vector per text (B, D); zeros if the text has no real tokens.
 
     Raises:
-        ShapeError: If hidden states and mask do not fit together.
+        ShapeError: If the shapes of the hidden states and the mask do not match.
         InputError: If a mask has values other than 0 and 1, or `exclude` is invalid or given without a Ragged.
 
     Example:
@@ -52,7 +52,7 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tens
     """
     excluded = _check_exclude(exclude)
     if excluded and not isinstance(mask, Ragged):
-        raise InputError("exclude needs the Ragged of the ids; with a mask, set it to 0 where a token does not count")
+        raise InputError("exclude needs the Ragged of the ids; with a mask, set it to 0 where a token is left out")
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
         if excluded:
@@ -87,13 +87,13 @@ def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
 
     Args:
         hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
-        mask: (B, T), true or 1 for the tokens that count, by default all; or the Ragged of the ids.
+        mask: (B, T), true or 1 for the tokens to include, by default all; or the Ragged of the ids.
 
     Returns:
-        One vector per text (B, D); zeros for a text without real tokens.
+        One vector per text (B, D); zeros if the text has no real tokens.
 
     Raises:
-        ShapeError: If hidden states and mask do not fit together.
+        ShapeError: If the shapes of the hidden states and the mask do not match.
         InputError: If a mask has values other than 0 and 1.
 
     Example:
@@ -108,13 +108,13 @@ def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
 
     Args:
         hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
-        mask: (B, T), true or 1 for the tokens that count, by default all; or the Ragged of the ids.
+        mask: (B, T), true or 1 for the tokens to include, by default all; or the Ragged of the ids.
 
     Returns:
-        One vector per text (B, D); zeros for a text without real tokens.
+        One vector per text (B, D); zeros if the text has no real tokens.
 
     Raises:
-        ShapeError: If hidden states and mask do not fit together.
+        ShapeError: If the shapes of the hidden states and the mask do not match.
         InputError: If a mask has values other than 0 and 1.
 
     Example:
@@ -148,7 +148,7 @@ def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
 
 
 def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int[Tensor, " B"]]:
-    """Check that there is one hidden state per id; returns them with the number of tokens of each text."""
+    """Check that there is one hidden state per id, and return them with each text's number of tokens."""
     hidden_ND = check_float(hidden, "hidden", axes=("tokens", "width"))
     if len(hidden_ND) != ids.flat.size:
         raise ShapeError(

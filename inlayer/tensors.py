@@ -107,7 +107,7 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
 
 
 def with_batch_axis(ids: Tensor | None, embeds: Tensor | None, width: int) -> tuple[bool, Tensor | None, Tensor | None]:
-    """Check ids and vectors, and add a batch axis if they are one text; the first result says whether they are."""
+    """Check ids and vectors, and add a batch axis if they are one text; the first result tells whether they are."""
     single = False
     if ids is not None:
         ids = check_ids(ids)

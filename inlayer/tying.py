@@ -1,7 +1,7 @@
-"""Base module: the rows of a head, which are its own or belong to a tied table.
+"""Base module: the rows of a head: its own parameter, or those of a tied table.
 
 hidden states -> head -> [tied table]
-- a tied head holds the *module* that owns the rows and gets its weight at every call, so a replaced, moved, copied
+- a tied head holds the *module* that owns the rows and gets its weight at every call, so a replaced, moved, copied,
   or resized table stays tied. The module is not registered as a child: state_dict and parameters() contain it once
 - the padding row of a tied table gets no gradient from the head
 Tested in tests/test_head.py.
@@ -20,7 +20,7 @@ Rows = TypeVar("Rows", bound="HeadRows")
 
 
 def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
-    """Return the same rows; one of them gets no gradient."""
+    """Return the same rows, with the gradient of one row masked."""
     if not (weight_VD.requires_grad and torch.is_grad_enabled()):
         return weight_VD
     result: Tensor = MaskRowGradient.apply(weight_VD, row)  # type: ignore[no-untyped-call]
@@ -99,7 +99,7 @@ class HeadRows(nn.Module):
 
     @property
     def vocab_size(self) -> int:
-        """Number of rows; a tied head follows its table. Reads no rows of a table in a file.
+        """Number of rows; a tied head follows its table. Does not read rows from a file.
 
         Example:
             >>> inlayer.Head(4, 256).vocab_size
@@ -109,7 +109,7 @@ class HeadRows(nn.Module):
         return table_size(self._owner())[0] if own is None else own.shape[0]
 
     def _owner(self) -> nn.Module:
-        """Return the module that has the rows, for a head without its own parameter."""
+        """Return the module that holds the rows, for a head without a parameter of its own."""
         owner = self._modules.get("stored") or self.table
         if owner is None:
             raise AttributeError("weight")  # nn.Module looks it up before it is registered
@@ -127,7 +127,7 @@ class HeadRows(nn.Module):
 
     @property
     def table(self) -> nn.Module | None:
-        """The table module that the head is currently tied to; None if it has its own rows.
+        """The table module that the head is currently tied to, or None if it has its own rows.
 
         Example:
             >>> inlayer.Head(4, 256).tie(inlayer.Table(256, 4)).table
@@ -156,7 +156,9 @@ class HeadRows(nn.Module):
         self._source = (source,)
         self.register_parameter("weight", None)
         self._modules.pop("stored", None)
-        heads: list[object] | None = getattr(source, "_tied_heads", None)  # Embeddings resizes their biases
+        heads: list[object] | None = getattr(
+            source, "_tied_heads", None
+        )  # so that Embeddings.resize can resize their biases
         if heads is not None and all(self is not known for known in heads):
             heads.append(self)
         return self
@@ -212,7 +214,7 @@ class HeadRows(nn.Module):
         `Embeddings.resize` does it for the heads tied to it.
 
         Args:
-            rows: Number of rows of the table.
+            rows: Number of table rows.
 
         Example:
             >>> table = inlayer.Table(256, 4)

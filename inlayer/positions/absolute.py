@@ -41,7 +41,7 @@ class LearnedPositions(nn.Embedding):
         dtype: Dtype of the table.
 
     Raises:
-        InlayerError: If a size, an index or `init_std` is invalid.
+        InlayerError: If a size, an index, or `init_std` is invalid.
 
     Example:
         >>> from inlayer.positions import LearnedPositions
@@ -137,11 +137,11 @@ class SinusoidalPositions(nn.Module):
         n_embd: Width of the encodings.
         block_size: Positions that are precomputed; none by default. It is not a limit.
         theta: The base: pair i is sin and cos of position / theta^(2i / D).
-        layout: "interleaved" (sine and cosine side by side), "half" (all sines first) or "half in float32" (CTRL).
+        layout: "interleaved" (sine and cosine side by side), "half" (all sines first), or "half in float32" (CTRL).
         device: Device of the precomputed encodings, which stay float32 even if the model is cast.
 
     Raises:
-        InlayerError: If a size, theta or the layout is invalid.
+        InlayerError: If a size, theta, or the layout is invalid.
 
     Example:
         >>> from inlayer.positions import SinusoidalPositions

@@ -1,8 +1,8 @@
 """Position ids: the position of each token, numbered by a rule if the caller does not pass them.
 
 text -> ids -> [position ids] -> rows + positions -> hidden states -> head
-- position ids from the caller are used unchanged, which is all that left padding and packed sequences need. By default,
-  they follow the family's rule (families/spec.py, PositionIdRule)
+- position ids from the caller are used unchanged, which is sufficient for left padding and packed sequences. By
+  default, they follow the family's rule (families/spec.py, PositionIdRule)
 Tested in tests/positions/test_position_ids.py and tests/test_embeddings.py, against transformers in tests/families/.
 """
 

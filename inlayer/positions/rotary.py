@@ -36,20 +36,20 @@ class RotaryPositions(nn.Module):
     """Computes cos and sin for given positions, in float32 at every call: `.to(bfloat16)` cannot round the angles.
 
     Args:
-        head_dim: Channels of a head.
+        head_dim: Channels per head.
         rope_parameters: One `RopeParameters`, or one per layer type for a model with several bases (Gemma-3).
         pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
-        layout: How cos and sin are laid out: "half", "interleaved", "single" or "complex"; by default, same as the
+        layout: How cos and sin are laid out: "half", "interleaved", "single", or "complex"; by default, same as the
             pairing.
         float32: Keep the tables float32 regardless of the model's dtype (OLMo).
         layer_types: The type of every layer, or None for a layer without rotary positions.
-        learned: Add the buffer `alpha`, the logarithm of a factor on each frequency (Mistral-Large-4). It stays
+        learned: Add the buffer `alpha`, the logarithm of a multiplier for each frequency (Mistral-Large-4). It stays
             float32, as in the original.
         reverse: `rotate` rotates in the opposite direction (nanochat).
         rotates_in_float32: `rotate` rounds only once, at the end (Cohere, ModernBERT).
 
     Raises:
-        InlayerError: If a size, a name or a parameter is invalid, or do not fit together.
+        InlayerError: If a size, name, or parameter is invalid, or they are inconsistent.
 
     Example:
         >>> from inlayer.positions import RotaryPositions
@@ -102,7 +102,7 @@ class RotaryPositions(nn.Module):
                     f"mrope_section {list(settings.sections)} has {sum(settings.sections)} channel pairs, "
                     f"but {rotated // 2} are rotated"
                 )
-            # Computed once here, so that settings that do not fit together fail now, not at the first text.
+            # Computed once here, so that inconsistent settings fail here, not on the first forward pass.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
                 raise InputError(f"{settings} gives non-finite rotary frequencies or a non-finite cos/sin factor")
@@ -169,10 +169,10 @@ class RotaryPositions(nn.Module):
     def inverse_frequencies(
         self, length: int | Tensor = 1, layer_type: str | None = None
     ) -> tuple[Float[Tensor, " pairs"], float]:
-        """Return radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens.
+        """Return radians per token for every pair, and the factor for cos and sin, for a text of `length` tokens.
 
         Args:
-            length: Tokens of the text; some kinds of RoPE scaling depend on it.
+            length: Number of tokens in the text; some kinds of RoPE scaling depend on it.
             layer_type: The type of the layer, where parameters differ by type.
 
         Returns:
@@ -228,7 +228,7 @@ class RotaryPositions(nn.Module):
         sections = self._choose(layer_type).sections
         if sections is not None and position_ids.dim() == 3:
             if not is_jit_tracing() and len(position_ids) != len(sections):
-                names = "time, height and width" if len(sections) == 3 else "rows and columns"
+                names = "time, height, and width" if len(sections) == 3 else "rows and columns"
                 raise ShapeError(
                     f"position_ids has shape {tuple(position_ids.shape)}; expected ({len(sections)}, batch, tokens): "
                     f"one axis each for {names}"
@@ -242,18 +242,18 @@ class RotaryPositions(nn.Module):
         elif self.layout == "interleaved":
             angles = angles.repeat_interleave(2, dim=-1)
         dtype = torch.float32 if self.float32 else dtype
-        if self.layout == "complex":  # its bits differ from those of cos and sin
+        if self.layout == "complex":  # torch.polar is not bit-identical to cos and sin
             unit = torch.polar(torch.ones_like(angles), angles) * factor
             return unit.real.to(dtype), unit.imag.to(dtype)
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
     def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
-        """Rotate queries and keys with the pairing, layout, direction and precision of these positions.
+        """Rotate queries and keys with the pairing, layout, direction, and precision of these positions.
 
         Args:
             q: Queries (B, H, T, K), or (B, T, H, K) with head_axis=2.
-            k: Keys of the same form; they may have fewer heads.
-            cos: What these positions return for the tokens.
+            k: Keys in the same layout; they may have fewer heads.
+            cos: The cos returned by this module for these positions.
             sin: Same shape as cos.
             head_axis: 1 for (B, H, T, K), 2 for (B, T, H, K).
 
@@ -262,7 +262,7 @@ class RotaryPositions(nn.Module):
 
         Raises:
             DtypeError: If one of them is not a dense tensor.
-            ShapeError: If the shapes do not fit together.
+            ShapeError: If the shapes do not match.
 
         Example:
             >>> from inlayer.positions import RotaryPositions
@@ -308,11 +308,11 @@ def apply_rotary(
 
     Args:
         q: Queries (B, H, T, K), or (B, T, H, K) with head_axis=2.
-        k: Keys of the same form; they may have fewer heads.
+        k: Keys in the same layout; they may have fewer heads.
         cos: (B, T, R) or (T, R), as `Embeddings.rotary` returns it. Channels beyond the rotated ones are unchanged.
         sin: Same shape as cos.
         pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
-        layout: How cos and sin are laid out: "half", "interleaved" or "single"; by default, same as the pairing.
+        layout: How cos and sin are laid out: "half", "interleaved", or "single"; by default, same as the pairing.
         head_axis: 1 for (B, H, T, K), 2 for (B, T, H, K).
 
     Returns:
@@ -320,7 +320,7 @@ def apply_rotary(
 
     Raises:
         DtypeError: If one of them is not a dense tensor.
-        ShapeError: If the shapes do not fit together.
+        ShapeError: If the shapes do not match.
         InputError: If pairing or layout is unknown.
 
     Example:

@@ -1,4 +1,4 @@
-"""RoPE scaling, for texts longer than those in training: linear, dynamic NTK, YaRN, Llama-3, LongRoPE, ...
+"""RoPE scaling, for contexts longer than in training: linear, dynamic NTK, YaRN, Llama-3, LongRoPE, ...
 
 position ids -> [frequencies] -> cos and sin
 - operations are in the same order as in transformers; a step that looks clumsy usually reproduces its rounding
@@ -26,7 +26,7 @@ def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
 
 
 def scaled_frequencies(scaling: RopeScaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
-    """Return inverse frequencies of `dim // 2` channel pairs, and the factor on cos and sin, for `length` tokens."""
+    """Return inverse frequencies of `dim // 2` channel pairs, and the factor for cos and sin, for `length` tokens."""
     if scaling is None:
         return plain_frequencies(dim, theta), 1.0
     if isinstance(scaling, rope_scaling.LinearScaling):

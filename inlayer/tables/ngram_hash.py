@@ -6,7 +6,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
 - a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` replaces older ids
 - see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
-Tested against plain loops over Python integers, transformers and sglang in tests/tables/test_ngram_hash.py.
+Tested against plain loops over Python integers, transformers, and sglang in tests/tables/test_ngram_hash.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
 from inlayer.tables.stored_table import StoredTable
 
-PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5 and 7 decide whether a number is prime
+PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5, and 7 decide whether a number is prime
 
 
 @dataclass(frozen=True, kw_only=True)
 class NgramSpec:
-    """Which rows of one table are read by the n-grams that end at a token.
+    """Which rows of a table the n-grams ending at a token read.
 
     A hash head reads the last `order` ids: each is multiplied by the multiplier of its distance, the products are
     mixed, and the remainder by its modulus is the row, counted from the first row of that hash head.
@@ -92,7 +92,7 @@ def ngram_ids(
 
     Raises:
         IdRangeError: If an id is outside the vocabulary.
-        ShapeError: If ids, history and mask do not belong together.
+        ShapeError: If the shapes of ids, history, and mask are inconsistent.
     """
     limit = spec.vocab_size if token_map is None else len(token_map)
     tokens, inside, start = _with_history(spec, check_id_array(ids, limit), history, mask, limit)

@@ -2,7 +2,7 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - no parameters and no state; `in_memory()` makes a `Table` that can be trained and saved
-- `.to(dtype)` and `.to(device)` read nothing: rows are converted when they are looked up, by torch
+- `.to(dtype)` and `.to(device)` do not read anything: rows are converted when they are looked up, by torch
 - rows are read straight into reused output memory (tables/buffers.py)
 - a tracer (torch.compile) has no ids to read rows for, so it gathers from `weight`. Access `weight` before compiling
 Tested against the same table in memory in tests/tables/test_stored_table.py and tests/tables/test_mapped.py.
@@ -89,7 +89,7 @@ class StoredEmbedding(nn.Module):
         return self._whole
 
     def in_memory(self) -> Table:
-        """Copy all rows into a `Table`, which can be trained, resized and saved.
+        """Copy all rows into a `Table`, which can be trained, resized, and saved.
 
         Returns:
             The table.
@@ -104,11 +104,11 @@ class StoredEmbedding(nn.Module):
         return Table.from_weight(self.weight.clone(), self.padding_idx)
 
     def extra_repr(self) -> str:
-        """Return rows, width, dtype and name, for print(model)."""
+        """Return rows, width, dtype, and name, for print(model)."""
         return f"{self.num_embeddings}, {self.embedding_dim}, dtype={self.dtype}, name={self.table.name!r}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> StoredEmbedding:
-        """Record the dtype and device of `.to()`, `.half()` and `.cuda()`: no values are converted yet."""
+        """Record the dtype and device of `.to()`, `.half()`, and `.cuda()`: no values are converted yet."""
         target = fn(torch.empty(0, dtype=self.dtype, device=self.device))
         if (target.dtype, target.device) != (self.dtype, self.device):
             self.dtype, self.device, self._whole = target.dtype, target.device, None

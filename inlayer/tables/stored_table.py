@@ -3,7 +3,7 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a table combines two independent things: where the bytes of a row come from (a `RowSource`: a local or remote file),
   and what they mean (a dtype, or `decode_rows` for quantized rows)
-- rows are converted to a different dtype when they are read, so opening a table in any dtype reads nothing
+- rows are converted to a different dtype when they are read, so opening a table in any dtype does not read any rows
 - `weight` is the whole table: mapped from the file if its bytes are the values, otherwise read and decoded once
 Tested against the same table in memory in tests/tables/test_stored_table.py, sources of rows in test_row_sources.py.
 """

@@ -1,11 +1,12 @@
-"""A table in memory, which is the learnable part of the input layer, and the lookup of its rows.
+"""In-memory tables, the learnable part of the input layer, and row lookup.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- an id outside the table is an error, detected before the gather. Only a tracer (torch.compile, export, jit, meta and
+- an id outside the table is an error, detected before the gather. Only a tracer (torch.compile, export, jit, meta, and
   fake tensors) skips the check, because it has no values
 - without gradients, the memory of large results is reused (tables/buffers.py), bit-identical to F.embedding
-- the padding row is zero after every initialization; neither lookups nor a tied head (tying.py) send it a gradient
-Tested against F.embedding, a plain loop and nn.Embedding in test_lookup.py and test_table.py of tests/tables/.
+- the padding row is zero after every initialization; it receives no gradient from lookups or from
+  a tied head (tying.py)
+Tested against F.embedding, a plain loop, and nn.Embedding in test_lookup.py and test_table.py of tests/tables/.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_rule, init_ro
 from inlayer.tables.buffers import BufferPool
 from inlayer.tensors import check_ids, is_meta_or_traced
 
-# From this size on, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
+# At or above this size, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
 # below it, malloc reuses freed memory anyway.
 POOLED_BYTES = 4 * 2**20
 
@@ -107,7 +108,7 @@ class Table(nn.Embedding):
         dtype: As in torch.nn.Embedding.
 
     Raises:
-        InputError: If a size, rule, seed or padding row is invalid.
+        InputError: If a size, rule, seed, or padding row is invalid.
         DtypeError: If the dtype is not floating point.
 
     Example:
@@ -141,7 +142,7 @@ class Table(nn.Embedding):
 
     @classmethod
     def from_weight(cls, weight: Tensor, padding_idx: int | None = None) -> Table:
-        """Make a table of existing rows, without a copy or any change, even to the padding row.
+        """Make a table from existing rows, without a copy or any change, even to the padding row.
 
         Args:
             weight: Rows (V, D) of a floating-point dtype; a Parameter stays the same object.
@@ -172,11 +173,11 @@ class Table(nn.Embedding):
     def from_pretrained(  # type: ignore[override]
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
     ) -> Table:
-        """Make a table of existing rows, with the name and the default of nn.Embedding: the rows are frozen.
+        """Make a table from existing rows, with the name and the default of nn.Embedding: the rows are frozen.
 
         Args:
             embeddings: Rows (V, D).
-            freeze: Whether the rows get no gradient.
+            freeze: If True, the rows are not trained.
             padding_idx: A row that gets no gradient in any case.
 
         Returns:
