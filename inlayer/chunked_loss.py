@@ -20,7 +20,7 @@ from inlayer import sharding
 from inlayer.errors import IdRangeError
 from inlayer.tensors import is_jit_tracing
 
-IGNORE = -100  # torch's default for ignored targets
+IGNORE_INDEX = -100  # torch's default for ignored targets
 
 # Rows of logits per chunk: see chunk_rows.
 MIN_CHUNK_ROWS = 256
@@ -48,7 +48,7 @@ def check_targets(targets: Tensor, counted: Tensor, rows: int, ignore_index: int
         )
 
 
-def loss_by_torch(
+def torch_chunked_loss(
     hidden_ND: Tensor, targets_N: Tensor, weight_VD: Tensor, bias_V: Tensor | None, reduction: str
 ) -> Tensor:
     """Return the loss of torch's chunked linear_cross_entropy."""
@@ -58,7 +58,7 @@ def loss_by_torch(
         targets_N,
         linear_bias=bias_V,
         reduction=reduction,
-        ignore_index=IGNORE,
+        ignore_index=IGNORE_INDEX,
         options=nn.LinearCrossEntropyOptions(
             chunking_method=None,
             batch_chunk_size=chunk_rows(len(targets_N), hidden_ND.shape[1]),
@@ -68,7 +68,7 @@ def loss_by_torch(
 
 
 def chunked_losses(
-    project: Callable[[Tensor], Tensor],
+    compute_logits: Callable[[Tensor], Tensor],
     hidden_ND: Tensor,
     targets_N: Tensor,
     local: sharding.LocalRows | None,
@@ -76,21 +76,21 @@ def chunked_losses(
 ) -> Tensor:
     """Compute one loss per target, in chunks that are recomputed in the backward pass.
 
-    The losses are at least float32 after `project`.
+    The losses are at least float32 after `compute_logits`.
     """
 
     def one_chunk(hidden_CD: Tensor, targets_C: Tensor) -> Tensor:
-        logits_CV = project(hidden_CD)
+        logits_CV = compute_logits(hidden_CD)
         logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
         if local is not None:
-            losses_C, log_sums_C = sharding.cross_entropy(logits_CV, targets_C, local, IGNORE)
+            losses_C, log_sums_C = sharding.cross_entropy(logits_CV, targets_C, local, IGNORE_INDEX)
         else:
-            losses_C = functional.cross_entropy(logits_CV, targets_C, ignore_index=IGNORE, reduction="none")
+            losses_C = functional.cross_entropy(logits_CV, targets_C, ignore_index=IGNORE_INDEX, reduction="none")
             log_sums_C = None
         if z_loss == 0:
             return losses_C
         log_sums_C = logits_CV.logsumexp(-1) if log_sums_C is None else log_sums_C
-        return losses_C + z_loss * log_sums_C.square().masked_fill(targets_C == IGNORE, 0.0)
+        return losses_C + z_loss * log_sums_C.square().masked_fill(targets_C == IGNORE_INDEX, 0.0)
 
     if is_jit_tracing():  # sizes are unknown while tracing
         return one_chunk(hidden_ND, targets_N)

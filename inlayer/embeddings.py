@@ -39,8 +39,8 @@ from inlayer.positions import (
     make_position_ids,
     positions_from_spec,
 )
-from inlayer.tables import Table, add_up, check_id_range
-from inlayer.tensors import check_mask, check_one_per_token, mask_from_ids, multiply, project, with_batch_axis
+from inlayer.tables import Table, add_pooled, check_id_range
+from inlayer.tensors import apply_projection, check_mask, check_one_per_token, mask_from_ids, multiply, with_batch_axis
 
 PROJECTIONS = ("rows", "sum")
 NORM_AT_OPTIONS = ("sum", "start", "rows")
@@ -160,34 +160,33 @@ class Embeddings(ExtraTables):
         row_width = row_width or n_embd
         sum_width = n_embd if projection_at == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
-        target: Any = {"device": device, "dtype": dtype}
-        table = Table(
-            vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed, **target
-        )
+        factory_kwargs: Any = {"device": device, "dtype": dtype}
+        table_kwargs = factory_kwargs | {"init_std": init_std}
+        table = Table(vocab_size, row_width, padding_idx=padding_idx, init=init, seed=token_seed, **table_kwargs)
         super().__init__(table, scale, round_scale)
         self.n_embd, self.block_size = n_embd, block_size
         self.multiplier, self.round_multiplier = multiplier, round_multiplier
         self.projection_at, self.mask_padding, self.positions_first = projection_at, mask_padding, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
-        learned = target | {"offset": position_offset, "init_std": init_std, "seed": position_seed}
+        learned = table_kwargs | {"offset": position_offset, "seed": position_seed}
         learned["padding_idx"] = self.position_id_rule.padding_idx
         self.position_embedding = build_positions(
             positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned=learned
         )
         self.token_type_embedding = (
-            Table(token_types, sum_width, init_std=init_std, seed=type_seed, **target) if token_types else None
+            Table(token_types, sum_width, seed=type_seed, **table_kwargs) if token_types else None
         )
         self.norm_at = norm_at
         if norm_eps is not None:
-            self.norm = build_norm(norm, sum_width, norm_eps, **target)
+            self.norm = build_norm(norm, sum_width, norm_eps, **factory_kwargs)
         self.dropout = nn.Dropout(dropout)
         if per_layer is not None:
-            self.per_layer_embedding = PerLayerEmbedding(per_layer, n_embd, **target)
+            self.per_layer_embedding = PerLayerEmbedding(per_layer, n_embd, **factory_kwargs)
         if value_embeddings is not None:
-            self.value_embedding = Table(value_embeddings.rows, value_embeddings.width, init_std=init_std, **target)
+            self.value_embedding = Table(value_embeddings.rows, value_embeddings.width, **table_kwargs)
             self.value_layers = value_embeddings.layer_indices
         has_bias = projection_at == "sum"
-        self.projection = nn.Linear(row_width, n_embd, bias=has_bias, **target) if projection_at else None
+        self.projection = nn.Linear(row_width, n_embd, bias=has_bias, **factory_kwargs) if projection_at else None
 
     @classmethod
     def from_config(
@@ -288,11 +287,11 @@ class Embeddings(ExtraTables):
         if self.multiplier != 1.0:
             hidden = after("multiplier", multiply(hidden, self.multiplier, self.round_multiplier))
         if self.projection is not None and self.projection_at == "rows":
-            hidden = after("projection", project(self.projection, hidden))
+            hidden = after("projection", apply_projection(self.projection, hidden))
         if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):
             hidden = after("norm", self.norm(hidden))
         for name, added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
-            hidden = after(name, add_up(hidden, added), added)
+            hidden = after(name, add_pooled(hidden, added), added)
         if self.norm is not None and self.norm_at == "sum":
             hidden = after("norm", self.norm(hidden))
         if self.mask_padding == "ids" and attention_mask is None and input_ids is not None:
@@ -301,7 +300,7 @@ class Embeddings(ExtraTables):
             hidden = after("mask", hidden * check_mask(attention_mask, *hidden.shape[:2])[..., None].to(hidden.dtype))
         hidden = self.dropout(hidden)
         if self.projection is not None and self.projection_at == "sum":
-            hidden = after("projection", project(self.projection, hidden))
+            hidden = after("projection", apply_projection(self.projection, hidden))
         return hidden[0] if single else hidden
 
     def stages(self, *inputs: Tensor | None, **named: Tensor | None) -> list[LayerStage]:
@@ -390,7 +389,7 @@ class Embeddings(ExtraTables):
         if not isinstance(positions, RotaryPositions):
             raise InputError("this layer's positions are not rotary, so it has no cos and sin")
         if layer is not None:
-            has_positions, layer_type = positions.type_of_layer(layer)
+            has_positions, layer_type = positions.layer_rotary_type(layer)
             if not has_positions:
                 return None
         cos_sin: tuple[Tensor, Tensor] = positions(position_ids, self.dtype, layer_type)

@@ -212,7 +212,7 @@ class ExtraTables(InputTable):
         single, ids, embeds = with_batch_axis(input_ids, inputs_embeds, self.token_embedding.embedding_dim)
         if embeds is None and ids is not None:
             embeds = self._look_up(ids)
-        elif embeds is not None and ids is None and extra.finds_ids:
+        elif embeds is not None and ids is None and extra.recover_ids:
             ids = self.ids_of(embeds)
         assert embeds is not None
         if ids is not None and ids.shape != embeds.shape[:2]:

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from inlayer import sharding
 from inlayer.checks import check_padding, check_size, check_std, is_finite
-from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_torch
+from inlayer.chunked_loss import IGNORE_INDEX, check_targets, chunked_losses, torch_chunked_loss
 from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.tensors import check_float, check_ids, is_jit_tracing, is_meta_or_traced
 from inlayer.tying import HeadRows, without_row_gradient
@@ -32,7 +32,7 @@ from inlayer.tying import HeadRows, without_row_gradient
 REDUCTIONS = ("mean", "sum", "none")
 
 # Devices where half precision may be emulated and many times slower; torch's chunked loss also avoids it there.
-FULL_PRECISION = frozenset({"cpu"})
+FULL_PRECISION_DEVICES = frozenset({"cpu"})
 
 
 class Head(HeadRows):
@@ -123,13 +123,19 @@ class Head(HeadRows):
         hidden = self._check_hidden(hidden)
         local = self._local_rows()
         if local is None:
-            return project(self, hidden, self._weight_without_padding_gradient(), self.bias)
+            return compute_logits(self, hidden, self._weight_without_padding_gradient(), self.bias)
         hidden = sharding.copy_to_all(hidden, local.mesh)
-        logits_M = project(self, hidden, local.rows_MD, local.entries(self.bias))
+        logits_M = compute_logits(self, hidden, local.rows_MD, local.entries(self.bias))
         return sharding.join_columns(logits_M, self.vocab_size, local.mesh)
 
     def loss(
-        self, hidden: Any, targets: object, *, ignore_index: int = IGNORE, reduction: str = "mean", z_loss: float = 0.0
+        self,
+        hidden: Any,
+        targets: object,
+        *,
+        ignore_index: int = IGNORE_INDEX,
+        reduction: str = "mean",
+        z_loss: float = 0.0,
     ) -> Float[Tensor, "..."]:
         """Compute the cross-entropy of hidden states without materializing all logits.
 
@@ -170,7 +176,7 @@ class Head(HeadRows):
                 hidden_ND, targets_N = hidden_ND.index_select(0, counted), targets_N.index_select(0, counted)
             loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=reduction, z_loss=z_loss)
         else:
-            targets_N = targets_N.where(counted_N, IGNORE)
+            targets_N = targets_N.where(counted_N, IGNORE_INDEX)
             summed = "sum" if reduction == "mean" else reduction
             loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=summed, z_loss=z_loss)
             loss = loss / counted_N.sum().clamp(min=1) if reduction == "mean" else loss
@@ -187,13 +193,13 @@ class Head(HeadRows):
         reduction: str,
         z_loss: float,
     ) -> Tensor:
-        """Return the loss of targets that are rows or IGNORE, by torch's chunks or ours."""
+        """Return the loss of targets that are rows or IGNORE_INDEX, by torch's chunks or ours."""
         if local is not None:
             hidden_ND = sharding.copy_to_all(hidden_ND, local.mesh)
         device = hidden_ND.device.type
         autocast = torch.is_autocast_enabled(device)
         if autocast:  # torch's chunked loss ignores autocast: cast here, once for all chunks
-            dtype = torch.float32 if device in FULL_PRECISION else torch.get_autocast_dtype(device)
+            dtype = torch.float32 if device in FULL_PRECISION_DEVICES else torch.get_autocast_dtype(device)
             hidden_ND, weight_VD = hidden_ND.to(dtype), weight_VD.to(dtype)
             bias_V = None if bias_V is None else bias_V.to(dtype)
         half_autocast = autocast and hidden_ND.dtype != torch.float32
@@ -207,9 +213,9 @@ class Head(HeadRows):
                 factor = self.scale / self.divisor  # applied to hidden states and bias: the projection is linear
                 scaled_ND = hidden_ND if self.hidden_scale * factor == 1.0 else hidden_ND * (self.hidden_scale * factor)
                 scaled_V = bias_V if bias_V is None or factor == 1.0 else bias_V * factor
-                loss = loss_by_torch(scaled_ND, targets_N, weight_VD, scaled_V, reduction)
+                loss = torch_chunked_loss(scaled_ND, targets_N, weight_VD, scaled_V, reduction)
             else:
-                to_logits = partial(project, self, weight_VD=weight_VD, bias_V=bias_V)
+                to_logits = partial(compute_logits, self, weight_VD=weight_VD, bias_V=bias_V)
                 loss = chunked_losses(to_logits, hidden_ND, targets_N, local, z_loss)
                 loss = loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
         return loss.to(torch.float32 if autocast else hidden_ND.dtype)
@@ -275,7 +281,7 @@ class Head(HeadRows):
         return weight_VD if padding_idx is None else without_row_gradient(weight_VD, padding_idx)
 
 
-def project(head: Head, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
+def compute_logits(head: Head, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
     """Compute logits (..., V) for all or some rows and their biases, with the factors and the soft cap of a head."""
     if head.hidden_scale != 1.0:
         hidden = hidden * head.hidden_scale

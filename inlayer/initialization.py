@@ -23,7 +23,7 @@ INIT_RULES = ("normal", "embedding", "scaled")
 RESIZE_RULES = ("mean", "zeros", *INIT_RULES)
 
 
-def check_rule(rule: str, allowed: tuple[str, ...]) -> str:
+def check_init_rule(rule: str, allowed: tuple[str, ...]) -> str:
     """Check the name of an initialization rule."""
     if rule not in allowed:
         raise InputError(f"init {rule!r} is unknown; choose one of {', '.join(map(repr, allowed))}")

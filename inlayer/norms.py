@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from inlayer.families.spec import NormKind
 
 
-class RoundedNorm(nn.Module):
+class CastThenScaleNorm(nn.Module):
     """A norm in float32, rounded to the model's dtype before weight and bias are applied."""
 
-    def __init__(self, width: int, eps: float, *, centered: bool = False, weight: bool = True, **target: Any) -> None:
+    def __init__(
+        self, width: int, eps: float, *, centered: bool = False, weight: bool = True, **factory_kwargs: Any
+    ) -> None:
         super().__init__()
         self.eps, self.centered = eps, centered
-        self.weight = nn.Parameter(torch.ones(width, **target)) if weight else None
-        self.bias = nn.Parameter(torch.zeros(width, **target)) if centered else None
+        self.weight = nn.Parameter(torch.ones(width, **factory_kwargs)) if weight else None
+        self.bias = nn.Parameter(torch.zeros(width, **factory_kwargs)) if centered else None
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Normalize the last axis."""
@@ -37,7 +39,7 @@ class RoundedNorm(nn.Module):
         return values if self.bias is None else values + self.bias
 
 
-class FloatNorm(RoundedNorm):
+class Float32RMSNorm(CastThenScaleNorm):
     """RMSNorm in float32, rounded only at the end (Gemma-3n, Gemma-4, Muse Spark)."""
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -47,12 +49,12 @@ class FloatNorm(RoundedNorm):
         return (values if self.weight is None else values * self.weight.float()).to(hidden.dtype)
 
 
-def build_norm(kind: NormKind, width: int, eps: float, **target: Any) -> nn.Module:
+def build_norm(kind: NormKind, width: int, eps: float, **factory_kwargs: Any) -> nn.Module:
     """Return the norm of a family, on a device and in a dtype."""
     if kind.startswith("rms in float32"):
-        return FloatNorm(width, eps, weight=kind == "rms in float32", **target)
+        return Float32RMSNorm(width, eps, weight=kind == "rms in float32", **factory_kwargs)
     if kind.startswith("rms"):
-        return RoundedNorm(width, eps, centered=False, weight=kind == "rms", **target)
+        return CastThenScaleNorm(width, eps, centered=False, weight=kind == "rms", **factory_kwargs)
     if kind == "layer in float32":
-        return RoundedNorm(width, eps, centered=True, weight=True, **target)
-    return nn.LayerNorm(width, eps=eps, bias=kind == "layer", **target)
+        return CastThenScaleNorm(width, eps, centered=True, weight=True, **factory_kwargs)
+    return nn.LayerNorm(width, eps=eps, bias=kind == "layer", **factory_kwargs)

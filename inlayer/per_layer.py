@@ -19,26 +19,26 @@ from torch import Tensor, nn
 from inlayer.families.spec import PerLayerSpec
 from inlayer.norms import build_norm
 from inlayer.tables import StoredEmbedding, Table
-from inlayer.tensors import multiply, project
+from inlayer.tensors import apply_projection, multiply
 
 
 class PerLayerEmbedding(nn.Module):
     """The second table with its projection and norm."""
 
-    def __init__(self, spec: PerLayerSpec, n_embd: int, **target: Any) -> None:
+    def __init__(self, spec: PerLayerSpec, n_embd: int, **factory_kwargs: Any) -> None:
         super().__init__()
         self.layers, self.width = spec.n_layers, spec.width
-        self.finds_ids = not spec.rounded and spec.rows > 0
+        self.recover_ids = not spec.rounded and spec.rows > 0
         self.rounded, self.projection_scale = spec.rounded, n_embd**-0.5
         self.table: Table | StoredEmbedding | None = None
         if spec.rows:
-            self.table = Table(spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **target)
-        self.projection = nn.Linear(n_embd, spec.n_layers * spec.width, bias=False, **target)
-        self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **target)
+            self.table = Table(spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **factory_kwargs)
+        self.projection = nn.Linear(n_embd, spec.n_layers * spec.width, bias=False, **factory_kwargs)
+        self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **factory_kwargs)
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
         """Return the vectors of every block; without ids or a second table, the projection only."""
-        scaled = multiply(project(self.projection, embeds), self.projection_scale, self.rounded)
+        scaled = multiply(apply_projection(self.projection, embeds), self.projection_scale, self.rounded)
         projected: Tensor = self.norm(self._split(scaled))
         if ids is None or self.table is None:
             return projected

@@ -61,7 +61,7 @@ def check_float(x: object, name: str, width: int | None = None, axes: tuple[str,
     return x
 
 
-def project(projection: nn.Linear, vectors: Tensor) -> Tensor:
+def apply_projection(projection: nn.Linear, vectors: Tensor) -> Tensor:
     """Apply a projection to vectors of its dtype; autocast converts others."""
     dtype = projection.weight.dtype
     if vectors.dtype != dtype and not torch.is_autocast_enabled(vectors.device.type):

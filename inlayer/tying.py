@@ -66,7 +66,7 @@ def resolve_table(source: nn.Module) -> nn.Module:
     return table
 
 
-def table_size(table: nn.Module) -> tuple[int, int]:
+def table_shape(table: nn.Module) -> tuple[int, int]:
     """Return the shape (V, D), without reading the rows of a table in a file."""
     rows, width = getattr(table, "num_embeddings", None), getattr(table, "embedding_dim", None)
     in_memory = "weight" in table._parameters or "weight" in table._buffers
@@ -106,7 +106,7 @@ class HeadRows(nn.Module):
             256
         """
         own = self._parameters.get("weight")
-        return table_size(self._owner())[0] if own is None else own.shape[0]
+        return table_shape(self._owner())[0] if own is None else own.shape[0]
 
     def _owner(self) -> nn.Module:
         """Return the module that holds the rows, for a head without a parameter of its own."""
@@ -164,7 +164,7 @@ class HeadRows(nn.Module):
         return self
 
     def _check_size(self, table: nn.Module) -> None:
-        size = table_size(table)
+        size = table_shape(table)
         if size != (self.vocab_size, self.n_embd):
             raise ShapeError(
                 f"cannot tie a head of size {(self.vocab_size, self.n_embd)} to a table of size {size} (V, D): the "
@@ -230,7 +230,7 @@ class HeadRows(nn.Module):
             self.bias = nn.Parameter(bias_V, requires_grad=self.bias.requires_grad)
 
 
-def use_stored(head: HeadRows, table: nn.Module) -> None:
+def use_stored_rows(head: HeadRows, table: nn.Module) -> None:
     """Give a head the rows of an untied table that stays in its file, instead of a parameter."""
     head._check_size(resolve_table(table))
     head.stored = table  # a registered child, unlike the table of a tied head

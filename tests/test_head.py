@@ -633,7 +633,7 @@ def test_loss_under_autocast_is_float32_and_exact(
 ) -> None:
     """Products are float32 on a CPU and half precision elsewhere; everything after them is float32. Both are tested."""
     if products == "bfloat16":
-        monkeypatch.setattr(head_module, "FULL_PRECISION", frozenset())
+        monkeypatch.setattr(head_module, "FULL_PRECISION_DEVICES", frozenset())
     monkeypatch.setattr(chunked_loss, "chunk_rows", lambda tokens, *_: min(tokens, 7))
     torch.manual_seed(0)
     head = Head(D, V, init_std=0.5, **HEADS[kind])
@@ -656,7 +656,7 @@ def test_loss_under_autocast_is_float32_and_exact(
 @needs_linear_cross_entropy
 def test_half_precision_loss_is_rounded_only_before_the_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     """With half-precision products, the loss is the float32 cross-entropy of the half-precision logits."""
-    monkeypatch.setattr(head_module, "FULL_PRECISION", frozenset())
+    monkeypatch.setattr(head_module, "FULL_PRECISION_DEVICES", frozenset())
     torch.manual_seed(0)
     head, hidden, targets = Head(64, 500, init_std=0.3), torch.randn(999, 64), torch.randint(0, 500, (999,))
     with torch.autocast("cpu", torch.bfloat16):
@@ -671,7 +671,7 @@ def test_half_precision_loss_is_rounded_only_before_the_softmax(monkeypatch: pyt
 @pytest.mark.parametrize("products", ["float32", "bfloat16"])
 def test_padding_row_gets_no_gradient_under_autocast(monkeypatch: pytest.MonkeyPatch, products: str) -> None:
     if products == "bfloat16":
-        monkeypatch.setattr(head_module, "FULL_PRECISION", frozenset())
+        monkeypatch.setattr(head_module, "FULL_PRECISION_DEVICES", frozenset())
     model = TiedModel(padding_idx=4)
     with torch.autocast("cpu", torch.bfloat16):
         loss = model.head.loss(torch.randn(5, D), torch.tensor([1, 4, 2, 3, 9]), z_loss=0.1)

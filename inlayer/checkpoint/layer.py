@@ -28,7 +28,7 @@ from inlayer.positions import sinusoidal_encoding
 from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tables.stored_table import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
-from inlayer.tying import use_stored
+from inlayer.tying import use_stored_rows
 
 COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
 SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it equals the table
@@ -107,7 +107,7 @@ def build_head(model: Model) -> Head | None:
         if model.trainable:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
         else:
-            use_stored(head, stored)
+            use_stored_rows(head, stored)
     bias, shapes = find_part(model, "head.bias"), ((head.vocab_size,), (1, head.vocab_size))  # the second is for BART
     shape = bias.shape if bias is not None and bias.shape in shapes else None
     if head.bias is not None or shape is not None:

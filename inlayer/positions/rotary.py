@@ -130,7 +130,7 @@ class RotaryPositions(nn.Module):
         """
         return int((settings.head_dim or self.head_dim) * settings.partial_rotary_factor)
 
-    def type_of_layer(self, layer: int) -> tuple[bool, str | None]:
+    def layer_rotary_type(self, layer: int) -> tuple[bool, str | None]:
         """Return whether a layer has rotary positions, and its type where parameters differ by type.
 
         Args:
@@ -146,7 +146,7 @@ class RotaryPositions(nn.Module):
             >>> from inlayer.positions import RopeParameters, RotaryPositions
             >>> by_type = {"full_attention": RopeParameters(theta=1e6), "sliding_attention": RopeParameters()}
             >>> rotary = RotaryPositions(4, by_type, layer_types=("sliding_attention", "full_attention", None))
-            >>> rotary.type_of_layer(1), rotary.type_of_layer(2)[0]
+            >>> rotary.layer_rotary_type(1), rotary.layer_rotary_type(2)[0]
             ((True, 'full_attention'), False)
         """
         if self.layer_types is None and isinstance(self.rope_parameters, RopeParameters):
@@ -336,7 +336,7 @@ def apply_rotary(
         )
     _check_names(pairing, layout or pairing)
     # Counted from the end, the head axis is the same for (B, T, R) and for (T, R).
-    cos, sin = (one_angle_per_pair(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
+    cos, sin = (deduplicate_angles(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
     return _rotate(q, cos, sin, pairing, "q"), _rotate(k, cos, sin, pairing, "k")
 
 
@@ -346,7 +346,7 @@ def _check_names(pairing: str, layout: str) -> None:
             raise InputError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
 
 
-def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
+def deduplicate_angles(table: Tensor, layout: str) -> Tensor:
     """Return the cos or sin table with each angle once, for any layout."""
     if layout in ("single", "complex"):
         return table

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from inlayer import sharding
 from inlayer.checks import check_padding, check_seed, check_size, check_std, id_range_error
 from inlayer.errors import DtypeError, InputError, ShapeError, type_name
-from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_rule, init_rows, mean_row
+from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_init_rule, init_rows, mean_row
 from inlayer.tables.buffers import BufferPool
 from inlayer.tensors import check_ids, is_meta_or_traced
 
@@ -65,7 +65,7 @@ def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return _POOL.lease(shape, dtype) if nbytes >= POOLED_BYTES else torch.empty(shape, dtype=dtype)
 
 
-def add_up(rows: Tensor, added: Tensor) -> Tensor:
+def add_pooled(rows: Tensor, added: Tensor) -> Tensor:
     """Return `rows + added`, where `added` is broadcast to `rows`; the memory of a large sum is reused.
 
     The result is always a new tensor, because a hook or a cache may hold the rows.
@@ -135,7 +135,7 @@ class Table(nn.Embedding):
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
         # With a weight, nn.Embedding skips its own initialization, which would be discarded.
         super().__init__(vocab_size, n_embd, check_padding(padding_idx, vocab_size), _weight=weight_VD)
-        self.init = check_rule(init, INIT_RULES)
+        self.init = check_init_rule(init, INIT_RULES)
         self.init_std = init_std
         self.seed = None if seed is None else check_seed(seed)
         self.reset_parameters()
@@ -242,7 +242,7 @@ class Table(nn.Embedding):
             128
         """
         new_vocab_size = check_size(new_vocab_size, "new_vocab_size")
-        check_rule(init, RESIZE_RULES)
+        check_init_rule(init, RESIZE_RULES)
         if pad_to_multiple_of is not None:
             pad_to_multiple_of = check_size(pad_to_multiple_of, "pad_to_multiple_of")
             new_vocab_size = -(-new_vocab_size // pad_to_multiple_of) * pad_to_multiple_of

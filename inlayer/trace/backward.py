@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
-from inlayer.head import Head, project, scale_logits
+from inlayer.head import Head, compute_logits, scale_logits
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import Forward, UniqueRows
@@ -73,7 +73,7 @@ class LossInputs(NamedTuple):
         return hidden_BTD
 
     def logits(self, hidden: Tensor, weight_VD: Tensor) -> Tensor:
-        return project(self.head, hidden, weight_VD, self.bias)
+        return compute_logits(self.head, hidden, weight_VD, self.bias)
 
     def loss(self, hidden_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         """Return the cross-entropy of the next tokens."""

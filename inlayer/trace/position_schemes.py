@@ -21,7 +21,7 @@ from inlayer.errors import InputError
 from inlayer.families.rope_scaling import Llama3Scaling, RopeScaling, YarnScaling
 from inlayer.families.spec import PositionIdRule, RopeParameters
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
-from inlayer.positions.rotary import one_angle_per_pair
+from inlayer.positions.rotary import deduplicate_angles
 from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
@@ -115,7 +115,7 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
         unscaled = plain_frequencies(rotary.rotated_dim(settings), settings.theta)
         # The last position is included because some kinds of RoPE scaling depend on the length of the text.
         tables = layer.rotary(torch.cat((position_T, torch.tensor([max(length - 1, 0)]))), layer_type)
-        cos, sin = (one_angle_per_pair(table[:-1], rotary.layout)[:, :dims].tolist() for table in tables)
+        cos, sin = (deduplicate_angles(table[:-1], rotary.layout)[:, :dims].tolist() for table in tables)
         scaled_angles, unscaled_angles = (
             (position_T[:, None].float() * frequency[:dims]).tolist() for frequency in (frequencies, unscaled)
         )

@@ -78,8 +78,8 @@ def inputs(model: nn.Module, layer: Embeddings, padding: int) -> Iterator[tuple[
     if accepts(model, "inputs_embeds"):
         width = layer.token_embedding.embedding_dim
         vectors = torch.randn(3, TOKENS, width, generator=generator).to(layer.dtype)
-        finds_ids = layer.per_layer_embedding is not None and layer.per_layer_embedding.finds_ids
-        if finds_ids or any(spec.layer is not None for spec in layer.ngrams):  # it finds only rows of its table
+        recover_ids = layer.per_layer_embedding is not None and layer.per_layer_embedding.recover_ids
+        if recover_ids or any(spec.layer is not None for spec in layer.ngrams):  # it finds only rows of its table
             vectors = model.get_input_embeddings()(ids).detach()
         yield "inputs_embeds", {"inputs_embeds": vectors}
     if accepts(model, "position_ids") and layer.position_embedding is not None:
