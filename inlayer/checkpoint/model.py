@@ -47,11 +47,11 @@ class Model:
         source: Where the model came from.
         note: Text to show with it, for example that it is a sample.
         config: The contents of config.json, or None.
-        table_info: Name, file, byte offset, shape and dtype of the table.
-        tables: The same, with role and share of parameters, for every tensor that token ids index.
+        dtype: The dtype passed to `load`, or None if rows keep their stored dtype.
+        trainable: Whether `embeddings` holds its rows in memory, so that they can be trained.
+        table_info: Name, file, byte offset, shape, and dtype of the table.
         is_static: Whether this is a model2vec or StaticEmbedding model, which has only a table.
-        spec: The layer that the config describes, or None if its family is unknown.
-        tokenizer: The checkpoint's tokenizer, or None.
+        skipped: Tokens that `encode` leaves out: "special", "unknown", or "none".
         table: The rows, as numpy arrays.
         embeddings: The input layer, a torch module.
         head: The head, a torch module, or None.

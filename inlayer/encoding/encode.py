@@ -48,11 +48,24 @@ BLOCK_BYTES = 2**24  # of rows read at once to compute the version
 
 
 class TokenVectors(NamedTuple):
-    """One vector per token: text i has `ids` and `vectors` from `offsets[i]` to `offsets[i + 1]`."""
+    """One vector per token, as returned by `Model.encode(texts, pool="none")`.
 
-    vectors: Array  # (N, D)
-    ids: IdArray  # (N,)
-    offsets: IdArray  # (B + 1,)
+    The tokens of text i are at indices `offsets[i]` to `offsets[i + 1] - 1`.
+
+    Attributes:
+        vectors: The vectors of all texts (N, D).
+        ids: The token ids of all texts (N,).
+        offsets: The index of each text's first token, and N at the end (B + 1,).
+
+    Example:
+        >>> result = inlayer.load("default").encode(["I love dogs", "Hi"], pool="none")
+        >>> result.vectors.shape, result.offsets.tolist()
+        ((6, 128), [0, 4, 6])
+    """
+
+    vectors: Array
+    ids: IdArray
+    offsets: IdArray
 
 
 class EncodeSettings(NamedTuple):
@@ -99,7 +112,20 @@ def check_one_vector(pool: object) -> None:
 
 
 class Encoder:
-    """A model's tokenizer and rows, with fitted weights if there are any."""
+    """A model's tokenizer, its rows, and fitted weights if there are any, as returned by `Model.encoder`.
+
+    `Model.encode` and `Model.encode_iter` use it. Call those to turn texts into vectors.
+
+    Attributes:
+        tokenizer: The model's tokenizer.
+        weighting: The fitted weights, or None.
+        width: Width of the vectors.
+
+    Example:
+        >>> encoder = inlayer.load("default").encoder()
+        >>> encoder.width, encoder.ids(["I love dogs"]).flat.tolist()
+        (128, [40, 812, 2228, 82])
+    """
 
     def __init__(self, model: Model, weighting: Weighting | None = None) -> None:
         if model.tokenizer is None:
@@ -117,7 +143,18 @@ class Encoder:
         self._special[[*self._special_ids]] = True
 
     def ids(self, texts: list[str]) -> Ragged:
-        """Return the ids of texts, without special tokens."""
+        """Tokenize texts.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            The ids of the pooled tokens, without special tokens.
+
+        Example:
+            >>> inlayer.load("default").encoder().ids(["I love dogs", "Hi"]).counts.tolist()
+            [4, 2]
+        """
         return self.without_special(self.all_ids(texts))
 
     def all_ids(self, texts: list[str]) -> Ragged:

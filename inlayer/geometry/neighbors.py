@@ -33,7 +33,17 @@ Query = Any  # str, int or vector
 
 
 class Neighbor(NamedTuple):
-    """A token near a query: its id, its text, and the cosine of its row with the query."""
+    """A token near a query, as returned by `Model.neighbors`.
+
+    Attributes:
+        id: The token id.
+        text: The text of the token.
+        score: Cosine similarity of its row to the query.
+
+    Example:
+        >>> inlayer.load("default").neighbors("seven", 1)[0].text
+        ' five'
+    """
 
     id: int
     text: str
@@ -68,13 +78,18 @@ NO_FILTER = Filter()
 
 
 class Analogy(NamedTuple):
-    """The answers to "a - b + c", and what the words alone would have answered.
+    """The answers to "a - b + c" and to its baselines, as returned by `Model.analogy`.
 
-    answers: Nearest tokens to the vector a - b + c, inputs excluded, and with them tokens that are the same word as an
-        input apart from case and spaces.
-    nearest_to_first: Nearest tokens to `a` alone, with the same tokens excluded. The same answer here means that the
-        arithmetic added nothing to similarity.
-    with_inputs: Nearest tokens to a - b + c, nothing excluded: often `a` itself.
+    Attributes:
+        answers: Tokens nearest to a - b + c. The inputs are excluded, as are tokens that match an input when case and
+            whitespace are ignored.
+        nearest_to_first: Tokens nearest to `a`, with the same exclusions. If the first answer is the same here, the
+            arithmetic made no difference.
+        with_inputs: Tokens nearest to a - b + c, without exclusions: often `a` itself.
+
+    Example:
+        >>> inlayer.load("default").analogy("father", "man", "woman").answers[0].text
+        ' mother'
     """
 
     answers: list[Neighbor]

@@ -52,15 +52,21 @@ Blocks = Callable[[Progress | None], Iterator[tuple[int, Points]]]
 
 
 class TableProjection(NamedTuple):
-    """A map of a table.
+    """Two coordinates for every row of a table, as returned by `Model.project`.
 
-    method: "pca" or "tsne".
-    points: (V, 2) float32; NaN for zero and non-finite rows. Divided by a power of two if the largest norm is outside
-        USUAL_NORMS.
-    explained_variance_ratio: Share of the variance that the points keep (PCA only).
-    complete: False if a t-SNE was interrupted.
-    axes: (D, 2) float32, which map centered rows to points (PCA only).
-    distortion: How faithful the map is, if that was saved with it.
+    Attributes:
+        method: "pca" or "tsne".
+        points: The coordinates (V, 2) in float32; NaN for rows that are zero or not finite. Divided by a power of two
+            if the largest norm is far from ordinary norms.
+        explained_variance_ratio: Share of the variance that the points preserve (PCA only).
+        complete: False if t-SNE was interrupted.
+        axes: The matrix (D, 2) in float32 that maps centered rows to points (PCA only).
+        distortion: How faithful the map is, if this was measured.
+
+    Example:
+        >>> projection = inlayer.load("default").project()
+        >>> projection.method, projection.points.shape, len(projection.undrawn_ids)
+        ('pca', (6144, 2), 1)
     """
 
     method: str

@@ -109,7 +109,18 @@ ADVICE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A row of the table, its token as text if it has one, and the value that stands out."""
+    """A row that a finding affects.
+
+    Attributes:
+        id: The row of the table.
+        text: The text of its token, or None if it does not have one.
+        value: The value that stands out, or None.
+
+    Example:
+        >>> example = inlayer.inspect("default").findings[0].examples[0]
+        >>> example.id, round(example.value, 2)  # an undertrained row, by its cosine to a reference
+        (130, 0.43)
+    """
 
     id: int
     text: str | None
@@ -118,16 +129,21 @@ class Example:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem, or a fact worth knowing.
+    """A problem or an informational note, as listed in `Report.findings`.
 
     Attributes:
         severity: "error", "warning" or "note".
         code: A name that never changes its meaning, such as "nan-rows"; docs/checkpoints.md explains each.
         message: What was found, in one sentence.
         count: The number of affected rows, ids or tensors.
-        ids: Every token id behind the finding; empty if it is not about single tokens.
+        ids: Every affected token id; empty if the finding is not about single tokens.
         examples: The first few of them with their text.
         advice: What to do next.
+
+    Example:
+        >>> finding = inlayer.inspect("default").findings[0]
+        >>> finding.severity, finding.code, len(finding.ids) == finding.count
+        ('note', 'undertrained-tokens', True)
     """
 
     severity: Severity
