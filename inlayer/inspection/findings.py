@@ -118,7 +118,7 @@ class Example:
 
     Example:
         >>> example = inlayer.inspect("default").findings[0].examples[0]
-        >>> example.id, round(example.value, 2)  # an undertrained row, by its cosine to a reference
+        >>> example.id, round(example.value, 2)  # an undertrained row
         (130, 0.43)
     """
 
