@@ -89,11 +89,9 @@ def path_kind(path: Path) -> str:
 
 def not_a_file(path: Path, kind: str) -> MissingFileError:
     """Return the error for a path that should be a file; `kind` is what `path_kind` returned."""
-    if kind == "missing":
-        return MissingFileError(f"{format_path(path)}: not found")
-    if kind == "folder":
-        return MissingFileError(f"{format_path(path)} is a folder, not a file")
-    return MissingFileError(f"{format_path(path)} is not a regular file (it is a device, pipe or socket)")
+    problems = {"missing": ": not found", "folder": " is a folder, not a file"}
+    problem = problems.get(kind, " is not a regular file (it is a device, pipe or socket)")
+    return MissingFileError(f"{format_path(path)}{problem}")
 
 
 def check_is_file(path: Path, advice: str = "") -> Path:
@@ -236,14 +234,13 @@ def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError:
                 if time.monotonic() >= end:
                     raise InputError(f"{format_path(path.parent)} is in use: {busy}") from None
                 time.sleep(LOCK_INTERVAL)
-                continue
-            except OSError:
-                pass
-            break
+            except OSError:  # a file system without locks
+                break
         yield
 
 
