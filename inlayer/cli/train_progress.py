@@ -58,7 +58,6 @@ class Reporter(TrainingProgress):
 
 @contextmanager
 def reporting() -> Iterator[Reporter]:
-    """Progress output that suits stderr."""
     columns = (*rich_progress.Progress.get_default_columns(), rich_progress.MofNCompleteColumn())
     settings: dict[str, Any] = {"transient": True, "refresh_per_second": 4, "disable": not sys.stderr.isatty()}
     with rich_progress.Progress(*columns, console=Console(stderr=True), **settings) as bar:

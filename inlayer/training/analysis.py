@@ -7,7 +7,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> 
   a separate group: a tied head moves their rows, an untied table does not
 - the padding row is excluded; a zero row has no cosine similarity; non-finite values become None
 - rows are read in blocks, in float64: this works for tables of any size and for diverged runs
-- see also: the course of training (plot.py), presentation (report.py)
+- see also: the course of training (plot.py), presentation (run_report.py)
 Tested against plain loops in tests/training/test_analysis.py.
 """
 
@@ -44,8 +44,6 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class TokenNeighbor:
-    """A token whose row is near another one."""
-
     id: int
     token: str
     cosine: float
@@ -53,8 +51,6 @@ class TokenNeighbor:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenComparison:
-    """A token, its count in the training text, and its nearest neighbors before and after training."""
-
     id: int
     token: str
     count: int

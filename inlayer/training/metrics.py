@@ -70,17 +70,15 @@ def record_input_gradient(table: Table) -> tuple[RemovableHandle, Tensor]:
 @torch.no_grad()
 def measure_rows(weight_VD: Tensor, padding_idx: int | None = None) -> dict[str, float]:
     """Return norms of the rows and of their mean, without the padding row."""
-    norms_V = weight_VD.float().norm(dim=1)
-    total_D, rows = weight_VD.float().sum(0), len(norms_V)
+    norms_V, total_D = weight_VD.float().norm(dim=1), weight_VD.float().sum(0)
     if padding_idx is not None:  # the row is zero and adds nothing to the sum
         norms_V = torch.cat((norms_V[:padding_idx], norms_V[padding_idx + 1 :]))
-        rows -= 1
     mean = float(norms_V.mean())
     return {
         "row_norm_min": float(norms_V.min()),
         "row_norm_mean": mean,
         "row_norm_max": float(norms_V.max()),
-        "mean_vector_ratio": float(total_D.norm()) / rows / mean if mean else 0.0,
+        "mean_vector_ratio": float(total_D.norm()) / len(norms_V) / mean if mean else 0.0,
     }
 
 

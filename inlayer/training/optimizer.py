@@ -94,7 +94,6 @@ def make_groups(decoder: Decoder, config: TrainConfig) -> list[Group]:
 
 
 def set_learning_rates(optimizers: Iterable[torch.optim.Optimizer], learning_rate: float) -> None:
-    """Set the learning rate of every group for the next step."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate"]

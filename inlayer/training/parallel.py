@@ -66,11 +66,9 @@ class ProcessGroup:
         return [float(value) for value in values]
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process."""
         return any(self.gather(float(flag)))
 
     def barrier(self) -> None:
-        """Wait for all processes."""
         self.gather(0.0)
 
 
@@ -119,7 +117,6 @@ def _rank_and_size() -> tuple[int, int]:
 
 
 def _device() -> torch.device:
-    """Return the GPU of this process; the CPU if there is none."""
     if not torch.cuda.is_available():
         return CPU
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -221,9 +218,10 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
 # ---- state
 
 
-def full_tensor(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Any) -> Tensor:
     """Return the whole of a tensor that may be sharded; a collective call."""
-    return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    whole: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor
+    return whole
 
 
 @torch.no_grad()
@@ -269,7 +267,6 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
 
 
 def _tensors(decoder: Decoder, optimizers: Iterable[Optimizer]) -> dict[str, Any]:
-    """Return the tensors in use, whole or sharded."""
     if reshard := getattr(decoder, "reshard", None):
         reshard()  # drops the root weights that FSDP keeps gathered after a forward without a backward
     tensors: dict[str, Any] = {f"model.{name}": tensor for name, tensor in decoder.state_dict().items()}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from inlayer.errors import MissingExtraError
-from inlayer.files import check_path, write_output
+from inlayer.files import write_output
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ class Curve(NamedTuple):
     values: list[float]
 
 
-def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> bytes:
+def draw(metrics: Sequence[Mapping[str, Any]], path: Path) -> bytes:
     """Write the plot of a run as a PNG file, and return its bytes."""
-    file = check_path(path)
     try:
         from matplotlib import style
     except ImportError as error:
@@ -62,12 +60,11 @@ def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> 
     png = io.BytesIO()
     with style.context(["default", STYLE]):  # independent of the user's style
         make_figure(metrics).savefig(png, format="png", dpi=DPI)
-    write_output(file, png.getvalue())
+    write_output(path, png.getvalue())
     return png.getvalue()
 
 
 def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return the figure with its four panels."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE)
@@ -98,7 +95,6 @@ def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def curve_of(metrics: Sequence[Mapping[str, Any]], name: str) -> Curve:
-    """Extract one value from the metrics."""
     points = [(int(line["step"]), line[name]) for line in metrics if name in line]
     finite = [value is not None and abs(value) <= MAX_FLOAT32 for _, value in points]  # False for NaN
     values = [float(value) if good else math.nan for (_, value), good in zip(points, finite, strict=True)]

@@ -26,7 +26,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import file_errors, format_path, locked, new_folder, path_kind, sync, write_atomic
@@ -145,7 +144,6 @@ class Run:
         return tokenizer, tokens
 
     def open_tokenizer(self) -> Tokenizer:
-        """Open the run's tokenizer."""
         return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
 
     def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
@@ -239,15 +237,16 @@ class Run:
                 seconds += time.perf_counter() - started
                 line |= {"tokens": step * windows[:, 1:].numel(), "seconds": round(seconds, 6)}
                 if tokens.validation.size >= width and is_due(config, config.eval_interval, step):
-                    line["validation_loss"] = self._validate(trainer, tokens, width)
+                    rows = config.batch_size // config.gradient_accumulation_steps
+                    most = config.eval_sequences
+                    batches = validation_batches(tokens.validation, rows=rows, width=width, max_windows=most)
+                    line["validation_loss"] = trainer.validate(batches)
                 self._record(line, group)
                 if is_due(config, config.save_interval, step):
                     saved = self._save(trainer)
         if trainer.step != saved:
             self._save(trainer)
-        state = trainer.state()
-        if group.is_main:
-            self._write_model(trainer.decoder.config, state, tokenizer, tokens)
+        self._write_model(trainer, tokenizer, tokens)
         group.barrier()
         return trainer.step == config.steps
 
@@ -300,11 +299,6 @@ class Run:
             parts["tokenizer"] += path.name.encode() + path.read_bytes()
         return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
-    def _validate(self, trainer: Trainer, tokens: EncodedCorpus, width: int) -> float:
-        rows = self.config.batch_size // self.config.gradient_accumulation_steps
-        most = self.config.eval_sequences
-        return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=most))
-
     def _record(self, line: Metrics, group: ProcessGroup) -> None:
         """Write the metrics of a step and report them; DivergedError if they are not finite."""
         self.metrics.append(line)
@@ -330,20 +324,17 @@ class Run:
         trainer.group.barrier()
         return trainer.step
 
-    def _write_model(
-        self, config: DecoderConfig, state: dict[str, Tensor], tokenizer: Tokenizer, tokens: EncodedCorpus
-    ) -> None:
-        weights = {name.removeprefix("model."): state[name] for name in state if name.startswith("model.")}
+    def _write_model(self, trainer: Trainer, tokenizer: Tokenizer, tokens: EncodedCorpus) -> None:
+        state = trainer.state()  # a collective call
+        if not trainer.group.is_main:
+            return
         unseen = set(np.flatnonzero(tokens.count_ids() == 0).tolist()) - set(tokenizer.special_ids)
+        facts = {"training_tokens": tokens.train.size, "unseen_tokens": len(unseen)}
         save_decoder(
-            Decoder(config, device="meta"),
+            trainer.decoder,
             self.folder,
             tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer",
             eos_id=tokenizer.special_tokens.get(END),
-            state=weights,
-            facts={
-                "training_tokens": tokens.train.size,
-                "unseen_tokens": len(unseen),
-                "input_scale": config.input_scale,
-            },
+            state={name.removeprefix("model."): state[name] for name in state if name.startswith("model.")},
+            facts=facts | {"input_scale": trainer.decoder.config.input_scale},
         )
