@@ -37,14 +37,13 @@ def printable(text: str) -> str:
 def format_path(path: str | os.PathLike[str]) -> str:
     """Return a path for a message: as it was given, on one line, shortened in the middle."""
     text = os.fspath(path)
-    short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
-    return printable(short)
+    return printable(text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}")
 
 
-def quote(value: object, limit: int = 80) -> str:
-    """Return an untrusted value for a message: in quotes, on one line, at most `limit` characters."""
-    text = repr(value[: limit + 1]) if isinstance(value, str) else repr(value)
-    return printable(text if len(text) <= limit else text[:limit] + "...")
+def quote(value: object) -> str:
+    """Return an untrusted value for a message: in quotes, on one line, at most 80 characters."""
+    text = repr(value[:81] if isinstance(value, str) else value)
+    return printable(text if len(text) <= 80 else text[:80] + "...")
 
 
 def join_names(names: Iterable[str], limit: int = 8) -> str:

@@ -182,8 +182,8 @@ def _measure_rows(before_ND: Tensor, after_ND: Tensor) -> tuple[Values, list[flo
     """Return the values of every row, in the order of MEASURES (4, N), and both mean-vector ratios."""
     measured, sums_2D = [], torch.zeros(2, before_ND.shape[1], dtype=torch.float64)
     rows = max(1, BLOCK_VALUES // before_ND.shape[1])
-    for pair in zip(before_ND.split(rows), after_ND.split(rows), strict=True):
-        old, new = (table_ND.double() for table_ND in pair)
+    for pair in zip(torch.split(before_ND, rows), torch.split(after_ND, rows), strict=True):
+        old, new = (block.double() for block in pair)
         norm_old, norm_new = old.norm(dim=1), new.norm(dim=1)
         cosine = ((old / norm_old[:, None]) * (new / norm_new[:, None])).sum(dim=1).clamp(-1, 1)
         measured.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))

@@ -206,20 +206,16 @@ def _split_middle(segments: list[Chunk], validation: float) -> tuple[list[Chunk]
     text, starts_file = segments[middle]
     if not 0 < size < len(text):
         return segments, -1
-    return [
-        *segments[:middle],
-        Chunk(text[:size], starts_file),
-        Chunk(text[size:], False),
-        *segments[middle + 1 :],
-    ], middle
+    parts = (Chunk(text[:size], starts_file), Chunk(text[size:], False))
+    return [*segments[:middle], *parts, *segments[middle + 1 :]], middle
 
 
 def _check_range(ids: IdArray, vocab_size: int) -> None:
-    if ids.size and (ids.max() >= vocab_size or ids.min() < 0):
-        bad = int(ids.max()) if ids.max() >= vocab_size else int(ids.min())
+    outside = ids[(ids < 0) | (ids >= vocab_size)]
+    if outside.size:
         raise IdRangeError(
-            f"the tokenizer returned id {bad}, outside 0..{vocab_size - 1}: its ids have gaps, but the table has one "
-            "row per token; use a different tokenizer, or train one"
+            f"the tokenizer returned id {outside[0]}, outside 0..{vocab_size - 1}: its ids have gaps, but the table "
+            "has one row per token; use a different tokenizer, or train one"
         )
 
 
