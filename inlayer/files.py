@@ -197,11 +197,11 @@ def atomic_path(path: Path, unique: str = "") -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder to write to. It becomes `folder` if the block succeeds, and is removed if it fails."""
     import shutil  # slow to import
 
-    target = expand_home(check_path(folder, "folder")).resolve()
+    target = folder.resolve()
     if path_kind(target) != "missing" and (path_kind(target) != "folder" or any(target.iterdir())):
         raise InputError(f"{format_path(folder)} cannot be written: it already exists; choose another folder")
     staging = temporary_path(target, ".saving")

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -33,16 +32,7 @@ from torch import Tensor
 
 from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.files import (
-    check_is_file,
-    check_path,
-    expand_home,
-    file_errors,
-    format_path,
-    new_folder,
-    parse_json,
-    quote,
-)
+from inlayer.files import check_is_file, file_errors, format_path, new_folder, parse_json, quote
 from inlayer.ragged import IdArray
 from inlayer.render.numbers import count
 from inlayer.tokenizers import Tokenizer
@@ -82,7 +72,7 @@ class EncodedCorpus:
 
 
 def write_tokens(
-    folder: str | os.PathLike[str],
+    folder: Path,
     chunks: Iterable[Chunk],
     tokenizer: Tokenizer,
     *,
@@ -137,12 +127,11 @@ def count_rows(tokenizer: Tokenizer) -> int:
     return max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
 
 
-def open_tokens(folder: str | os.PathLike[str]) -> EncodedCorpus:
+def open_tokens(folder: Path) -> EncodedCorpus:
     """Open the tokens of a folder. Both files are read once to verify them."""
-    path = expand_home(check_path(folder, "folder"))
     try:
-        facts = _read_facts(path / FACTS)
-        train, validation = (_open_ids(path / f"{side}.bin", facts) for side in SIDES)
+        facts = _read_facts(folder / FACTS)
+        train, validation = (_open_ids(folder / f"{side}.bin", facts) for side in SIDES)
     except (CheckpointError, MissingFileError) as error:
         raise type(error)(f"{error}; {WRITE_AGAIN}") from None
     return EncodedCorpus(train=train, validation=validation, vocab_size=facts["vocab_size"])

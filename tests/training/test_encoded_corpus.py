@@ -126,12 +126,6 @@ def test_text_shorter_than_a_window(size: int, amount: str) -> None:
         module.check_windows(np.zeros(size, np.uint16), 1001)
 
 
-def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write_tokens("~/tokens", [Chunk("Hi", True)], BYTES, separator=None)
-    assert open_tokens(tmp_path / "tokens").train.tolist() == open_tokens("~/tokens").train.tolist() == [72, 105]
-
-
 def test_special_tokens_in_the_text_are_plain_text(learned: Tokenizer, tmp_path: Path) -> None:
     end = learned.special_tokens[END]
     assert end in learned.encode(TEXT)
