@@ -19,9 +19,9 @@ Tested against transformers, tied and untied, in tests/training/test_export.py.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import tokenizers
@@ -33,7 +33,7 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
 from inlayer.families.config_reader import ConfigReader, short
-from inlayer.files import check_path, file_errors, path_kind, write_atomic
+from inlayer.files import file_errors, path_kind, write_atomic
 from inlayer.positions import RopeParameters, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import dtype_name, to_tensor
 from inlayer.tokenizers import ByteTokenizer, open_tokenizer
@@ -109,9 +109,9 @@ class StoredTensor:
 
 def save_decoder(
     decoder: Decoder,
-    folder: str | os.PathLike[str],
+    folder: Path,
     *,
-    tokenizer: ByteTokenizer | str | os.PathLike[str] | None = None,
+    tokenizer: ByteTokenizer | str | Path | None = None,
     eos_id: int | None = None,
     state: Mapping[str, Tensor] | None = None,
     facts: Mapping[str, Any] | None = None,
@@ -125,20 +125,20 @@ def save_decoder(
         if getattr(decoder.config, name):
             model_class = FAMILIES[decoder.config.architecture][1]
             raise ConfigError(f"a decoder with {name} cannot be saved for transformers: {model_class} has no {name}")
-    path, state = check_path(folder, "folder"), decoder.state_dict() if state is None else state
+    state = decoder.state_dict() if state is None else state
     config = to_config(decoder.config) | {"bos_token_id": None, "eos_token_id": eos_id}
     if facts:
         config["inlayer"] = {**config.get("inlayer", {}), **facts}
     config["dtype"] = dtype_name(state[TABLE].dtype)
     files = {} if tokenizer is None else tokenizer_files(tokenizer)
     files["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
-    path.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        write_atomic(path / name, data)
-    write_tensors(path / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
+        write_atomic(folder / name, data)
+    write_tensors(folder / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
 
 
-def load_decoder(folder: str | os.PathLike[str]) -> Decoder:
+def load_decoder(folder: Path) -> Decoder:
     """Load a decoder from a folder that `save_decoder` wrote, or from another GPT-2 or Llama that it supports."""
     store = open_store(folder)
     if store.config is None:
@@ -285,12 +285,12 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
 # ---- tokenizer files
 
 
-def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[str, bytes]:
+def tokenizer_files(tokenizer: ByteTokenizer | str | Path) -> dict[str, bytes]:
     """Return name and contents of each file of a tokenizer, given as its file or folder."""
     if isinstance(tokenizer, ByteTokenizer):
         files = {"tokenizer.json": byte_tokenizer_json()}
     else:
-        path = check_path(tokenizer, "tokenizer")
+        path = Path(tokenizer)
         open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
         folder = path if path_kind(path) == "folder" else path.parent
         names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *SIBLINGS)
