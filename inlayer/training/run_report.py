@@ -123,12 +123,11 @@ def to_json(report: TrainingReport) -> str:
 def _summarize(metrics: Sequence[Mapping[str, Any]], name: str, *, smoothed: bool) -> LossSummary | None:
     curve = curve_of(metrics, name)
     values = smooth_loss(curve.values) if smoothed else curve.values
-    finite = [index for index, value in enumerate(values) if math.isfinite(value)]
+    finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
-    best = min(finite, key=values.__getitem__)
-    last = values[-1] if finite[-1] == len(values) - 1 else None
-    return LossSummary(first=values[finite[0]], last=last, best=values[best], best_step=curve.steps[best])
+    best, last = min(finite), values[-1] if math.isfinite(values[-1]) else None
+    return LossSummary(first=finite[0], last=last, best=best, best_step=curve.steps[values.index(best)])
 
 
 # ---- text of terminal and page
@@ -254,7 +253,7 @@ def _template() -> Template:
 
 
 def _value(value: Any) -> str:
-    if value is None or value in ("", (), []) or (isinstance(value, float) and not math.isfinite(value)):
+    if value in (None, "", (), []):
         return "-"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_value, value))
