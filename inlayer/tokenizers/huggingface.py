@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ import numpy as np
 from inlayer.errors import InlayerError, TokenizerError, type_name
 from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged, ragged_from_counts
-from inlayer.tokenizers.base import Token, Tokenizer, check_text
+from inlayer.tokenizers.base import PreTokens, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
@@ -50,17 +50,16 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:
         config = parse_tokenizer_json(data, where)
         model = config["model"]
-        text = data.decode("utf-8-sig")
         if model.get("dropout"):
             model["dropout"] = None
-            text = json.dumps(config)
+            data = json.dumps(config).encode()
         import tokenizers
 
         self._where, self.data = where, data
         with library_errors(f"{where} cannot be opened"):
             try:
                 check_parts(config, where)
-                self._exact = tokenizers.Tokenizer.from_str(text)
+                self._exact = tokenizers.Tokenizer.from_str(data.decode("utf-8-sig"))
             except InlayerError:
                 raise
             except Exception as error:  # the library raises nothing more specific
@@ -78,28 +77,24 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._pre_tokenizes = bool(pre_tokenizers)
         self._encodes_bytes = "ByteLevel" in pre_tokenizers + normalizers
         self._byte_level = self._encodes_bytes or "ByteLevel" in decoders
-        vocab = model["vocab"]
+        vocab = model.pop("vocab")
+        model.pop("merges", None)
+        self._settings = config  # without the vocabulary, which would take much memory
         last = max(vocab.values()) if isinstance(vocab, dict) else len(vocab) - 1
         self._id_limit = max([last, *self._added]) + 1
+        self._continuation_prefix = (model.get("continuing_subword_prefix") or "").encode()
         self._pad_id = self._exact.token_to_id(pad_token) if pad_token is not None else None
         padding = config.get("padding")
         if self._pad_id is None and isinstance(padding, dict) and padding.get("pad_id", 0) < self._id_limit:
             self._pad_id = padding.get("pad_id")
-        settings = config | {"model": {key: value for key, value in model.items() if key not in {"vocab", "merges"}}}
-        self._fast_source: tuple[str, dict[str, Any]] | None = (text, settings)  # until the fast path opens
-
-    @property
-    def _continuation_prefix(self) -> bytes:
-        return str(getattr(self._exact.model, "continuing_subword_prefix", None) or "").encode()
 
     @property
     def unknown_id(self) -> int | None:
         """The id for text that is not in the vocabulary, or None."""
-        if not hasattr(self._exact.model, "unk_token"):  # Unigram
-            unknown: int | None = json.loads(self.data.decode("utf-8-sig"))["model"].get("unk_id")
-            return unknown
-        token = self._exact.model.unk_token
-        return None if token is None else self._exact.token_to_id(token)
+        model = self._settings["model"]
+        token = model.get("unk_token")
+        unknown: int | None = model.get("unk_id") if token is None else self._exact.token_to_id(token)
+        return unknown
 
     # -- encoding --
 
@@ -138,16 +133,15 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
-        fast, (text, settings) = None, self._fast_source or ("", None)
-        if settings and self._fixed_special_tokens is not None and is_supported(settings, self._exact.token_to_id):
-            exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
-            added = [token["content"] for token in settings.get("added_tokens") or []]
-            fast = open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
-        self._fast_source = None  # not earlier, so that the next batch tries again after Ctrl-C
-        return fast
+        if self._special_tokens_around is None or not is_supported(self._settings, self._exact.token_to_id):
+            return None
+        text = self.data.decode("utf-8-sig")
+        exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
+        added = [token["content"] for token in self._settings.get("added_tokens") or []]
+        return open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
 
     @cached_property
-    def _fixed_special_tokens(self) -> tuple[Sequence[int], Sequence[int]] | None:
+    def _special_tokens_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
         """The ids a post-processor adds before and after any text; None if they depend on the text."""
         added: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
@@ -167,7 +161,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- decoding and vocabulary --
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        """Decode with the file's decoder, as `tokenizers` does, but raise for an id without a token."""
+        """Decode with the file's decoder, as `tokenizers` does."""
         return self._exact.decode(self._valid_ids(ids), skip_special_tokens=skip_special_tokens)
 
     def _has_token(self, token_id: int) -> bool:
@@ -190,47 +184,36 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     # -- explanations --
 
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode a text into tokens. Where their bytes do not add up to it, spans follow the rules in offsets.py."""
-        return self._explain(text, add_special_tokens, parse_special)[0]
+    def _analyze(
+        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
+    ) -> tuple[list[Token], PreTokens]:
+        """Where the bytes of tokens do not add up to the text, spans follow the rules in offsets.py.
 
-    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (Llama-2)."""
-        return self._explain(text, False, parse_special)[1]
-
-    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        return self._explain(text, True, True)
-
-    def _explain(
-        self, text: str, add_special_tokens: bool, parse_special: bool
-    ) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        """Return tokens and pre-tokens; tokens that the post-processor adds, such as begin-of-text, get empty spans."""
+        Tokens that the post-processor adds, such as begin-of-text, get empty spans. There are no pre-tokens if the file
+        has no pre_tokenizer (Llama-2).
+        """
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             # without the post-processor, which would trim whitespace from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
+            whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
         ids, tokens = body.ids, None
+        added = list(zip(whole.ids, whole.special_tokens_mask, strict=True))
+        if [token_id for token_id, is_added in added if not is_added] != ids:
+            raise TokenizerError(
+                f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
+            )
         if self._byte_level:
             tokens = tokens_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
         if tokens is None:
             offsets = byte_offsets(text, body.offsets)
             tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
         spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
-        with library_errors(f"{self._where} cannot encode this text"):
-            whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
-        result: list[Token] = []
-        remaining, position = iter(tokens), 0
-        for token_id, is_added in zip(whole.ids, whole.special_tokens_mask, strict=True):
-            if is_added:
-                result.append(Token(token_id, b"", (position, position), True))
-                continue
-            token = next(remaining, None)
-            if token is None or token.id != token_id:
-                raise TokenizerError(
-                    f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
-                )
+        ends = [*(token.span[1] for token in tokens[:-1]), len(source)]
+        rest, result, end = zip(tokens, ends, strict=False), list[Token](), 0
+        for token_id, is_added in added:
+            token, end = (Token(token_id, b"", (end, end), True), end) if is_added else next(rest)
             result.append(token)
-            position = token.span[1] if token is not tokens[-1] else len(source)
         return result, spans
 
     @cached_property
@@ -239,10 +222,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
         return merges_from_json(parse_json(self.data, self._where, TokenizerError)["model"])
-
-    @property
-    def _unmerged_ids(self) -> Iterable[int]:
-        return self._added
 
 
 def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

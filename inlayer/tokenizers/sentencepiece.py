@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
-from inlayer.tokenizers.base import Token, check_text
+from inlayer.tokenizers.base import PreTokens, Token, check_text
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ADDED, MAX_GROWTH, library_errors
@@ -58,12 +58,12 @@ class SentencePieceTokenizer(LibraryTokenizer):
             if self._exact.is_control(token_id) or self._exact.is_unknown(token_id)
         }
         ids = int(self._exact.bos_id()), int(self._exact.eos_id())
-        if any(is_added and token_id < 0 for is_added, token_id in zip(add_bos_eos, ids, strict=True)):
+        before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
+        if any(token_id < 0 for token_id in before + after):
             raise TokenizerError(
                 f"{where} has no begin- or end-of-text token, although tokenizer_config.json says to add one"
             )
-        before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
-        self._special_tokens_around = (before, after)
+        self._special_tokens_around = before, after
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a block of texts at a time, so Ctrl-C works."""
@@ -77,10 +77,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """Decode as the library does: control tokens have no text, regardless of `skip_special_tokens`."""
-        valid = self._valid_ids(ids)
-        if skip_special_tokens:
-            valid = [token_id for token_id in valid if token_id not in self.special_ids]
-        return str(self._exact.decode(valid))
+        return str(self._exact.decode(self._valid_ids(ids, skip_special_tokens)))
 
     def _check_growth(self, text: str) -> None:
         """Raise TokenizerError if the model's own normalization rules make this text far too long."""
@@ -98,15 +95,14 @@ class SentencePieceTokenizer(LibraryTokenizer):
             return bytes([int(piece[3:5], 16)])
         return piece.encode()
 
-    def get_vocab_size(self) -> int:
-        return self._id_limit
-
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode a text into tokens. Spans come from the library's offsets, by the rules in offsets.py."""
+    def _analyze(
+        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
+    ) -> tuple[list[Token], PreTokens]:
+        """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             self._check_growth(text)
             options: dict[str, Any] = {"return_type": "offset_mapping", "return_bytes": True}  # not in its type stubs
             encoding = self._exact.encode(text, **options)
         tokens = tokens_from_offsets(source, encoding["ids"], encoding["offsets"], self._bytes_of, self.special_ids)
-        return self._with_added(tokens, len(source)) if add_special_tokens else tokens
+        return self._with_added(tokens, len(source)) if add_special_tokens else tokens, None

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from inlayer.errors import TextError, TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
-from inlayer.tokenizers.base import Token, check_text
+from inlayer.tokenizers.base import PreTokens, Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
@@ -127,11 +127,6 @@ class TiktokenTokenizer(LibraryTokenizer):
             list(special_tokens),
         )
 
-    def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        skipped = self.special_ids if skip_special_tokens else frozenset[int]()
-        shown_ids = [token_id for token_id in self._valid_ids(ids) if token_id not in skipped]
-        return self.decode_bytes(shown_ids).decode(errors="replace")
-
     def _has_token(self, token_id: int) -> bool:
         return token_id in self._tokens
 
@@ -141,28 +136,20 @@ class TiktokenTokenizer(LibraryTokenizer):
     def get_vocab_size(self) -> int:
         return len(self._tokens)
 
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode a text into tokens whose bytes add up to it exactly."""
-        tokens = self._find_tokens(text, parse_special)
-        return self._with_added(tokens, len(text.encode())) if add_special_tokens else tokens
-
-    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        return self._find_pre_tokens(text, self._find_tokens(text, parse_special))
-
-    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        tokens = self._find_tokens(text, parse_special=True)
-        return self._with_added(tokens, len(text.encode())), self._find_pre_tokens(text, tokens)
-
-    def _find_tokens(self, text: str, parse_special: bool) -> list[Token]:
+    def _analyze(
+        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
+    ) -> tuple[list[Token], PreTokens]:
+        """The bytes of the tokens add up to the text exactly."""
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
-        covered = [self._tokens[token_id] for token_id in ids]
-        tokens = tokens_from_bytes(text.encode(), ids, covered, self.special_ids)
+        source = text.encode()
+        tokens = tokens_from_bytes(source, ids, [self._tokens[token_id] for token_id in ids], self.special_ids)
         if tokens is None:
             raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
-        return tokens
+        spans = self._find_pre_tokens(text, tokens) if split else None
+        return self._with_added(tokens, len(source)) if add_special_tokens else tokens, spans
 
-    def _find_pre_tokens(self, text: str, tokens: list[Token]) -> list[tuple[int, int]] | None:
-        if texts_with_unstable_characters([text]).size:
+    def _find_pre_tokens(self, text: str, tokens: list[Token]) -> PreTokens:
+        if texts_with_unstable_characters([text]):
             return None
         spans: list[tuple[int, int]] = []
         for special, run in itertools.groupby(tokens, key=lambda token: token.special):
@@ -173,7 +160,7 @@ class TiktokenTokenizer(LibraryTokenizer):
             spans += segment_spans
         return spans
 
-    def _split(self, tokens: list[Token]) -> list[tuple[int, int]] | None:
+    def _split(self, tokens: list[Token]) -> PreTokens:
         """Find the pre-tokens of a segment without special tokens; None if these tokens do not follow from them."""
         import regex
 
