@@ -200,20 +200,13 @@ def select_texts(batch: Ragged, order: IdArray) -> Ragged:
 
 def with_special_tokens(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
     """Add the same ids around each text, such as begin-of-text and end-of-text."""
-    extra = len(prefix) + len(suffix)
-    if extra == 0:
+    if not prefix and not suffix:
         return batch
-    offsets = batch.offsets + extra * np.arange(len(batch) + 1)
-    flat = np.empty(batch.flat.size + extra * len(batch), np.int64)
-    is_body = np.ones(flat.size, bool)
-    for index, value in enumerate(prefix):
-        flat[offsets[:-1] + index] = value
-        is_body[offsets[:-1] + index] = False
-    for index, value in enumerate(reversed(suffix)):
-        flat[offsets[1:] - 1 - index] = value
-        is_body[offsets[1:] - 1 - index] = False
-    flat[is_body] = batch.flat
-    return Ragged(flat, offsets)
+    extra = [*prefix, *suffix]
+    starts, ends = batch.offsets[:-1], batch.offsets[1:]
+    places = np.stack([*[starts] * len(prefix), *[ends] * len(suffix)], axis=1)  # in `flat`, for each text
+    flat = np.insert(batch.flat, places.reshape(-1), np.tile(extra, len(batch)))
+    return Ragged(flat, batch.offsets + len(extra) * np.arange(len(batch) + 1))
 
 
 def slice_texts(batch: Ragged, start: int, stop: int) -> Ragged:
