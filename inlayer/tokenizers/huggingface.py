@@ -241,18 +241,10 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
 
 
 def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
-    """Return the compressed id of every token, as DeepSeek's Engram hashes them.
-
-    Compressed ids are numbered in the order of their first tokens.
+    """Return the compressed id of every token, as DeepSeek's Engram hashes them, in the order of their first tokens.
 
     " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
-    has no text to normalize, so it gets its own id.
-
-    Args:
-        tokenizer: The model's tokenizer; its tokenizer.json has the spelling that distinguishes incomplete characters.
-
-    Raises:
-        TokenizerError: If the model has no tokenizer.json.
+    has no text to normalize, so it gets its own id; only a tokenizer.json has the spelling that distinguishes it.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         kind = "no tokenizer" if tokenizer is None else f"{type_name(tokenizer)}"

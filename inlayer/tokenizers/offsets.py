@@ -45,7 +45,9 @@ def tokens_from_offsets(
             spans[-1] = (spans[-1][0], begin)
         end = max(begin, *(stop for _, stop in offsets[first:last]))
         own = [token_bytes(token_id) for token_id in ids[first:last]]
-        lengths = matching_lengths(own, source[begin:end]) or claimed_lengths(begin, offsets[first:last])
+        reached = itertools.accumulate((stop for _, stop in offsets[first:last]), max, initial=begin)
+        claimed = [after - before for before, after in itertools.pairwise(reached)]
+        lengths = matching_lengths(own, source[begin:end]) or claimed
         for length in lengths:
             spans.append((begin, begin + length))
             begin += length
@@ -86,15 +88,6 @@ def matching_lengths(own: list[bytes], shared: bytes) -> list[int] | None:
         if b"".join(candidate) == shared:
             return [len(data) for data in candidate]
     return None
-
-
-def claimed_lengths(begin: int, offsets: Offsets) -> list[int]:
-    """Return the number of bytes that each token adds to those before it."""
-    lengths = []
-    for _, end in offsets:
-        lengths.append(max(0, end - begin))
-        begin = max(begin, end)
-    return lengths
 
 
 def is_composed(gap: bytes) -> bool:

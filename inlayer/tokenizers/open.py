@@ -11,6 +11,7 @@ Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizer
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError, type_name
-from inlayer.files import check_path, file_errors, format_path, not_a_file, parse_json, path_kind
+from inlayer.files import check_path, file_errors, format_path, not_a_file, parse_json, path_kind, quote
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -64,8 +65,6 @@ def open_tokenizer(
     file_format = detect_format(file, data, where)
     config = read_sibling(file, "tokenizer_config.json")
     others = read_sibling(file, "special_tokens_map.json")
-    for one in (config, others):
-        check_special_tokens(one)
     pad_token = token_text(config.get("pad_token")) or token_text(others.get("pad_token"))
     if file_format == "tiktoken":
         return open_tiktoken(file, data, config, pat_str, special_tokens, pad_token)
@@ -140,27 +139,25 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
 
 
 def read_sibling(file: Path, name: str) -> dict[str, Any]:
-    """Read a JSON file next to this one; empty if there is none."""
+    """Read a JSON file next to this one; empty if there is none. Its texts must be valid Unicode."""
     path = file.parent / name
-    return parse_json(read_file(path), format_path(path), TokenizerError) if path_kind(path) == "file" else {}
+    if path_kind(path) != "file":
+        return {}
+    content = parse_json(read_file(path), format_path(path), TokenizerError)
+    try:
+        for field, value in content.items():
+            json.dumps([field, value], ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        raise TokenizerError(
+            f"{quote(field)} in {format_path(path)} contains a lone surrogate or is nested too deeply"
+        ) from None
+    return content
 
 
-def check_special_tokens(config: dict[str, Any]) -> None:
-    """Raise TokenizerError if a special token is not valid Unicode, even if it is not used here."""
-    for name, value in config.items():
-        if name in {"additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"}:
-            for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-                token_text(one, name)
-        elif name.endswith("_token"):
-            token_text(value, name)
-
-
-def token_text(value: object, name: str = "a special token") -> str | None:
+def token_text(value: object) -> str | None:
     """Return the text of a token in tokenizer_config.json, where it is a string or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise TokenizerError(f"{name} next to the tokenizer is {value[:40]!r}, which is not valid Unicode")
     return value if isinstance(value, str) else None
 
 

@@ -48,8 +48,6 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._id_limit = int(self._exact.get_piece_size())
         if self._id_limit == 0:
             raise TokenizerError(f"{where} is a sentencepiece model without tokens")
-        pad_ids = (self._id_of(pad_token), int(self._exact.pad_id()))
-        self._pad_id = next((token_id for token_id in pad_ids if token_id >= 0), None)
         with library_errors(f"{where} has a token that is not valid UTF-8"):
             pieces = [str(self._exact.id_to_piece(token_id)) for token_id in range(self._id_limit)]
         self.special_tokens: Mapping[str, int] = {
@@ -57,6 +55,8 @@ class SentencePieceTokenizer(LibraryTokenizer):
             for token_id, piece in enumerate(pieces)
             if self._exact.is_control(token_id) or self._exact.is_unknown(token_id)
         }
+        pad_id = int(self._exact.pad_id()) if pad_token not in pieces else pieces.index(pad_token)
+        self._pad_id = pad_id if pad_id >= 0 else None
         ids = int(self._exact.bos_id()), int(self._exact.eos_id())
         before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
         if any(token_id < 0 for token_id in before + after):
@@ -83,11 +83,6 @@ class SentencePieceTokenizer(LibraryTokenizer):
         """Raise TokenizerError if the model's own normalization rules make this text far too long."""
         if len(self._exact.normalize(text)) > (limit := MAX_GROWTH * len(text) + MAX_ADDED):
             raise TokenizerError(f"{self._where}: its normalizer makes a text longer than {limit:,} characters")
-
-    def _id_of(self, piece: str | None) -> int:
-        """Return the id of a piece, or -1: for an unknown one the library returns the id of the unknown token."""
-        token_id = -1 if piece is None else int(self._exact.piece_to_id(piece))
-        return token_id if token_id >= 0 and self._exact.id_to_piece(token_id) == piece else -1
 
     def _bytes_of(self, token_id: int) -> bytes:
         piece = str(self._exact.id_to_piece(token_id))

@@ -34,7 +34,7 @@ from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
 from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
 
 MAX_SPLIT_SECONDS = 10.0  # enough for several megabytes with a real pattern
-RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
+RANK_LINE = re.compile(rb"\s*([!-~]+)[ \t]+(-?\d+)\s*")
 
 
 def looks_like_tiktoken(data: bytes) -> bool:
@@ -46,26 +46,23 @@ def looks_like_tiktoken(data: bytes) -> bool:
 def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
     """Parse and validate a tiktoken file: token bytes -> rank."""
     ranks: dict[bytes, int] = {}
-    lines: dict[int, int] = {}
+    seen: set[int] = set()
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
+        match = RANK_LINE.fullmatch(line)
         try:
-            encoded, rank_text = line.split()
-            if not rank_text.lstrip(b"-").isdigit():  # int would accept 1_0
-                raise ValueError
-            token, rank = base64.b64decode(encoded, validate=True), int(rank_text)
-        except ValueError:  # binascii.Error is a ValueError
-            raise TokenizerError(f"line {number} of {where} is not `base64 rank`; is the file damaged?") from None
-        if rank < 0 or not token:
+            token, rank = (base64.b64decode(match[1], validate=True), int(match[2])) if match else (b"", 0)
+        except ValueError:  # not base64, or thousands of digits
+            token, rank = b"", 0
+        if not token or rank < 0:
             raise TokenizerError(
-                f"line {number} of {where} has rank {rank} for {token!r}; ranks start at 0 and tokens are not empty"
+                f"line {number} of {where} is not `base64 rank`: {line[:40]!r}; is the file damaged? Ranks start at 0"
             )
-        if rank in lines:
-            raise TokenizerError(f"{where} has rank {rank} twice, on lines {lines[rank]} and {number}")
-        if token in ranks:
-            raise TokenizerError(f"{where} has token {token!r} twice, with ranks {ranks[token]} and {rank}")
-        ranks[token], lines[rank] = rank, number
+        if token in ranks or rank in seen:
+            raise TokenizerError(f"line {number} of {where} repeats the token {token!r} or the rank {rank}")
+        ranks[token] = rank
+        seen.add(rank)
     missing = next((value for value in range(256) if bytes([value]) not in ranks), None)
     if missing is not None:
         raise TokenizerError(f"{where} has no token for byte 0x{missing:02X}; a tiktoken file needs all 256 bytes")

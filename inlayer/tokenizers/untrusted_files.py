@@ -17,6 +17,7 @@ Tested in test_malformed_files.py, test_growth.py, test_patterns.py and test_ope
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -32,13 +33,13 @@ MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files are about 35 MB
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
 MAX_ID = 2**31 - 1  # ids are passed to tables and other programs as signed 32-bit integers
 
-# Each part with a type: its module in `tokenizers`, and the key under which a Sequence lists its steps.
+# Each part with a type, and its module in `tokenizers`.
 PARTS = {
-    "normalizer": ("normalizers", "normalizers"),
-    "pre_tokenizer": ("pre_tokenizers", "pretokenizers"),
-    "model": ("models", ""),
-    "post_processor": ("processors", "processors"),
-    "decoder": ("decoders", "decoders"),
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pre_tokenizers",
+    "model": "models",
+    "post_processor": "processors",
+    "decoder": "decoders",
 }
 FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
@@ -104,35 +105,32 @@ def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
     return config
 
 
-def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
-    """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
-    step = config.get(part)
-    if not isinstance(step, dict):
-        return []
-    if step.get("type") != "Sequence":
-        return [step]
-    inner = step.get(PARTS[part][1])
-    return [leaf for child in inner for leaf in steps_of({part: child}, part)] if isinstance(inner, list) else []
+def nodes_of(step: object, part: str) -> Iterator[Any]:
+    """Yield a step of a part and, if it is a Sequence, the steps in it; untrusted files can have any number."""
+    yield step
+    inner = step.get(PARTS[part].replace("_", "")) if isinstance(step, dict) else None  # Sequences may lack a type
+    for child in inner if isinstance(inner, list) else ():
+        yield from nodes_of(child, part)
 
 
 def count_steps(config: dict[str, Any]) -> int:
-    """Count the steps of all parts, nested ones and Sequences included; stops soon after MAX_STEPS."""
-    pending = [(part, config[part]) for part in STEPS if config.get(part)]
-    count = len(pending)
-    while pending and count <= MAX_STEPS:
-        part, step = pending.pop()
-        inner = step.get(PARTS[part][1]) if isinstance(step, dict) else None  # Sequences may lack a type
-        if isinstance(inner, list):
-            count += len(inner)
-            pending += [(part, child) for child in inner[:MAX_STEPS]]
-    return count
+    """Count the steps of all parts, nested ones and Sequences included; stops after MAX_STEPS."""
+    nodes = (node for part in STEPS if config.get(part) for node in nodes_of(config[part], part))
+    return sum(1 for _ in itertools.islice(nodes, MAX_STEPS + 1))
+
+
+def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
+    return [
+        step for step in nodes_of(config.get(part), part) if isinstance(step, dict) and step.get("type") != "Sequence"
+    ]
 
 
 def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
     """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
     import tokenizers
 
-    for part, (module, _) in PARTS.items():
+    for part, module in PARTS.items():
         for step in steps_of(config, part):
             kind = step.get("type")
             if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):

@@ -164,7 +164,7 @@ RANDOM = bytes(range(255, 0, -1)) * 4
         ("x.model", b"YQ== 0\nYg==\nYw== 2\nZA== 3\n", "line 2 of .* is not `base64 rank`"),
         ("x.model", b"YQ== 0\nYg== 1_0\nYw== 2\n", "line 2 of .* is not `base64 rank`"),
         ("x.model", b"!!!! 0\nYg== 1\n", "line 1 of .* is not `base64 rank`"),
-        ("x.model", b"YQ== -1\nYg== 0\n", "line 1 of .* has rank -1"),
+        ("x.model", b"YQ== -1\nYg== 0\n", "line 1 of .* is not `base64 rank`: b'YQ== -1'; .* start at 0"),
         ("x.model", RANDOM, UNKNOWN),
         ("x.model", b"some words\nand more\n", UNKNOWN),
         ("x.model", b"\xff" * 100_000, UNKNOWN),
