@@ -181,12 +181,10 @@ def find_target(save_to: Path) -> Path:
             "its name has a dot)"
         )
     target = save_to if is_file else save_to / "tokenizer.json"
-    if (kind := path_kind(target)) not in {"file", "missing"}:
-        what = "a folder" if kind == "folder" else "not a regular file"
-        raise InputError(f"{format_path(target)} cannot be written: it is {what}")
-    existing = next(folder for folder in target.parents if path_kind(folder) != "missing" or folder == folder.parent)
-    if path_kind(existing) != "folder":
-        raise InputError(f"{format_path(target)} cannot be written: {format_path(existing)} is not a folder")
+    existing = next((path for path in (target, *target.parents) if path_kind(path) != "missing"), target.parent)
+    if path_kind(existing) != ("file" if existing == target else "folder"):
+        expected = "regular file" if existing == target else "folder"
+        raise InputError(f"{format_path(target)} cannot be written: {format_path(existing)} is not a {expected}")
     return target
 
 

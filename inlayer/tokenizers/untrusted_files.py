@@ -202,9 +202,8 @@ def check_pattern(step: dict[str, Any], part: str, where: str, before: int) -> i
     pattern = kind.get("Regex") if isinstance(kind, dict) else None
     if pattern is None:
         return 0
-    reason = slow_part(pattern)
-    if before + len(pattern) > MAX_PATTERNS:
-        reason = f"more than {MAX_PATTERNS:,} characters"
+    is_long = before + len(pattern) > MAX_PATTERNS
+    reason = f"more than {MAX_PATTERNS:,} characters" if is_long else slow_part(pattern)
     if reason is not None:
         name = printable(pattern[:40])
         raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
@@ -248,19 +247,11 @@ SYNTAX = r"""
 
 
 @dataclass
-class Group:
-    """An open group: variable parts and choices of the current alternative, and the maxima of those before it."""
+class Alternative:
+    """One alternative of an open group: its variable parts, and the choices in it as a power of two."""
 
     parts: int = 0
     choices: int = 0
-    max_parts: int = 0
-    max_choices: int = 0
-    alternatives: int = 1
-
-    def next_alternative(self) -> None:
-        self.max_parts, self.parts = max(self.max_parts, self.parts), 0
-        self.max_choices, self.choices = max(self.max_choices, self.choices), 0
-        self.alternatives += 1
 
 
 def slow_part(pattern: str) -> str | None:
@@ -271,7 +262,7 @@ def slow_part(pattern: str) -> str | None:
     """
     import regex
 
-    groups, position, varies = [Group()], 0, False
+    groups, position, varies = [[Alternative()]], 0, False
     syntax = regex.compile(SYNTAX, regex.VERBOSE | regex.DOTALL)
     while position < len(pattern):
         match = syntax.match(pattern, position)
@@ -279,25 +270,25 @@ def slow_part(pattern: str) -> str | None:
             return f"unsupported syntax at character {position}"
         position = match.end()
         if match["open"]:
-            groups.append(Group())
+            groups.append([Alternative()])
         elif match["close"] and len(groups) > 1:
             closed = groups.pop()
-            parts = max(closed.parts, closed.max_parts)
-            groups[-1].parts += parts
-            groups[-1].choices += max(closed.choices, closed.max_choices) + (closed.alternatives - 1).bit_length()
-            varies = parts > 0 or closed.alternatives > 1
+            parts = max(one.parts for one in closed)
+            groups[-1][-1].parts += parts
+            groups[-1][-1].choices += max(one.choices for one in closed) + (len(closed) - 1).bit_length()
+            varies = parts > 0 or len(closed) > 1
         elif match["either"]:
-            groups[-1].next_alternative()
+            groups[-1].append(Alternative())
         elif match["repeat"]:
             if varies and match["many"] != "?" and match["high"] not in ("0", "1"):
                 return "a repeated group of variable length"
             is_fixed = bool(match["low"]) and not match["comma"] and not match["more"]
-            groups[-1].parts += 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
+            groups[-1][-1].parts += 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
             varies = not is_fixed
         else:
             varies = False
-        if groups[-1].parts > MAX_VARIABLE:
+        if groups[-1][-1].parts > MAX_VARIABLE:
             return f"more than {MAX_VARIABLE} optional or repeated parts in a row"
-        if groups[-1].choices > MAX_CHOICES:
+        if groups[-1][-1].choices > MAX_CHOICES:
             return "many groups of alternatives in a row"
     return None

@@ -129,8 +129,8 @@ def test_inputs_that_are_not_files(training_file, tmp_path):
         ("file", "save_to is file; pass a path"),
         ("file/sub", "file is not a folder"),
         ("file/sub.json", "file is not a folder"),
-        ("full", r"full/tokenizer\.json cannot be written: it is a folder"),
-        ("full/tokenizer.json", r"full/tokenizer\.json cannot be written: it is a folder"),
+        ("full", r"full/tokenizer\.json cannot be written: full/tokenizer\.json is not a regular file"),
+        ("full/tokenizer.json", r"full/tokenizer\.json cannot be written: full/tokenizer\.json is not a regular file"),
         ("pipe.json", "not a regular file"),
     ],
 )
