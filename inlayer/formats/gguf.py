@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ class HeaderReader:
         self._entries = {STRING: 0, ARRAY: 0}  # elements of all arrays so far
 
     def header(self) -> GgufHeader:
-        tensor_count, key_count = self._counts()
+        self._check_start()
+        tensor_count, key_count = self._count("tensors", MAX_TENSORS), self._count("keys", MAX_KEYS)
         metadata: dict[str, Any] = {}
         for _ in range(key_count):
             key = self._name("a key")
@@ -103,7 +104,7 @@ class HeaderReader:
             )
         return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
-    def _counts(self) -> tuple[int, int]:
+    def _check_start(self) -> None:
         start = self._take(min(8, self._size), "the beginning")
         if start.startswith(b"version "):
             raise self._unreadable("it is a git-lfs pointer; download the file with `git lfs pull`")
@@ -116,17 +117,12 @@ class HeaderReader:
             swapped = int.from_bytes(start[4:], "big")
             why = "it is a big-endian file" if 1 <= swapped <= 3 else f"it has version {version:,}"
             raise self._unreadable(f"{why}; supported: little-endian files of version 2 and 3")
-        tensor_count, key_count = self._number(UINT64, "a count"), self._number(UINT64, "a count")
-        # The fewest bytes per entry: a length, one character and a type, then a byte or axes and an offset.
-        for what, count, min_bytes, limit in (
-            ("tensors", tensor_count, 25, MAX_TENSORS),
-            ("keys", key_count, 14, MAX_KEYS),
-        ):
-            if count > limit:
-                raise self._unreadable(f"it has {count:,} {what}; the maximum is {limit:,}")
-            if count * min_bytes > self._remaining:
-                raise self._truncated(f"{count:,} {what}")
-        return tensor_count, key_count
+
+    def _count(self, what: str, limit: int) -> int:
+        count = self._number(UINT64, "a count")
+        if count > limit:
+            raise self._unreadable(f"it has {count:,} {what}; the maximum is {limit:,}")
+        return count
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in SCALARS:
@@ -144,15 +140,12 @@ class HeaderReader:
         """Locate an array and skip its entries."""
         what = f"the array {quote(key)}"
         kind, count = self._number(UINT32, what), self._number(UINT64, what)
-        min_bytes = {STRING: 8, ARRAY: 12}.get(kind) or (STRUCTS[kind].size if kind in SCALARS else 0)
-        if not min_bytes:
-            raise self._unreadable(f"{what} has entries of the unknown type {kind}")
-        if count * min_bytes > self._remaining:
-            raise self._truncated(f"the {count:,} entries of {what}")
         start = self._position
         if kind in SCALARS:
-            self._skip(count * min_bytes, what)
-            return StoredArray(kind, count, start, count * min_bytes)
+            self._skip(count * STRUCTS[kind].size, what)
+            return StoredArray(kind, count, start, self._position - start)
+        if kind not in self._entries:
+            raise self._unreadable(f"{what} has entries of the unknown type {kind}")
         self._entries[kind] += count
         if self._entries[STRING] > MAX_STRINGS or self._entries[ARRAY] > MAX_INNER_ARRAYS:
             raise self._unreadable(f"its arrays have more than {MAX_STRINGS:,} strings or {MAX_INNER_ARRAYS:,} arrays")
@@ -165,8 +158,8 @@ class HeaderReader:
                 self._array(key, depth + 1)
         return StoredArray(kind, count, start, self._position - start)
 
-    def _tensor(self) -> tuple[str, str, tuple[int, ...], int]:
-        """Read name, type, shape and offset of a tensor, not yet checked against the file."""
+    def _tensor(self) -> TensorInfo:
+        """Read the entry of a tensor, not yet checked against the file; its offset counts from the first tensor."""
         name = self._name("a tensor's name")
         what = f"tensor {quote(name)}"
         axes = self._number(UINT32, what)
@@ -179,36 +172,31 @@ class HeaderReader:
             raise self._unreadable(f"{what} is empty: its shape is {shape}")
         if number not in KIND_OF_NUMBER:
             raise self._unreadable(f"{what} has the unknown type {number:,}")
-        return name, KIND_OF_NUMBER[number], shape, offset
+        kind, width = KIND_OF_NUMBER[number], shape[-1] if shape else 1
+        if width % GGML_TYPES[kind][1]:
+            raise self._unreadable(f"{what} is {kind} with rows of {width:,}, not a whole number of blocks")
+        nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
+        return TensorInfo(name=name, dtype=kind, shape=shape, file=self._path.name, offset=offset, nbytes=nbytes)
 
-    def _locate(self, entries: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
+    def _locate(self, entries: list[TensorInfo], alignment: int) -> dict[str, TensorInfo]:
         """Return the tensors, checked to be inside the file and not to overlap."""
         start = -(-(self._position) // alignment) * alignment
-        tensors: dict[str, TensorInfo] = {}
-        for name, kind, shape, offset in entries:
-            width = shape[-1] if shape else 1
-            _, values, _ = GGML_TYPES[kind]
-            if width % values:
-                raise self._unreadable(
-                    f"tensor {quote(name)} is {kind} with rows of {width:,}, not a whole number of blocks"
-                )
-            nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
-            if offset % alignment:
-                raise self._unreadable(f"tensor {quote(name)} at offset {offset:,} is not aligned to {alignment} bytes")
-            if start + offset + nbytes > self._size:
-                why = f"tensor {quote(name)} of {nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
-                raise self._unreadable(why, cut=True)
-            if name in tensors:
-                raise self._unreadable(f"tensor {quote(name)} occurs twice")
-            tensors[name] = TensorInfo(
-                name=name, dtype=kind, shape=shape, file=self._path.name, offset=start + offset, nbytes=nbytes
-            )
+        located: dict[str, TensorInfo] = {}
         end, last = start, "the header"
-        for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
+        for entry in sorted(entries, key=lambda entry: (entry.offset, entry.nbytes)):
+            tensor, what = replace(entry, offset=start + entry.offset), f"tensor {quote(entry.name)}"
+            if entry.offset % alignment:
+                raise self._unreadable(f"{what} at offset {entry.offset:,} is not aligned to {alignment} bytes")
+            if tensor.offset + tensor.nbytes > self._size:
+                why = f"{what} of {tensor.nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
+                raise self._unreadable(why, cut=True)
+            if tensor.name in located:
+                raise self._unreadable(f"{what} occurs twice")
             if tensor.offset < end:
                 raise self._unreadable(f"tensors {quote(last)} and {quote(tensor.name)} overlap in it")
+            located[tensor.name] = tensor
             end, last = tensor.offset + tensor.nbytes, tensor.name
-        return tensors
+        return {entry.name: located[entry.name] for entry in entries}
 
     def _name(self, what: str) -> str:
         raw = self._string(MAX_NAME, what)
@@ -228,17 +216,13 @@ class HeaderReader:
     def _number(self, form: struct.Struct, what: str) -> int:
         return int(form.unpack(self._take(form.size, what))[0])
 
-    @property
-    def _remaining(self) -> int:
-        return self._size - self._position
-
     def _take(self, nbytes: int, what: str) -> bytes:
         self._skip(nbytes, what)
         return bytes(self._data[self._position - nbytes : self._position])
 
     def _skip(self, nbytes: int, what: str) -> None:
         """Move past the next bytes, and read them if necessary."""
-        if nbytes > self._remaining:
+        if nbytes > self._size - self._position:
             raise self._truncated(what)
         self._position += nbytes
         if self._position > MAX_HEADER:

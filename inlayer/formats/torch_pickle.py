@@ -22,10 +22,9 @@ from typing import Any
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import printable
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.safetensors import BITS, MAX_SIZE
+from inlayer.formats.safetensors import BITS, MAX_AXES, MAX_SIZE
 
 MAX_PICKLE = 1 << 20  # bytes; a tensor needs about 200
-MAX_AXES = 16
 
 UNTYPED = "torch.storage UntypedStorage"
 STORAGES = {
