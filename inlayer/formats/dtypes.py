@@ -2,7 +2,7 @@
 
 [bytes of a row] -> values
 - dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other
-- see also: decoding rows (tables/stored_table.py), rows with scales (formats/quantized_safetensors.py)
+- see also: decoding rows (tables/stored_table.py), rows with scales (formats/dequantization.py)
 Tested in tests/formats/test_dtypes.py.
 """
 

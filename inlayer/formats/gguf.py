@@ -4,7 +4,7 @@
 - untrusted: the header is read piece by piece, and every count and length is compared with the remaining bytes before
   anything is allocated or looped over
 - arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
-- see also: decoding rows (formats/gguf_dequantization.py)
+- see also: decoding rows (formats/dequantization.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from inlayer.errors import CheckpointError
 from inlayer.files import check_is_file, file_errors, format_path, quote
-from inlayer.formats.gguf_dequantization import GGML_TYPES, row_bytes
+from inlayer.formats.dequantization import GGML_TYPES, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
 
 ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file

@@ -5,7 +5,7 @@
 - everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
   shape against the number of bytes, order and overlap of the tensors, duplicate names
 - see also: the dtypes of rows (formats/dtypes.py), reading rows (formats/row_reader.py), quantized rows
-  (formats/quantized_safetensors.py)
+  (formats/dequantization.py)
 Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 

@@ -1,7 +1,7 @@
 """Where a tensor is in a file, the same for every format.
 
 file -> [header] -> tables, checkpoint
-Tested in tests/formats/test_safetensors.py and tests/formats/test_gguf_dequantization.py.
+Tested in tests/formats/test_safetensors.py and tests/formats/test_dequantization.py.
 """
 
 from __future__ import annotations

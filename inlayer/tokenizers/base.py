@@ -29,8 +29,6 @@ _RESERVED = re.compile(
 )
 _RESERVED_START = frozenset((b"<", b"[", b">", b"m"))  # most tokens start differently and skip the pattern
 
-PreTokens = list[tuple[int, int]] | None  # spans; None if they are not known
-
 
 class Token(NamedTuple):
     """One token of a text, with the bytes it covers.
@@ -43,6 +41,10 @@ class Token(NamedTuple):
     bytes: bytes
     span: tuple[int, int]
     special: bool
+
+
+PreTokens = list[tuple[int, int]] | None  # spans; None if they are not known
+Analysis = tuple[list[Token], PreTokens]
 
 
 class Merge(NamedTuple):
@@ -216,7 +218,7 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.tokens("I love dogs")[1]
             Token(id=812, bytes=b' love', span=(1, 6), special=False)
         """
-        return self._analyze(text, add_special_tokens, parse_special, split=False)[0]
+        return self._explain(text, add_special_tokens, parse_special, False)[0]
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> PreTokens:
         """Find the pre-tokens: the spans into which the text is split before it is tokenized.
@@ -238,7 +240,11 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.pre_tokens("I love dogs")
             [(0, 1), (1, 6), (6, 11)]
         """
-        return self._analyze(text, False, parse_special)[1]
+        return self._explain(text, False, parse_special, True)[1]
+
+    def _analyze(self, text: str) -> Analysis:
+        """Return the tokens and the pre-tokens of a text, from one encoding."""
+        return self._explain(text, True, True, True)
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
         """Find the BPE merges, in order, that turn the bytes of one pre-token into exactly these ids.
@@ -290,10 +296,8 @@ class Tokenizer(ABC):
     # -- hooks --
 
     @abstractmethod
-    def _analyze(
-        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
-    ) -> tuple[list[Token], PreTokens]:
-        """Check a text and return its tokens and, if `split`, its pre-tokens. Both come from one encoding."""
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
+        """Check a text and return its tokens and, if `split`, its pre-tokens."""
 
     @abstractmethod
     def _bytes_of(self, token_id: int) -> bytes:

@@ -17,7 +17,7 @@ import numpy as np
 
 from inlayer.errors import DtypeError, InputError, TextError, type_name
 from inlayer.ragged import Ragged, ragged_from_arrays
-from inlayer.tokenizers.base import PreTokens, Token, Tokenizer, check_text, check_texts
+from inlayer.tokenizers.base import Analysis, PreTokens, Token, Tokenizer, check_text, check_texts
 from inlayer.tokenizers.offsets import byte_offsets
 
 
@@ -45,9 +45,7 @@ class ByteTokenizer(Tokenizer):
     def _bytes_of(self, token_id: int) -> bytes:
         return bytes([token_id])
 
-    def _analyze(
-        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
-    ) -> tuple[list[Token], PreTokens]:
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         data = check_text(text).encode()
         return [Token(value, bytes([value]), (start, start + 1), False) for start, value in enumerate(data)], None
 
@@ -123,9 +121,7 @@ class WordTokenizer(Tokenizer):
     def _bytes_of(self, token_id: int) -> bytes:
         return self.words[token_id].encode()
 
-    def _analyze(
-        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
-    ) -> tuple[list[Token], PreTokens]:
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         tokens = list(self._find_tokens(text))
         return tokens, [token.span for token in tokens]
 

@@ -24,7 +24,7 @@ import numpy as np
 from inlayer.errors import InlayerError, TokenizerError, type_name
 from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged, ragged_from_counts
-from inlayer.tokenizers.base import PreTokens, Token, Tokenizer, check_text
+from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
@@ -184,9 +184,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     # -- explanations --
 
-    def _analyze(
-        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
-    ) -> tuple[list[Token], PreTokens]:
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Where the bytes of tokens do not add up to the text, spans follow the rules in offsets.py.
 
         Tokens that the post-processor adds, such as begin-of-text, get empty spans. There are no pre-tokens if the file

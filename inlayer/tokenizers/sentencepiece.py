@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
-from inlayer.tokenizers.base import PreTokens, Token, check_text
+from inlayer.tokenizers.base import Analysis, check_text
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ADDED, MAX_GROWTH, library_errors
@@ -90,9 +90,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
             return bytes([int(piece[3:5], 16)])
         return piece.encode()
 
-    def _analyze(
-        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
-    ) -> tuple[list[Token], PreTokens]:
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):

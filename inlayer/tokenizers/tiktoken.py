@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from inlayer.errors import TextError, TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
-from inlayer.tokenizers.base import PreTokens, Token, check_text
+from inlayer.tokenizers.base import Analysis, PreTokens, Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
@@ -133,9 +133,7 @@ class TiktokenTokenizer(LibraryTokenizer):
     def get_vocab_size(self) -> int:
         return len(self._tokens)
 
-    def _analyze(
-        self, text: str, add_special_tokens: bool = True, parse_special: bool = True, *, split: bool = True
-    ) -> tuple[list[Token], PreTokens]:
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """The bytes of the tokens add up to the text exactly."""
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
         source = text.encode()
