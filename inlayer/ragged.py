@@ -61,18 +61,14 @@ class Ragged:
         self.offsets = flat_int64(offsets, "offsets")
         if self.offsets.size == 0:
             raise ShapeError("offsets is empty; n texts need n + 1 offsets, so at least [0]")
-        if self.offsets[0] != 0 or self.offsets[-1] != self.flat.size:
-            raise InputError(
-                f"offsets go from {self.offsets[0]} to {self.offsets[-1]}; "
-                f"they must go from 0 to len(flat) = {self.flat.size}"
-            )
-        decreases = np.flatnonzero(np.diff(self.offsets) < 0)
+        first, last = self.offsets[0], self.offsets[-1]
+        if (first, last) != (0, self.flat.size):
+            raise InputError(f"offsets go from {first} to {last}; they must go from 0 to len(flat) = {self.flat.size}")
+        decreases = np.flatnonzero(self.counts < 0)
         if decreases.size:
-            text = int(decreases[0])
-            raise InputError(
-                f"offsets decrease from {self.offsets[text]} to {self.offsets[text + 1]} at text {text}; "
-                "they must not decrease"
-            )
+            text = decreases[0]
+            before, after = self.offsets[text : text + 2]
+            raise InputError(f"offsets decrease from {before} to {after} at text {text}; they must not decrease")
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int] | IdArray]) -> Ragged:

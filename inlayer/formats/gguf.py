@@ -99,9 +99,7 @@ class HeaderReader:
         entries = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
-            raise self._unreadable(
-                f"its alignment is {quote(alignment)}; it must be a power of two up to {MAX_ALIGNMENT:,}"
-            )
+            raise self._unreadable(f"its alignment is {quote(alignment)}, not a power of two up to {MAX_ALIGNMENT:,}")
         return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
     def _check_start(self) -> None:

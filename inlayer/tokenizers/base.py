@@ -161,9 +161,7 @@ class Tokenizer(ABC):
             b'I love'
         """
         if not self._byte_level:
-            raise InputError(
-                f"{self!r} does not preserve the exact bytes of a text; use decode instead of decode_bytes"
-            )
+            raise InputError(f"{self!r} does not preserve the exact bytes of a text; use decode instead")
         return b"".join(map(self._bytes_of, self._valid_ids(ids)))
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -315,7 +313,7 @@ class Tokenizer(ABC):
         for position, token_id in enumerate(valid):
             if not self._has_token(token_id):
                 raise IdRangeError(
-                    f"id {token_id} at position {position} is not a token of {self!r}: its ids have a gap there"
+                    f"id {token_id} at position {position} is not a token: the ids of {self!r} have a gap"
                 )
         skipped = self.special_ids if skip_special_tokens else ()
         return [token_id for token_id in valid if token_id not in skipped]

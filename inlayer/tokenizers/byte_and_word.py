@@ -72,7 +72,7 @@ class WordTokenizer(Tokenizer):
     def __init__(self, words: Iterable[str], *, unk: str | None = None) -> None:
         if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
             raise DtypeError(
-                f"words is {type_name(words)}, not a list of words; use WordTokenizer.from_text(text) for a text"
+                f"words is {type_name(words)}, not a list of words; for a text, use WordTokenizer.from_text"
             )
         self.words = tuple(words)
         if unk is not None and unk not in self.words:

@@ -53,7 +53,7 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
-            f"{where} has a tokenizer of unknown type {quote(model)}; supported types are {', '.join(converters)}"
+            f"{where} has a tokenizer of unknown type {quote(model)}; supported: {', '.join(converters)}"
         )
     return converters[model](GgufFields(fields, where))
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from inlayer.errors import InlayerError, TokenizerError, type_name
 from inlayer.files import parse_json
-from inlayer.ragged import IdArray, Ragged, ragged_from_counts
+from inlayer.ragged import IdArray, Ragged, concatenate_batches, ragged_from_counts
 from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
@@ -99,10 +99,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:
-        """Return the library's tokenizer with these settings.
-
-        Settings are fields of the object, so threads cannot share one.
-        """
+        """Return the library's tokenizer with these settings, which are fields of the object."""
         key = (parse_special, post_process)
         with self._lock:
             if key not in self._variants:
@@ -122,14 +119,13 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         from tokenizers import Encoding
 
         variant = self._variant(parse_special)
-        flats: list[IdArray] = [np.empty(0, np.int64)]
-        counts: list[int] = []
+        batches = []
         for start in range(0, len(texts), BLOCK_TEXTS):
             block = texts[start : start + BLOCK_TEXTS]
             encodings = variant.encode_batch_fast(block, add_special_tokens=add_special_tokens)
-            counts += map(len, encodings)
-            flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
-        return ragged_from_counts(np.concatenate(flats), np.array(counts, np.int64))
+            ids = Encoding.merge(encodings, growing_offsets=False).ids
+            batches.append(ragged_from_counts(ids, np.array([len(encoding) for encoding in encodings])))
+        return concatenate_batches(batches)
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
@@ -230,9 +226,7 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
     for special, run in itertools.groupby(sorted(added.items()), key=lambda item: item[1].special):
         tokens = [token for _, token in run]
         copy.add_special_tokens(tokens) if special else copy.add_tokens(tokens)
-    if {key: token.content for key, token in copy.get_added_tokens_decoder().items()} != {
-        key: token.content for key, token in added.items()
-    }:  # ids with gaps: only parsing the file again gives the same ids
+    if copy.get_added_tokens_decoder() != added:  # ids with gaps: only parsing the file again gives the same ids
         copy = type(original).from_str(original.to_str())
         copy.post_processor = None
     return copy

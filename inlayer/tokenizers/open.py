@@ -56,10 +56,7 @@ def open_tokenizer(
     if pat_str is not None:
         check_text(pat_str, "pat_str")
     if special_tokens is not None and not isinstance(special_tokens, Mapping):
-        raise DtypeError(
-            f"special_tokens is {type_name(special_tokens)}; it must map the text of each token to its id, as in "
-            '{"<s>": 50256}'
-        )
+        raise DtypeError(f'special_tokens is {type_name(special_tokens)}; it must be a dict such as {{"<s>": 50256}}')
     file = find_file(check_path(path))
     data, where = read_file(file), format_path(file)
     file_format = detect_format(file, data, where)
@@ -69,10 +66,7 @@ def open_tokenizer(
     if file_format == "tiktoken":
         return open_tiktoken(file, data, config, pat_str, special_tokens, pad_token)
     if pat_str is not None or special_tokens is not None:
-        raise InputError(
-            f"{where} is not a tiktoken file: it has its own split pattern and special tokens; omit pat_str and "
-            "special_tokens"
-        )
+        raise InputError(f"{where} is not a tiktoken file; omit pat_str and special_tokens, which it contains")
     if file_format == "json":
         return HuggingFaceTokenizer(data, where=where, pad_token=pad_token)
     add_bos_eos = (config.get("add_bos_token") is True, config.get("add_eos_token") is True)
@@ -197,20 +191,18 @@ def open_tiktoken(
 def rename_special_tokens(known: dict[str, int], config: dict[str, Any], where: str) -> dict[str, int]:
     """Apply the names in the added_tokens_decoder of tokenizer_config.json to the known special tokens."""
     by_id = {token_id: token for token, token_id in known.items()}
+    what = f"added_tokens_decoder next to {where}"
     entries = config.get("added_tokens_decoder") or {}
     if not isinstance(entries, dict):
-        raise TokenizerError(f"added_tokens_decoder next to {where} is {type_name(entries)}, not an object")
+        raise TokenizerError(f"{what} is {type_name(entries)}, not an object")
     for token_id, token in entries.items():
         text = token_text(token)
         if text is None or not token_id.isdecimal() or len(token_id) > len(str(MAX_ID)):
-            raise TokenizerError(
-                f"added_tokens_decoder next to {where} has {token_id[:60]!r}: {str(token)[:60]!r}; expected an id and "
-                "a token"
-            )
+            raise TokenizerError(f"{what} has {quote(token_id)}: {quote(token)}; expected an id and a token")
         by_id[int(token_id)] = text
     special_tokens = {token: token_id for token_id, token in by_id.items()}
     if len(special_tokens) != len(by_id):
-        raise TokenizerError(f"added_tokens_decoder next to {where} assigns two ids to one token")
+        raise TokenizerError(f"{what} assigns two ids to one token")
     return special_tokens
 
 
@@ -221,6 +213,6 @@ def added_id(config: dict[str, Any], name: str, special_tokens: Mapping[str, int
     token = token_text(config.get(name))
     if token is None or token not in special_tokens:
         raise TokenizerError(
-            f"tokenizer_config.json next to {where} sets add_{name}, but its {name} {token!r} is not a special token"
+            f"tokenizer_config.json next to {where} sets add_{name}, but {token!r} is not a special token"
         )
     return (special_tokens[token],)

@@ -61,7 +61,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
         if any(token_id < 0 for token_id in before + after):
             raise TokenizerError(
-                f"{where} has no begin- or end-of-text token, although tokenizer_config.json says to add one"
+                f"{where} has no begin- or end-of-text token, but tokenizer_config.json says to add one"
             )
         self._special_tokens_around = before, after
 

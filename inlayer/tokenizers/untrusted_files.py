@@ -142,10 +142,7 @@ def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> Tok
     message = one_line(error)
     enum = re.search(r"untagged enum (?:Py)?(Model|Merge|Normalizer|PreTokenizer|PostProcessor|Decoder)", message)
     if enum is not None:
-        part = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum[1]).lower()
-        return TokenizerError(
-            f"{where}: its {part} is malformed" if part != "merge" else f"{where} has malformed merges"
-        )
+        return TokenizerError(f"{where}: its {enum[1].lower()} is malformed")
     return TokenizerError(f"{where} cannot be read by the tokenizers library: {message}")
 
 

@@ -121,7 +121,7 @@ def test_valid_files_that_nearly_panic_are_opened():
         ("added_tokens", [{"id": 1}], "missing field `content`"),
         ("version", "7", "Unknown tokenizer version"),
         ("mystery", 1, "'mystery' is not a field of a tokenizer.json"),
-        ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [1]}, "malformed merges"),
+        ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [1]}, "its merge is malformed"),
         ("model", {"type": "BPE", "vocab": {}, "merges": []}, "empty vocab"),
         ("model", {"type": "Unigram", "vocab": []}, "empty vocab"),
         (
