@@ -20,7 +20,7 @@ from typing import Any
 from inlayer.errors import CheckpointError
 from inlayer.files import check_is_file, file_errors, format_path, quote
 from inlayer.formats.dequantization import GGML_TYPES, row_bytes
-from inlayer.formats.tensor_info import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
 
@@ -251,5 +251,4 @@ class HeaderReader:
         return self._unreadable(f"it ends before {what}", cut=True)
 
     def _unreadable(self, why: str, *, cut: bool = False) -> CheckpointError:
-        cause = "; was the download cut short?" if cut else ""
-        return CheckpointError(f"{format_path(self._path)} is not a readable GGUF file: {why}{cause}")
+        return unreadable_file("GGUF", format_path(self._path), why, cut=cut)

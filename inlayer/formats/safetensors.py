@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from inlayer.errors import CheckpointError
 from inlayer.files import check_is_file, file_errors, format_path, parse_json, quote, unique_keys
-from inlayer.formats.tensor_info import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
@@ -31,6 +32,7 @@ BITS = {
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
+_unreadable = partial(unreadable_file, "safetensors")
 
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
@@ -100,8 +102,3 @@ def _entry(name: str, entry: object, start: int, where: str, file: str) -> Tenso
 
 def _are_sizes(value: Any, limit: int) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(size) is int and 0 <= size < limit for size in value)
-
-
-def _unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:
-    cause = "; was the download cut short?" if cut else ""
-    return CheckpointError(f"{where} is not a readable safetensors file: {why}{cause}")

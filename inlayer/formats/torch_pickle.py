@@ -16,13 +16,15 @@ import pickletools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import Any
 
-from inlayer.errors import CheckpointError, InlayerError
+from inlayer.errors import InlayerError
 from inlayer.files import printable
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.safetensors import BITS, MAX_AXES, MAX_SIZE
+from inlayer.formats.tensor_info import unreadable_file
 
 MAX_PICKLE = 1 << 20  # bytes; a tensor needs about 200
 
@@ -40,6 +42,7 @@ TENSORS = {"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"}
 TENSOR_WITH_DTYPE = "torch._utils _rebuild_tensor_v3"
 NAMES = {*STORAGES, *DTYPE_NAMES, ORDERED_DICT, PARAMETER, *TENSORS, TENSOR_WITH_DTYPE}
 
+unreadable = partial(unreadable_file, "PyTorch")
 DAMAGE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # raised by malformed opcodes
 
 
@@ -232,8 +235,3 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 def is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < MAX_SIZE
-
-
-def unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:
-    cause = "; was the download cut short?" if cut else ""
-    return CheckpointError(f"{where} is not a readable PyTorch file: {why}{cause}")

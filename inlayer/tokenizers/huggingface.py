@@ -26,7 +26,7 @@ from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged, concatenate_batches, ragged_from_counts
 from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
-from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
+from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import (
@@ -191,17 +191,15 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             # without the post-processor, which would trim whitespace from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
             whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
-        ids, tokens = body.ids, None
         added = list(zip(whole.ids, whole.special_tokens_mask, strict=True))
-        if [token_id for token_id, is_added in added if not is_added] != ids:
+        if [token_id for token_id, is_added in added if not is_added] != body.ids:
             raise TokenizerError(
                 f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
             )
-        if self._byte_level:
-            tokens = tokens_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
-        if tokens is None:
-            offsets = byte_offsets(text, body.offsets)
-            tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
+        offsets = byte_offsets(text, body.offsets)
+        if self._byte_level and b"".join(map(self._bytes_of, body.ids)) == source:
+            offsets = [(0, len(source))] * len(body.ids)  # the bytes of the tokens divide the whole text
+        tokens = tokens_from_offsets(source, body.ids, offsets, self._bytes_of, self.special_ids)
         spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
         ends = [*(token.span[1] for token in tokens[:-1]), len(source)]
         rest, result, end = zip(tokens, ends, strict=False), list[Token](), 0

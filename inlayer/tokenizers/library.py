@@ -122,16 +122,3 @@ class LibraryTokenizer(Tokenizer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._where!r}, {self.get_vocab_size()} tokens)"
-
-
-def tokens_from_bytes(
-    source: bytes, ids: list[int], covered: list[bytes], special_ids: frozenset[int]
-) -> list[Token] | None:
-    """Build tokens whose bytes follow one another, or None if they do not add up to the source."""
-    if b"".join(covered) != source:
-        return None
-    tokens, start = [], 0
-    for token_id, data in zip(ids, covered, strict=True):
-        tokens.append(Token(token_id, data, (start, start + len(data)), token_id in special_ids))
-        start += len(data)
-    return tokens

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError, type_name
-from inlayer.files import check_path, file_errors, format_path, not_a_file, parse_json, path_kind, quote
+from inlayer.files import check_is_file, check_path, file_errors, format_path, not_a_file, parse_json, path_kind, quote
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -74,13 +74,8 @@ def open_tokenizer(
 
 
 def find_file(path: Path) -> Path:
-    kind = path_kind(path)
-    if kind == "file":
-        return path
-    if kind == "missing":
-        raise MissingFileError(f"{format_path(path)}: not found; pass a model folder or a tokenizer file")
-    if kind != "folder":
-        raise not_a_file(path, kind)
+    if path_kind(path) != "folder":
+        return check_is_file(path, "pass a model folder or a tokenizer file")
     if (file := find_in_folder(path)) is None:
         raise MissingFileError(
             f"{format_path(path)} is a folder without a tokenizer; expected {', '.join((*FILE_NAMES, *FILE_PATTERNS))}"
@@ -117,7 +112,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
     """Return "json", "tiktoken" or "sentencepiece"."""
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
-        raise TokenizerError(f"{where} is empty" if len(data) <= 4096 else f"{where} starts with 4 KB of whitespace")
+        raise TokenizerError(f"{where} is empty, or starts with 4 KB of whitespace")
     if start[:1] in {b"{", b"["}:
         return "json"
     if looks_like_tiktoken(data) or file.suffix == ".tiktoken" or file.name == "tiktoken.model":

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,9 @@ from inlayer.errors import TextError, TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
 from inlayer.tokenizers.base import Analysis, PreTokens, Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
-from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
+from inlayer.tokenizers.library import LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
+from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
 
 MAX_SPLIT_SECONDS = 10.0  # enough for several megabytes with a real pattern
@@ -93,7 +94,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         self._where, self._special_tokens_around, self._pad_id = where, around, pad_id
         self._ranks, self._pat_str, self._fast_source = ranks, pat_str, fast_source
         self._tokens = {rank: token for token, rank in ranks.items()}
-        self._tokens.update({token_id: token.encode() for token, token_id in special_tokens.items()})
+        self._tokens |= {token_id: token.encode() for token, token_id in special_tokens.items()}
         self._id_limit = max(self._tokens) + 1
         with library_errors(f"{where} cannot be opened with its split pattern"):
             self._exact = tiktoken.Encoding(
@@ -101,10 +102,9 @@ class TiktokenTokenizer(LibraryTokenizer):
             )
 
     def _encode_array(self, text: str, parse_special: bool) -> npt.NDArray[np.uint32]:
+        allowed: Literal["all"] | set[str] = "all" if parse_special else set()
         try:
-            if parse_special:
-                return self._exact.encode_to_numpy(text, allowed_special="all")
-            return self._exact.encode_to_numpy(text, disallowed_special=())
+            return self._exact.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         except ValueError as error:  # its regex engine gives up on about a million whitespace characters in a row
             raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
 
@@ -137,9 +137,10 @@ class TiktokenTokenizer(LibraryTokenizer):
         """The bytes of the tokens add up to the text exactly."""
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
         source = text.encode()
-        tokens = tokens_from_bytes(source, ids, [self._tokens[token_id] for token_id in ids], self.special_ids)
-        if tokens is None:
+        if self.decode_bytes(ids) != source:
             raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
+        offsets = [(0, len(source))] * len(ids)  # the bytes of the tokens divide the whole text
+        tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
         spans = self._find_pre_tokens(text, tokens) if split else None
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens, spans
 
