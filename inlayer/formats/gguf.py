@@ -117,14 +117,14 @@ class HeaderReader:
             raise self._unreadable(f"{why}; supported: little-endian files of version 2 and 3")
 
     def _count(self, what: str, limit: int) -> int:
-        count = self._number(UINT64, "a count")
+        count: int = self._number(UINT64, "a count")
         if count > limit:
             raise self._unreadable(f"it has {count:,} {what}; the maximum is {limit:,}")
         return count
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in SCALARS:
-            (value,) = STRUCTS[kind].unpack(self._take(STRUCTS[kind].size, f"the value of {quote(key)}"))
+            value = self._number(STRUCTS[kind], f"the value of {quote(key)}")
             if kind == BOOLEAN and value > 1:
                 raise self._unreadable(f"{quote(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
@@ -211,8 +211,8 @@ class HeaderReader:
             raise self._unreadable(f"{what} is {length:,} bytes; the maximum is {limit:,}")
         return self._take(length, what)
 
-    def _number(self, form: struct.Struct, what: str) -> int:
-        return int(form.unpack(self._take(form.size, what))[0])
+    def _number(self, form: struct.Struct, what: str) -> Any:
+        return form.unpack(self._take(form.size, what))[0]
 
     def _take(self, nbytes: int, what: str) -> bytes:
         self._skip(nbytes, what)

@@ -12,6 +12,7 @@ Tested against torch.load and with hostile pickles in tests/checkpoint/test_pyto
 
 from __future__ import annotations
 
+import math
 import pickletools
 import struct
 from collections.abc import Callable
@@ -80,12 +81,10 @@ class View:
     @property
     def is_contiguous(self) -> bool:
         """True if its values are stored row by row without gaps."""
-        step = 1
-        for size, stride in reversed(list(zip(self.shape, self.strides, strict=True))):
-            if size != 1 and stride != step and 0 not in self.shape:
-                return False
-            step *= size
-        return True
+        return 0 in self.shape or all(
+            size == 1 or stride == math.prod(self.shape[axis + 1 :])
+            for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True))
+        )
 
 
 def find_views(value: object, where: str) -> dict[str, View]:
@@ -173,9 +172,9 @@ class PickleMachine:
         if name == PARAMETER and isinstance(arguments[0], View):
             return arguments[0]
         if name in TENSORS:
-            return self.check_view(arguments[:4])
+            return self.check_view(arguments)
         if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
-            return self.check_view(arguments[:4], DTYPE_NAMES[arguments[6].text])
+            return self.check_view(arguments, DTYPE_NAMES[arguments[6].text])
         raise unreadable(self.where, "its pickle calls something that a plain tensor does not need; not executed")
 
     def read_storage(self, _: None, fields: Any) -> Storage:
@@ -192,12 +191,10 @@ class PickleMachine:
         return storage
 
     def check_view(self, fields: Any, dtype: str | None = None) -> View:
-        storage, offset, shape, strides = fields
+        storage, offset, shape, strides = fields[0], fields[1], tuple(fields[2]), tuple(fields[3])
         if not isinstance(storage, Storage) or storage.typed == (dtype is not None):
             raise ValueError("a tensor without a storage")
-        if not all(isinstance(sizes, tuple) and len(sizes) <= MAX_AXES for sizes in (shape, strides)):
-            raise ValueError("a tensor without a shape")
-        if not all(is_size(number) for number in (offset, *shape, *strides)) or len(shape) != len(strides):
+        if not all(map(is_size, (offset, *shape, *strides))) or not len(shape) == len(strides) <= MAX_AXES:
             raise ValueError("a tensor with an invalid shape")
         view = View(storage, dtype or storage.dtype, offset, shape, strides)
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))

@@ -159,13 +159,17 @@ def read_blocks(path: Path) -> Iterator[str]:
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIOWrapper]:
     """Open a UTF-8 file, without its byte order mark; TextError names the first invalid byte that is read."""
-    with file_errors(path, kind=MissingFileError), path.open(encoding="utf-8", newline="") as file:
+    with (
+        file_errors(path, kind=MissingFileError),
+        path.open("rb") as data,
+        TextIOWrapper(data, encoding="utf-8", newline="") as file,
+    ):
         try:
             if file.read(1) != "\ufeff":
                 file.seek(0)
             yield file
         except UnicodeDecodeError as error:
-            start = file.buffer.tell() - len(error.object)  # of the bytes that were being decoded
+            start = data.tell() - len(error.object)  # of the bytes that were being decoded
             raise TextError(
                 f"{format_path(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is "
                 "compressed"

@@ -129,16 +129,17 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
-        if self._special_tokens_around is None or not is_supported(self._settings, self._exact.token_to_id):
+        around = self._find_special_tokens_around()
+        if around is None or not is_supported(self._settings, self._exact.token_to_id):
             return None
+        self._special_tokens_around = around
         text = self.data.decode("utf-8-sig")
         exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
         added = [token["content"] for token in self._settings.get("added_tokens") or []]
         return open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
 
-    @cached_property
-    def _special_tokens_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
-        """The ids a post-processor adds before and after any text; None if they depend on the text."""
+    def _find_special_tokens_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Return the ids a post-processor adds before and after any text; None if they depend on the text."""
         added: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
             try:

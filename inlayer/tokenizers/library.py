@@ -32,7 +32,7 @@ class LibraryTokenizer(Tokenizer):
 
     _where: str  # the file, as error messages show it
     _pad_id: int | None = None
-    _special_tokens_around: tuple[Sequence[int], Sequence[int]] | None = ((), ())  # None: they depend on the text
+    _special_tokens_around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
     _added: Mapping[int, Any] = {}  # tokens that are found in a text, not produced by merges
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
@@ -88,15 +88,15 @@ class LibraryTokenizer(Tokenizer):
         items = check_texts(texts)
         excluded = {*texts_with_unstable_characters(items)}  # raises for lone surrogates
         with self._lock:
-            fast, around = self._fast_path, self._special_tokens_around
+            fast = self._fast_path
         with library_errors(f"{self._where} cannot encode these texts"):
-            if fast is None or around is None:
+            if fast is None:
                 return self._encode_exactly(items, add_special_tokens, parse_special)
             if not parse_special:  # gigatoken always parses special tokens, so texts without any are the same
                 excluded |= {index for index, text in enumerate(items) if self._special_pattern.search(text)}
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
             batch = encode_with_both(items, fast, exact, sorted(excluded))
-        return with_special_tokens(batch, *around) if add_special_tokens else batch
+        return with_special_tokens(batch, *self._special_tokens_around) if add_special_tokens else batch
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
         valid = self._valid_ids(ids)
@@ -109,7 +109,7 @@ class LibraryTokenizer(Tokenizer):
 
     def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
         """Put the ids added around a text before and after its tokens, with empty spans."""
-        before, after = self._special_tokens_around or ((), ())
+        before, after = self._special_tokens_around
         return [
             *(Token(token_id, b"", (0, 0), True) for token_id in before),
             *tokens,
