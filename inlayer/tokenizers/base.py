@@ -27,7 +27,6 @@ _RESERVED = re.compile(
     r"[|｜]?[>\]<]{1,2}|madeupword\d+",
     re.IGNORECASE,
 )
-_RESERVED_START = frozenset((b"<", b"[", b">", b"m"))  # most tokens start differently and skip the pattern
 
 
 class Token(NamedTuple):
@@ -333,7 +332,7 @@ def is_reserved(token: bytes) -> bool:
     >>> is_reserved(b"<|reserved_special_token_3|>"), is_reserved(b"reserved"), is_reserved(b"<extra_id_0>")
     (True, False, False)
     """
-    return token[:1] in _RESERVED_START and _RESERVED.fullmatch(token.decode("utf-8", errors="replace")) is not None
+    return _RESERVED.fullmatch(token.decode("utf-8", errors="replace")) is not None
 
 
 def token_label(tokenizer: Tokenizer | None, token_id: int) -> str:

@@ -185,19 +185,19 @@ def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **part
         for token_id, kind in enumerate(fields.types)
         if kind in (UNKNOWN, CONTROL, USER_DEFINED)
     ]
+    ids = {"bos": bos, "eos": eos}
     before, after = (
-        [] if token_id is None else [{"SpecialToken": {"id": fields.tokens[token_id], "type_id": 0}}]
-        for token_id in (bos, eos)
+        [] if token_id is None else [{"SpecialToken": {"id": name, "type_id": 0}}] for name, token_id in ids.items()
     )
-    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    text, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     template = {
         "type": "TemplateProcessing",
-        "single": [*before, first, *after],
-        "pair": [*before, first, *after, second],
+        "single": [*before, text, *after],
+        "pair": [*before, text, *after, second],
         "special_tokens": {
-            token: {"id": token, "ids": [token_id], "tokens": [token]}
-            for token_id, token in enumerate(fields.tokens)
-            if token_id in (bos, eos)
+            name: {"id": name, "ids": [token_id], "tokens": [fields.tokens[token_id]]}
+            for name, token_id in ids.items()
+            if token_id is not None
         },
     }
     post_processor = template if before or after else None

@@ -43,12 +43,11 @@ def tokens_from_offsets(
         begin = max(offsets[first][0], done)
         if spans and begin > done and is_composed(source[done:begin]):
             spans[-1] = (spans[-1][0], begin)
-        end = max(begin, *(stop for _, stop in offsets[first:last]))
+        reached = list(itertools.accumulate((stop for _, stop in offsets[first:last]), max, initial=begin))
+        end = reached[-1]
         own = [token_bytes(token_id) for token_id in ids[first:last]]
-        reached = itertools.accumulate((stop for _, stop in offsets[first:last]), max, initial=begin)
         claimed = [after - before for before, after in itertools.pairwise(reached)]
-        lengths = matching_lengths(own, source[begin:end]) or claimed
-        for length in lengths:
+        for length in matching_lengths(own, source[begin:end]) or claimed:
             spans.append((begin, begin + length))
             begin += length
         done = end
