@@ -104,8 +104,8 @@ class LibraryTokenizer(Tokenizer):
             table = self._merge_table
         if table is None or not self._added.keys().isdisjoint(valid):
             return None
-        replayed = table.replay(b"".join(map(self._bytes_of, valid)))
-        return replayed[0] if replayed is not None and replayed[1] == valid else None
+        merges, reached = table.replay(b"".join(map(self._bytes_of, valid)))
+        return merges if reached == valid else None
 
     def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
         """Put the ids added around a text before and after its tokens, with empty spans."""

@@ -128,14 +128,15 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
 
 
 def read_sibling(file: Path, name: str) -> dict[str, Any]:
-    """Read a JSON file next to this one; empty if there is none. Its texts must be valid Unicode."""
+    """Read a JSON file next to this one; empty if there is none. Its tokens must be valid Unicode."""
     path = file.parent / name
     if path_kind(path) != "file":
         return {}
     content = parse_json(read_file(path), format_path(path), TokenizerError)
     try:
         for field, value in content.items():
-            json.dumps([field, value], ensure_ascii=False).encode()
+            if "token" in field:
+                json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
         raise TokenizerError(
             f"{quote(field)} in {format_path(path)} contains a lone surrogate or is nested too deeply"

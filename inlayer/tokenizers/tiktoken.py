@@ -145,39 +145,31 @@ class TiktokenTokenizer(LibraryTokenizer):
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens, spans
 
     def _find_pre_tokens(self, text: str, tokens: list[Token]) -> PreTokens:
-        if texts_with_unstable_characters([text]):
-            return None
-        spans: list[tuple[int, int]] = []
-        for special, run in itertools.groupby(tokens, key=lambda token: token.special):
-            segment = list(run)
-            segment_spans = [token.span for token in segment] if special else self._split(segment)
-            if segment_spans is None:
-                return None
-            spans += segment_spans
-        return spans
-
-    def _split(self, tokens: list[Token]) -> PreTokens:
-        """Find the pre-tokens of a segment without special tokens; None if these tokens do not follow from them."""
+        """Return the pre-tokens; None if `regex` may split differently, or if these tokens do not follow from them."""
         import regex
 
-        text = b"".join(token.bytes for token in tokens).decode()
-        try:
-            pattern = regex.compile(self._pat_str, regex.V1)  # V1 supports [a&&b], as in Kimi-K2's pattern
-            words = [match.group() for match in pattern.finditer(text, timeout=MAX_SPLIT_SECONDS)]
-        except (regex.error, TimeoutError):
+        if texts_with_unstable_characters([text]):
             return None
         with self._lock:
             table = self._merge_table
-        spans, ids, start = [], [], tokens[0].span[0]
-        for word in words:
-            data = word.encode()
-            replayed = table.replay(data)
-            if replayed is None:
-                return None
-            spans.append((start, start + len(data)))
-            ids += replayed[1]
-            start += len(data)
-        return spans if "".join(words) == text and ids == [token.id for token in tokens] else None
+        spans: list[tuple[int, int]] = []
+        try:
+            pattern = regex.compile(self._pat_str, regex.V1)  # V1 supports [a&&b], as in Kimi-K2's pattern
+            for special, run in itertools.groupby(tokens, key=lambda token: token.special):
+                segment = list(run)
+                if special:
+                    spans += [token.span for token in segment]
+                    continue
+                part = b"".join(token.bytes for token in segment)
+                matches = pattern.finditer(part.decode(), timeout=MAX_SPLIT_SECONDS)
+                words = [match.group().encode() for match in matches]
+                ids = [token_id for word in words for token_id in table.replay(word)[1]]
+                if b"".join(words) != part or ids != [token.id for token in segment]:
+                    return None
+                spans += itertools.pairwise(itertools.accumulate(map(len, words), initial=segment[0].span[0]))
+        except (regex.error, TimeoutError):
+            return None
+        return spans
 
     @cached_property
     def _merge_table(self) -> MergeTable:
@@ -186,18 +178,18 @@ class TiktokenTokenizer(LibraryTokenizer):
 
 def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], where: str) -> None:
     """Check that ranks and special tokens have distinct ids, without a gap below the last rank."""
-    owners: dict[int, str] = dict.fromkeys(ranks.values(), "a rank")
+    taken = set(ranks.values())
     for token, token_id in special_tokens.items():
         check_text(token, f"a special token of {where}")
         if not token or type(token_id) is not int or not 0 <= token_id <= MAX_ID:
             raise TokenizerError(
                 f"special token {token!r} of {where} has id {token_id!r:.40}; it needs a name and an id in 0..{MAX_ID}"
             )
-        if token_id in owners:
-            raise TokenizerError(f"special token {token!r} of {where} has id {token_id}, as does {owners[token_id]!r}")
-        owners[token_id] = token
+        if token_id in taken:
+            raise TokenizerError(f"special token {token!r} of {where} has id {token_id}, as does another token")
+        taken.add(token_id)
     last = max(ranks.values(), default=-1)
-    gap = next((token_id for token_id in range(last) if token_id not in owners), None)
+    gap = next((token_id for token_id in range(last) if token_id not in taken), None)
     if gap is not None:
         raise TokenizerError(f"{where} has no rank {gap}, although its last rank is {last}; is the file truncated?")
 
