@@ -103,13 +103,11 @@ class HeaderReader:
         return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
     def _check_start(self) -> None:
-        start = self._take(min(8, self._size), "the beginning")
+        start = self._take(8, "the version")
         if start.startswith(b"version "):
             raise self._unreadable("it is a git-lfs pointer; download the file with `git lfs pull`")
         if not start.startswith(MAGIC):
             raise self._unreadable("it does not start with the letters GGUF")
-        if len(start) < 8:
-            raise self._truncated("the version")
         version = int.from_bytes(start[4:], "little")
         if version not in (2, 3):
             swapped = int.from_bytes(start[4:], "big")

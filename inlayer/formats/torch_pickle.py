@@ -47,11 +47,8 @@ unreadable = partial(unreadable_file, "PyTorch")
 DAMAGE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # raised by malformed opcodes
 
 
-@dataclass(frozen=True)
-class GlobalName:
+class GlobalName(str):
     """The name of a function or class in a pickle: one of NAMES, never the object itself."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -166,7 +163,7 @@ class PickleMachine:
         return GlobalName(name)
 
     def call(self, _: None, function: Any, arguments: Any) -> Any:
-        name = function.text if isinstance(function, GlobalName) else ""
+        name = function if isinstance(function, GlobalName) else ""
         if name == ORDERED_DICT and arguments == ():
             return {}
         if name == PARAMETER and isinstance(arguments[0], View):
@@ -174,7 +171,7 @@ class PickleMachine:
         if name in TENSORS:
             return self.check_view(arguments)
         if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
-            return self.check_view(arguments, DTYPE_NAMES[arguments[6].text])
+            return self.check_view(arguments, DTYPE_NAMES[arguments[6]])
         raise unreadable(self.where, "its pickle calls something that a plain tensor does not need; not executed")
 
     def read_storage(self, _: None, fields: Any) -> Storage:
@@ -182,10 +179,10 @@ class PickleMachine:
         if not isinstance(fields, tuple) or len(fields) not in {5, 6} or fields[0] != "storage":
             raise ValueError("a storage of an unknown kind")
         kind, key, length = fields[1], fields[2], fields[4]
-        known = isinstance(kind, GlobalName) and kind.text in STORAGES
+        known = isinstance(kind, GlobalName) and kind in STORAGES
         if not known or not isinstance(key, str) or not is_size(length):
             raise ValueError("a storage of an unknown kind")
-        storage = Storage(key, STORAGES[kind.text], length, typed=kind.text != UNTYPED)
+        storage = Storage(key, STORAGES[kind], length, typed=kind != UNTYPED)
         if fields[5:] not in ((), (None,)) or self.storages.setdefault(key, storage) != storage:
             raise ValueError("a storage described in two ways")
         return storage

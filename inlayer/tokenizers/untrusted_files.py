@@ -162,12 +162,11 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
     parsed = json.loads(skeleton.to_str())  # has the defaults of fields that the file omits
-    length = 0  # total length of all patterns
+    check_patterns(parsed, where)
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
         growth, added, run = 1.0, 0.0, 1.0
         for step in steps_of(parsed, part):
-            length += check_pattern(step, part, where, length)
             own, more = rule(step)
             is_form = step["type"] in NORMAL_FORMS
             factor = max(1.0, own / run) if is_form else own
@@ -191,18 +190,16 @@ def _has_whole_map(charsmap: object) -> bool:
     return not data or (len(data) >= 4 and int.from_bytes(data[:4], "little") <= len(data) - 4)
 
 
-def check_pattern(step: dict[str, Any], part: str, where: str, before: int) -> int:
-    """Return the length of a step's regular expression. Raises TokenizerError if it can take exponential time."""
-    kind = step.get("pattern")
-    pattern = kind.get("Regex") if isinstance(kind, dict) else None
-    if pattern is None:
-        return 0
-    is_long = before + len(pattern) > MAX_PATTERNS
-    reason = f"more than {MAX_PATTERNS:,} characters" if is_long else slow_part(pattern)
-    if reason is not None:
-        name = printable(pattern[:40])
-        raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
-    return len(pattern)
+def check_patterns(config: dict[str, Any], where: str) -> None:
+    """Raise TokenizerError if a regular expression can take exponential time, or if all together are too long."""
+    steps = [(part, step["pattern"]) for part in STEPS for step in steps_of(config, part) if "pattern" in step]
+    patterns = [(part, pattern["Regex"]) for part, pattern in steps if "Regex" in pattern]
+    is_long = sum(len(pattern) for _, pattern in patterns) > MAX_PATTERNS
+    for part, pattern in patterns:
+        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else slow_part(pattern)
+        if reason is not None:
+            name = printable(pattern[:40])
+            raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
 
 
 def step_growth(step: dict[str, Any]) -> tuple[float, int]:

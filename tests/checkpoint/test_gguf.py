@@ -199,7 +199,7 @@ def deep(levels: int) -> bytes:
 
 
 LIES = {
-    "nothing": (b"", "does not start with the letters GGUF"),
+    "nothing": (b"", "ends before the version; was the download cut short"),
     "magic": (file(magic=b"GGML"), "does not start with the letters GGUF"),
     "git-lfs": (b"version https://git-lfs.github.com/spec/v1\noid", "git-lfs pointer"),
     "only magic": (b"GGUF", "ends before the version"),
