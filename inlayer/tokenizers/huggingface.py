@@ -197,10 +197,10 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             raise TokenizerError(
                 f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
             )
-        offsets = byte_offsets(text, body.offsets)
-        if self._byte_level and b"".join(map(self._bytes_of, body.ids)) == source:
-            offsets = [(0, len(source))] * len(body.ids)  # the bytes of the tokens divide the whole text
-        tokens = tokens_from_offsets(source, body.ids, offsets, self._bytes_of, self.special_ids)
+        offsets, own = byte_offsets(text, body.offsets), [self._bytes_of(token_id) for token_id in body.ids]
+        if self._byte_level and b"".join(own) == source:
+            offsets = [(0, len(source))] * len(own)  # the bytes of the tokens divide the whole text
+        tokens = tokens_from_offsets(source, body.ids, offsets, own, self.special_ids)
         spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
         ends = [*(token.span[1] for token in tokens[:-1]), len(source)]
         rest, result, end = zip(tokens, ends, strict=False), list[Token](), 0

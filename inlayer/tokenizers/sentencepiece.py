@@ -97,5 +97,6 @@ class SentencePieceTokenizer(LibraryTokenizer):
             self._check_growth(text)
             options: dict[str, Any] = {"return_type": "offset_mapping", "return_bytes": True}  # not in its type stubs
             encoding = self._exact.encode(text, **options)
-        tokens = tokens_from_offsets(source, encoding["ids"], encoding["offsets"], self._bytes_of, self.special_ids)
+        own = [self._bytes_of(token_id) for token_id in encoding["ids"]]
+        tokens = tokens_from_offsets(source, encoding["ids"], encoding["offsets"], own, self.special_ids)
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens, None

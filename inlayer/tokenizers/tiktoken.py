@@ -136,11 +136,11 @@ class TiktokenTokenizer(LibraryTokenizer):
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """The bytes of the tokens add up to the text exactly."""
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
-        source = text.encode()
-        if self.decode_bytes(ids) != source:
+        source, own = text.encode(), [self._tokens[token_id] for token_id in ids]
+        if b"".join(own) != source:
             raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
         offsets = [(0, len(source))] * len(ids)  # the bytes of the tokens divide the whole text
-        tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
+        tokens = tokens_from_offsets(source, ids, offsets, own, self.special_ids)
         spans = self._find_pre_tokens(text, tokens) if split else None
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens, spans
 
