@@ -144,13 +144,11 @@ class Ragged:
         """
         if side not in {"left", "right"}:
             raise InputError(f'side is {side!r}; it must be "right" or "left"')
-        if pad_id is None:
-            raise DtypeError(
-                "pad_id is None: this tokenizer has no padding token; choose an id, for example one after the "
-                "vocabulary, and use a table with a padding row there"
-            )
         if not is_integer(pad_id):
-            raise DtypeError(f"pad_id is {type_name(pad_id)}; it must be the id of a row, an integer")
+            raise DtypeError(
+                f"pad_id is {type_name(pad_id)}; it must be the id of a row. If the tokenizer has no padding token, "
+                "choose an id, for example one after the vocabulary, and use a table with a padding row there"
+            )
         if not 0 <= pad_id < 2**63:
             raise IdRangeError(f"pad_id {pad_id} is negative or too large; it must be the id of a row")
         with needs_torch("Ragged.padded"):

@@ -219,14 +219,14 @@ class HeaderReader:
     def _skip(self, nbytes: int, what: str) -> None:
         """Move past the next bytes, and read them if necessary."""
         if nbytes > self._size - self._position:
-            raise self._truncated(what)
+            raise self._unreadable(f"it ends before {what}", cut=True)
         self._position += nbytes
         if self._position > MAX_HEADER:
             raise self._unreadable(f"its header is larger than {MAX_HEADER:,} bytes")
         while len(self._data) < self._position:
             more = self._read(len(self._data), len(self._data) + WINDOW)
             if not more:  # the file has been truncated
-                raise self._truncated(what)
+                raise self._unreadable(f"it ends before {what}", cut=True)
             self._data += more
 
     def _skip_strings(self, count: int, what: str) -> None:
@@ -244,9 +244,6 @@ class HeaderReader:
                 self._skip(position - end, what)
                 end = len(data)
         self._position = position
-
-    def _truncated(self, what: str) -> CheckpointError:
-        return self._unreadable(f"it ends before {what}", cut=True)
 
     def _unreadable(self, why: str, *, cut: bool = False) -> CheckpointError:
         return unreadable_file("GGUF", format_path(self._path), why, cut=cut)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inlayer.errors import InlayerError, TokenizerError, type_name
+from inlayer.errors import TokenizerError, type_name
 from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged, concatenate_batches, ragged_from_counts
 from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
@@ -29,13 +29,7 @@ from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_pa
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
-from inlayer.tokenizers.untrusted_files import (
-    check_parts,
-    library_errors,
-    parse_tokenizer_json,
-    steps_of,
-    unreadable_part,
-)
+from inlayer.tokenizers.untrusted_files import library_errors, open_checked, parse_tokenizer_json, steps_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -53,17 +47,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         if model.get("dropout"):
             model["dropout"] = None
             data = json.dumps(config).encode()
-        import tokenizers
-
         self._where, self.data = where, data
-        with library_errors(f"{where} cannot be opened"):
-            try:
-                check_parts(config, where)
-                self._exact = tokenizers.Tokenizer.from_str(data.decode("utf-8-sig"))
-            except InlayerError:
-                raise
-            except Exception as error:  # the library raises nothing more specific
-                raise unreadable_part(config, where, error) from error
+        self._exact = open_checked(config, data.decode("utf-8-sig"), where)
         self._exact.no_truncation()
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}
@@ -158,7 +143,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- decoding and vocabulary --
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        """Decode with the file's decoder, as `tokenizers` does."""
         return self._exact.decode(self._valid_ids(ids), skip_special_tokens=skip_special_tokens)
 
     def _has_token(self, token_id: int) -> bool:

@@ -24,10 +24,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
 from inlayer.files import LFS_POINTER, check_is_file, file_errors, format_path, parse_json, printable
+
+if TYPE_CHECKING:
+    import tokenizers
 
 MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files are about 35 MB
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
@@ -122,6 +125,20 @@ def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
     return [
         step for step in nodes_of(config.get(part), part) if isinstance(step, dict) and step.get("type") != "Sequence"
     ]
+
+
+def open_checked(config: dict[str, Any], text: str, where: str) -> tokenizers.Tokenizer:
+    """Open the text of a tokenizer.json with `tokenizers`, if it passes all checks."""
+    from tokenizers import Tokenizer
+
+    with library_errors(f"{where} cannot be opened"):
+        try:
+            check_parts(config, where)
+            return Tokenizer.from_str(text)
+        except InlayerError:
+            raise
+        except Exception as error:  # the library raises nothing more specific
+            raise unreadable_part(config, where, error) from error
 
 
 def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
