@@ -3,8 +3,6 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - trained with `tokenizers`: ids 0..255 are the bytes, then one merge per id, then the special tokens
 - text is pre-tokenized like GPT-2's before merges are counted
-- the vocabulary has exactly the requested size. If the text is too small for it, the error says how many merges were
-  found; with exact=False, the vocabulary is smaller instead
 - the same files give the same tokenizer.json, regardless of the number of threads
 - all arguments, including `save_to`, are checked before training starts
 - not included: choosing a good size, other models' split patterns
