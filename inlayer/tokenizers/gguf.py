@@ -185,23 +185,18 @@ def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **part
         for token_id, kind in enumerate(fields.types)
         if kind in (UNKNOWN, CONTROL, USER_DEFINED)
     ]
-    ids = {"bos": bos, "eos": eos}
-    before, after = (
-        [] if token_id is None else [{"SpecialToken": {"id": name, "type_id": 0}}] for name, token_id in ids.items()
-    )
+    ids = {name: token_id for name, token_id in (("bos", bos), ("eos", eos)) if token_id is not None}
+    before, after = ([{"SpecialToken": {"id": name, "type_id": 0}}] if name in ids else [] for name in ("bos", "eos"))
     text, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     template = {
         "type": "TemplateProcessing",
         "single": [*before, text, *after],
         "pair": [*before, text, *after, second],
         "special_tokens": {
-            name: {"id": name, "ids": [token_id], "tokens": [fields.tokens[token_id]]}
-            for name, token_id in ids.items()
-            if token_id is not None
+            name: {"id": name, "ids": [token_id], "tokens": [fields.tokens[token_id]]} for name, token_id in ids.items()
         },
     }
-    post_processor = template if before or after else None
-    content = {"version": "1.0", "added_tokens": added, "post_processor": post_processor, **parts}
+    content = {"version": "1.0", "added_tokens": added, "post_processor": template if ids else None, **parts}
     data = json.dumps(content).encode()
     return HuggingFaceTokenizer(data, where=fields.where, pad_token=fields.token(fields.id("padding")))
 
@@ -221,15 +216,11 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
             types[token_id] = CONTROL
         if is_added and (token_id is None or types[token_id] != CONTROL):
             raise fields.error(f"adds a token at the {name} of every text but does not name a control token for it")
-    # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for them.
-    spelled = (
-        token.replace(" ", "▁") if kind == USER_DEFINED else token
-        for token, kind in zip(fields.tokens, types, strict=True)
-    )
-    pieces = b"".join(
-        proto(1, proto(1, piece.encode()) + proto(2, score) + proto(3, kind))
-        for piece, kind, score in zip(spelled, types, fields.scores(), strict=True)
-    )
+    pieces = []
+    for token, kind, score in zip(fields.tokens, types, fields.scores(), strict=True):
+        # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for them.
+        piece = token.replace(" ", "▁") if kind == USER_DEFINED else token
+        pieces.append(proto(1, proto(1, piece.encode()) + proto(2, score) + proto(3, kind)))
     trainer = proto(3, 1 if unigram else 2) + proto(35, BYTE in types)
     for number, token_id in ((45, types.index(UNKNOWN)), (46, bos), (47, eos), (48, padding)):
         # "\0" is not a piece, so it means that there is none; an empty name would mean the default, `<s>`
@@ -237,7 +228,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     normalizer = proto(1, b"identity") + proto(2, fields.charsmap())
     normalizer += proto(3, fields.flag("add_space_prefix", not unigram))
     normalizer += proto(4, fields.flag("remove_extra_whitespaces", False)) + proto(5, True)
-    data = pieces + proto(2, trainer) + proto(3, normalizer)
+    data = b"".join(pieces) + proto(2, trainer) + proto(3, normalizer)
     return SentencePieceTokenizer(data, where=fields.where, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
 
 
@@ -266,7 +257,6 @@ DIGITS: Step = {"type": "Digits", "individual_digits": True}
 DIGIT_RUNS: Step = {"type": "Digits", "individual_digits": False}
 PUNCTUATION: Step = {"type": "Punctuation", "behavior": "Contiguous"}
 NFC: Step = {"type": "NFC"}
-
 
 QWEN_2_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + WHITE_SPACE
 QWEN_35_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + WHITE_SPACE
