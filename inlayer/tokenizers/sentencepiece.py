@@ -43,11 +43,9 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._where = where
         self._exact = sentencepiece.SentencePieceProcessor()
         with library_errors(f"{where} is not a valid sentencepiece model"):
-            if not data or not self._exact.LoadFromSerializedProto(data):
+            if not data or not self._exact.LoadFromSerializedProto(data) or not self._exact.get_piece_size():
                 raise TokenizerError(f"{where} is not a valid sentencepiece model")
         self._id_limit = int(self._exact.get_piece_size())
-        if self._id_limit == 0:
-            raise TokenizerError(f"{where} is a sentencepiece model without tokens")
         with library_errors(f"{where} has a token that is not valid UTF-8"):
             pieces = [str(self._exact.id_to_piece(token_id)) for token_id in range(self._id_limit)]
         self.special_tokens: Mapping[str, int] = {

@@ -182,13 +182,11 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     check_patterns(parsed, where)
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
-        growth, added, run = 1.0, 0.0, 1.0
-        for step in steps_of(parsed, part):
-            own, more = rule(step)
-            is_form = step["type"] in NORMAL_FORMS
-            factor = max(1.0, own / run) if is_form else own
-            run = max(run, own) if is_form else 1.0
-            growth, added = growth * factor, added * factor + more
+        growth, added = 1.0, 0.0
+        for is_form, run in itertools.groupby(steps_of(parsed, part), lambda step: step["type"] in NORMAL_FORMS):
+            rules = [rule(step) for step in run]
+            for factor, more in [max(rules)] if is_form else rules:
+                growth, added = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
             raise TokenizerError(
                 f"{where}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
