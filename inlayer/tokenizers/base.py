@@ -75,6 +75,7 @@ class Tokenizer(ABC):
 
     special_tokens: Mapping[str, int]
     _id_limit: int  # one more than the largest id
+    _pad_id: int | None = None  # as named by the tokenizer's files
     _byte_level = False  # true if the bytes of the tokens add up to the text
     _continuation_prefix = b""  # how a token that continues a word starts: `##` in WordPiece
 
@@ -285,10 +286,9 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.pad_id
             6142
         """
-        ids = [
-            token_id for token, token_id in self.special_tokens.items() if re.sub(r"[\W_]", "", token).lower() == "pad"
-        ]
-        return ids[0] if len(ids) == 1 else None
+        names = {token_id: re.sub(r"[\W_]", "", token).lower() for token, token_id in self.special_tokens.items()}
+        found = [token_id for token_id, name in names.items() if name == "pad"]
+        return found[0] if self._pad_id is None and len(found) == 1 else self._pad_id
 
     # -- hooks --
 

@@ -31,7 +31,6 @@ class LibraryTokenizer(Tokenizer):
     """Base class of tokenizers that wrap a library. Subclasses set the attributes and implement the hooks below."""
 
     _where: str  # the file, as error messages show it
-    _pad_id: int | None = None
     _special_tokens_around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
     _added: Mapping[int, Any] = {}  # tokens that are found in a text, not produced by merges
 
@@ -115,10 +114,6 @@ class LibraryTokenizer(Tokenizer):
             *tokens,
             *(Token(token_id, b"", (end, end), True) for token_id in after),
         ]
-
-    @property
-    def pad_id(self) -> int | None:
-        return self._pad_id if self._pad_id is not None else super().pad_id
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._where!r}, {self.get_vocab_size()} tokens)"
