@@ -79,7 +79,6 @@ class Tokenizer(ABC):
     _byte_level = False  # true if the bytes of the tokens add up to the text
     _continuation_prefix = b""  # how a token that continues a word starts: `##` in WordPiece
 
-    @abstractmethod
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """Encode one text.
 
@@ -100,6 +99,7 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.encode("I love<|endoftext|>")
             [40, 812, 6143]
         """
+        return [token.id for token in self._explain(text, add_special_tokens, parse_special, False)[0]]
 
     @abstractmethod
     def encode_batch(

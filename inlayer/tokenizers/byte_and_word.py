@@ -106,9 +106,6 @@ class WordTokenizer(Tokenizer):
         """
         return cls(dict.fromkeys(check_text(text).split()), unk=unk)
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
-        return [token.id for token in self._find_tokens(text)]
-
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:

@@ -152,11 +152,10 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         token = str(self._exact.id_to_token(token_id))  # byte-level vocabularies have a letter for each byte
         if token_id in self._added:
             return token.encode()
-        if self._byte_level:
-            alphabet = byte_alphabet()
-            if all(character in alphabet for character in token):
-                return bytes(alphabet[character] for character in token)
-        elif re.fullmatch(r"<0x[0-9A-F]{2}>", token):
+        alphabet = byte_alphabet()
+        if self._byte_level and alphabet.keys() >= {*token}:
+            return bytes(alphabet[character] for character in token)
+        if not self._byte_level and re.fullmatch(r"<0x[0-9A-F]{2}>", token):
             return bytes([int(token[3:5], 16)])
         return token.encode()
 
