@@ -87,6 +87,9 @@ def test_invalid_input_is_rejected(training_file, tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 au lait\n")
     with pytest.raises(TextError, match="0xe9"):
         train_bpe(tmp_path / "latin.txt", 260)
+    (tmp_path / "half.txt").write_bytes(b"\xef\xbb")  # of a byte order mark
+    with pytest.raises(TextError, match="0xef at offset 0"):
+        train_bpe(tmp_path / "half.txt", 260)
     (tmp_path / "nothing.txt").write_text("")
     with pytest.raises(InputError, match="yields only 0 merges"):
         train_bpe(tmp_path / "nothing.txt", 257)
