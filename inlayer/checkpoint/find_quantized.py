@@ -9,7 +9,7 @@ Store -> [table] -> Model
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
 - int8 (model2vec): `embeddings` without scales
 - shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
-- see also: decoding (formats/quantized_safetensors.py), n-gram memories (find_tables.py)
+- see also: decoding (formats/dequantization.py), n-gram memories (find_tables.py)
 Tested in tests/checkpoint/test_find_quantized.py.
 """
 
@@ -24,8 +24,8 @@ import numpy as np
 
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.files import quote
+from inlayer.formats.dequantization import SCALE_DTYPES, BlockDecoder, Packing
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.quantized_safetensors import SCALE_DTYPES, BlockDecoder, Packing
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored_table import PairedRows, RepeatedRows, check_tensor

@@ -3,7 +3,7 @@
 source -> [Store] -> Model
 - opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
 - all parts must be present, because only together do they show whether a tensor (the head) exists
-- see also: header (formats/gguf.py), rows (formats/gguf_dequantization.py), the meaning of the metadata
+- see also: header (formats/gguf.py), rows (formats/dequantization.py), the meaning of the metadata
   (families/gguf.py, tokenizers/gguf.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
@@ -32,8 +32,8 @@ from inlayer.errors import (
 )
 from inlayer.families.gguf import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
 from inlayer.files import format_path, join_names, path_kind, quote
+from inlayer.formats.dequantization import PLAIN, make_dequantizer, row_bytes
 from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
-from inlayer.formats.gguf_dequantization import PLAIN, make_dequantizer, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
