@@ -4,8 +4,7 @@ config.json -> [LayerSpec] -> Embeddings, Head
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
 - a family that is not in the table (families/model_types.py) is an error, unless config and tensors look like an
   ordinary rotary decoder (families/generic.py); the result is then labeled as generic
-- see also: rotary settings (families/rope.py), the factor on rows (families/embedding_scale.py), n-gram memories
-  (families/ngram_configs.py)
+- see also: rotary settings (families/rope.py), n-gram memories (families/ngram_configs.py)
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
 
@@ -14,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 
+import ml_dtypes
+import numpy as np
+
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import ConfigReader, read_config, short
-from inlayer.families.embedding_scale import read_embedding_scale
+from inlayer.families.config_reader import ConfigReader, invalid, read_config, short
 from inlayer.families.family import Family
 from inlayer.families.generic import check_generic
 from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
@@ -120,18 +121,17 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         positions = "none"
     if family.alibi_flag and fields.flag(family.alibi_flag, default=False):
         positions = "none"
-    length = None if positions == "none" else fields.optional_size(*LENGTH)
-    if length is None and positions in ("learned", "sinusoidal"):
-        length = fields.size(*LENGTH)  # this raises an error
+    length = fields.size(*LENGTH) if positions in ("learned", "sinusoidal") else None
+    if positions == "rotary":
+        length = fields.optional_size(*LENGTH)
     row_width = fields.optional_size(*ROW_WIDTH) if family.projection_at else None
-    if family.projects_equal_widths and row_width is None:
-        row_width = n_embd
-    if row_width == n_embd and not family.projects_equal_widths:
+    if family.projects_equal_widths:
+        row_width = row_width or n_embd
+    elif row_width == n_embd:
         row_width = None
     token_types = fields.count("type_vocab_size") if family.token_types else 0
-    (scale, multiplier), norm = read_embedding_scale(family, fields, n_embd), _norm(family, fields)
-    rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
-    _check_table_size(rows, width)
+    (scale, multiplier), norm = _scale(family, fields, n_embd), _norm(family, fields)
+    _check_table_size(max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0))
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
@@ -166,6 +166,18 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     )
 
 
+def _scale(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, float]:
+    """Return the factor on rows alone (Gemma), and the factor on rows and inputs_embeds alike (Granite); 1 for none."""
+    if family.scale_at is None or (family.scale_flag and not fields.flag(family.scale_flag, default=False)):
+        return 1.0, 1.0
+    factor = fields.number(family.scale_field, default=1.0) if family.scale_field else float(n_embd**0.5)
+    if family.bfloat16_scale:
+        factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
+    has_encoder = fields.flag("is_encoder_decoder", default=True)
+    rows_only = family.scale_at == "rows" and (has_encoder or not family.scales_inputs_without_encoder)
+    return (factor, 1.0) if rows_only else (1.0, factor)
+
+
 def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
     kind = family.relative
     if kind == "mpnet":  # MPNet's buckets are those of T5, regardless of the config
@@ -178,9 +190,8 @@ def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucke
         if not fields.flag("relative_attention", default=False):
             return None
         longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
-        return RelativeBucketSpec(
-            kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest
-        )
+        buckets = fields.index("position_buckets") or None
+        return RelativeBucketSpec(kind="deberta", buckets=buckets, max_distance=longest)
     if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
         return None
     bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
@@ -245,7 +256,7 @@ def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule
 def _dropout(family: Family, fields: ConfigReader) -> float:
     rate = fields.number(family.dropout_field, default=0.0) if family.dropout_field else 0.0
     if not 0 <= rate <= 1:
-        raise ConfigError(f"the config's {family.dropout_field} is {rate}; a dropout rate is in 0..1")
+        raise invalid(family.dropout_field or "dropout", rate, "a dropout rate in 0..1")
     return rate
 
 
@@ -263,9 +274,7 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: the width before scaling up
     mup_multiplier = fields.number("logits_mup_width_multiplier", default=1.0)
     if not mup_multiplier:
-        raise ConfigError("the config's logits_mup_width_multiplier is 0; logits are divided by it")
-    hidden_scale = width / n_embd / mup_multiplier
-    hidden_scale = n_embd**-0.5 if scaled else hidden_scale
+        raise invalid("logits_mup_width_multiplier", 0, "another number, because logits are divided by it")
     factor, multiplies = fields.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
     scale = fields.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
     return HeadSpec(
@@ -273,7 +282,7 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
         vocab_size=vocab_size,
         n_embd=fields.optional_size("output_embedding_size"),
         bias=family.head_bias and fields.flag("decoder_bias", default=True),
-        hidden_scale=hidden_scale,
+        hidden_scale=n_embd**-0.5 if scaled else width / n_embd / mup_multiplier,
         scale=factor if multiplies else scale,
         divisor=1.0 if multiplies else factor,
         soft_cap=fields.optional_number("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
