@@ -37,13 +37,11 @@ class PytorchStore(FolderStore):
         stored = super().find(name)
         if name in self._not_contiguous:
             view = self._not_contiguous[name]
-            raise CheckpointError(
-                f"tensor {quote(name)} of {stored.file} has shape {view.shape} and strides {view.strides}: it is not "
-                "stored row by row; call .contiguous() and save it again"
-            )
+            which = f"tensor {quote(name)} of {stored.file} has shape {view.shape} and strides {view.strides}"
+            raise CheckpointError(f"{which}: it is not stored row by row; call .contiguous() and save it again")
         return stored
 
-    def _read_header(self, path: Path) -> dict[str, TensorInfo]:
+    def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
         views, offsets = read_file(check_is_file(path))
         self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
         tensors: dict[str, TensorInfo] = {}

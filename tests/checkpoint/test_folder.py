@@ -360,7 +360,7 @@ def test_links_in_the_hub_cache_are_followed(tmp_path: Path) -> None:
 
 def test_integer_table_is_an_error(tmp_path: Path) -> None:
     save_file({TABLE: torch.ones(4, 4, dtype=torch.int8)}, tmp_path / "model.safetensors")
-    with pytest.raises(DtypeError, match="floating-point rows"):
+    with pytest.raises(DtypeError, match="expected floating-point values"):
         inlayer.load(tmp_path).embeddings  # noqa: B018
 
 

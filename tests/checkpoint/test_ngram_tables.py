@@ -209,7 +209,7 @@ SCALE = "layers.14.engram.embed.scale"
 ROWS = "layers.1.engram.embed.weight"
 DAMAGED = {
     "no rows": (remove(ROWS), r"does not have all tensors of layers\.1\.engram\.embed.*parts found: none"),
-    "no scales": (remove(SCALE), r"is F8_E4M3 but its scales 'layers\.14\.engram\.embed\.scale' are missing"),
+    "no scales": (remove(SCALE), r"is F8_E4M3 \(.*its scales 'layers\.14\.engram\.embed\.scale' are missing"),
     "fewer scales": (replaced(SCALE, lambda x: x[:-1].clone()), MISFIT),
     "blocks that do not fit": (replaced(SCALE, lambda x: x.view(torch.uint8).repeat(1, 2)[:, :3].contiguous().view(
         torch.float8_e8m0fnu)), MISFIT),
@@ -217,7 +217,7 @@ DAMAGED = {
     "integer scales": (replaced(SCALE, lambda x: x.view(torch.uint8).to(torch.int32)), "scales are floating point"),
     "fewer rows": (replaced(ROWS, lambda x: x[:-1].clone()), MISFIT),
     "narrower rows": (replaced(ROWS, lambda x: x[:, :32].clone()), r"its config requires rows of 64 values"),
-    "integers": (replaced(ROWS, lambda x: x.view(torch.uint8)), "a table has floating-point rows"),
+    "integers": (replaced(ROWS, lambda x: x.view(torch.uint8)), "expected floating-point values"),
 }  # fmt: skip
 
 
