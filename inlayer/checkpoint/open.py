@@ -112,7 +112,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
 def open_store(source: str | os.PathLike[str]) -> Store:
     """Open a checkpoint: a folder, a .safetensors, .gguf or legacy .bin file, a sample, a hub id, or a URL."""
     store = _open_source(source, check_path(source, "source"))
-    config = store.config or {}
+    config = store.config or {}  # model2vec does not always write its name
     if config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]:
         _make_static(store, "unknown", config.get("normalize"))
     return store

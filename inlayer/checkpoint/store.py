@@ -140,8 +140,8 @@ class FolderStore(Store):
         self.kind, self.where = "safetensors" if single else "folder", format_path(path)
         self.folder = path.parent if single else path
         self._open(path.name if single else None)
-        if self.config is None and (adapter := self._adapter()) is not None:
-            self.note = " of ".join(filter(None, adapter))
+        if self.config is None:
+            self.note = self._adapter()
 
     def _open(self, file: str | None) -> None:
         """Read the config, and list the tensors of one file, or those of the folder."""
@@ -213,19 +213,18 @@ class FolderStore(Store):
         return sum(map(stored_values, distinct.values()))
 
     def explain_missing_table(self) -> str:
-        if (adapter := self._adapter()) is None:
-            return super().explain_missing_table()
-        what, base = adapter
-        return f"it is {what}, which has no table of its own; open its base model{base and ', ' + base}"
+        adapter = self._adapter()
+        rule = f"it is {adapter}, which has no table of its own; open its base model"
+        return rule if adapter else super().explain_missing_table()
 
-    def _adapter(self) -> tuple[str, str] | None:
-        """Return what adapter_config.json calls the files, "an adapter (LORA)", and the base model, if it is named."""
+    def _adapter(self) -> str:
+        """Return what adapter_config.json calls the files: "an adapter (LORA) of" its base model; "" without one."""
         path = self._local_path("adapter_config.json")
         if path_kind(path) != "file":
-            return None
+            return ""
         settings = read_config(path)
         kind, base = (printable(str(settings.get(key) or "")[:80]) for key in ("peft_type", "base_model_name_or_path"))
-        return f"an adapter{kind and f' ({kind})'}", base
+        return f"an adapter{kind and f' ({kind})'}{base and f' of {base}'}"
 
     def _local_path(self, name: str) -> Path:
         return check_link(self.folder / name)

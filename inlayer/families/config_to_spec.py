@@ -82,9 +82,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         kind = nested.get("model_type")
         raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **whole}
     elif type_name in NESTED:
-        raise ConfigError(
-            f"the {type_name} config needs its text part in text_config, which is missing or not an object"
-        )
+        problem = "which is missing or not an object"
+        raise ConfigError(f"the {type_name} config needs its text part in text_config, {problem}")
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
@@ -109,13 +108,10 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
 
 def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     vocab_size, n_embd = fields.size("vocab_size") + family.input_only_rows, fields.size(*WIDTH)
-    padding_idx = family.padding_idx
-    if family.has_padding_row and padding_idx is None:
-        padding_idx = fields.index("pad_token_id")
+    padding_idx = fields.index(family.padding_row) if isinstance(family.padding_row, str) else family.padding_row
     if padding_idx is not None and padding_idx >= vocab_size:
-        raise ConfigError(
-            f"the config's pad_token_id {padding_idx} is outside its table of {vocab_size} rows (0..{vocab_size - 1})"
-        )
+        rows = f"{vocab_size} rows (0..{vocab_size - 1})"
+        raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its table of {rows}")
     positions = family.positions
     if family.positions_flag and fields.get(family.positions_flag)[1] not in (True, "rope"):
         positions = "none"
@@ -190,8 +186,8 @@ def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucke
         if not fields.flag("relative_attention", default=False):
             return None
         longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
-        buckets = fields.index("position_buckets") or None
-        return RelativeBucketSpec(kind="deberta", buckets=buckets, max_distance=longest)
+        groups = fields.index("position_buckets") or None
+        return RelativeBucketSpec(kind="deberta", buckets=groups, max_distance=longest)
     if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
         return None
     bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
@@ -233,9 +229,7 @@ def _value_embeddings(fields: ConfigReader, vocab_size: int) -> ValueEmbeddingSp
 def _check_table_size(rows: int, width: int) -> None:
     """Reject a table whose rows x width would overflow in torch, even if each is valid on its own."""
     if rows * width > MAX_TABLE:
-        raise ConfigError(
-            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
-        )
+        raise ConfigError(f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,}")
 
 
 def _norm(family: Family, fields: ConfigReader) -> NormKind | None:

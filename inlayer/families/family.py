@@ -25,8 +25,7 @@ class Family:
     # relative positions, which attention adds to its scores
     relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
     input_only_rows: int = 0  # rows of the table after the vocabulary, which the head does not have
-    has_padding_row: bool = True  # the table has a padding row: pad_token_id
-    padding_idx: int | None = None  # the padding row, regardless of the config
+    padding_row: str | int | None = "pad_token_id"  # the field with the padding row, or the row itself; None: no row
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id

@@ -26,25 +26,25 @@ from inlayer.families.spec import FULL, SLIDING
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.
 # `_find_family` tells apart families that share an architecture.
-SAME_NAME = (
-    "afmoe", "apertus", "arcee", "bert", "bitnet", "bloom", "cohere2", "dbrx", "dots1", "ernie4_5", "eurobert",
-    "exaone4", "falcon", "gemma", "gemma2", "glm4", "gpt2", "granite", "hy_v3", "jais2", "jamba", "laguna", "lfm2",
-    "llama", "mamba", "mamba2", "mellum", "minicpm3", "mistral4", "mpt", "nemotron", "nemotron_h", "olmo", "olmo2",
-    "olmoe", "phi3", "qwen2", "qwen3", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5",
+SAME_NAME = (  # apart from "-" for "_"
+    "afmoe", "apertus", "arcee", "bert", "bitnet", "bloom", "cohere2", "dbrx", "dots1", "ernie4_5", "ernie4_5-moe",
+    "eurobert", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "glm4", "gpt-oss", "gpt2", "granite",
+    "hy_v3", "jais2", "jamba", "kimi-linear", "laguna", "lfm2", "llama", "mamba", "mamba2", "mellum", "minicpm3",
+    "minimax-m2", "mistral4", "mpt", "nemotron", "nemotron_h", "nomic-bert", "olmo", "olmo2", "olmoe", "phi3", "qwen2",
+    "qwen3", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5",
 )  # fmt: skip
-ARCHITECTURES = {name: name for name in SAME_NAME} | {
+ARCHITECTURES = {name: name.replace("-", "_") for name in SAME_NAME} | {
     "chatglm": "glm", "cohere2moe": "cohere2_moe", "command-r": "cohere", "deepseek2": "deepseek_v3",
-    "deepseek32": "deepseek_v32", "deepseek4": "deepseek_v4", "ernie4_5-moe": "ernie4_5_moe",
-    "exaone-moe": "exaone_moe", "falcon-h1": "falcon_h1", "gemma-embedding": "gemma3_text", "gemma3": "gemma3_text",
+    "deepseek32": "deepseek_v32", "deepseek4": "deepseek_v4", "gemma-embedding": "gemma3_text", "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "glm-dsa": "glm_moe_dsa", "glm4moe": "glm4_moe",
-    "gpt-oss": "gpt_oss", "gptneox": "gpt_neox", "granitehybrid": "granitemoehybrid", "granitemoe": "granite",
+    "gptneox": "gpt_neox", "granitehybrid": "granitemoehybrid", "granitemoe": "granite",
     "hunyuan-dense": "hunyuan_v1_dense", "hunyuan-moe": "hunyuan_v1_moe", "jina-bert-v3": "jina_embeddings_v3",
-    "kimi-linear": "kimi_linear", "lfm2moe": "lfm2_moe", "llama-embed": "llama", "llama4": "llama4_text",
-    "mimo2": "mimo_v2_flash", "minimax-m2": "minimax_m2", "minimax-m3": "minimax_m3_vl_text", "mistral3": "ministral3",
-    "modern-bert": "modernbert", "nemotron_h_moe": "nemotron_h", "nomic-bert": "nomic_bert",
-    "nomic-bert-moe": "nomic_bert", "phi2": "phi", "qwen2moe": "qwen2_moe", "qwen2vl": "qwen2_vl_text",
-    "qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text", "qwen3moe": "qwen3_moe", "qwen3next": "qwen3_next",
-    "qwen3vl": "qwen3_vl_text", "qwen3vlmoe": "qwen3_vl_moe_text", "starcoder": "gpt_bigcode", "t5encoder": "t5",
+    "lfm2moe": "lfm2_moe", "llama-embed": "llama", "llama4": "llama4_text", "mimo2": "mimo_v2_flash",
+    "minimax-m3": "minimax_m3_vl_text", "mistral3": "ministral3", "modern-bert": "modernbert",
+    "nemotron_h_moe": "nemotron_h", "nomic-bert-moe": "nomic_bert", "phi2": "phi", "qwen2moe": "qwen2_moe",
+    "qwen2vl": "qwen2_vl_text", "qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text", "qwen3moe": "qwen3_moe",
+    "qwen3next": "qwen3_next", "qwen3vl": "qwen3_vl_text", "qwen3vlmoe": "qwen3_vl_moe_text",
+    "starcoder": "gpt_bigcode", "t5encoder": "t5",
 }  # fmt: skip
 
 TABLE, HEAD, POSITIONS, TOKEN_TYPES = "token_embd.weight", "output.weight", "position_embd.weight", "token_types.weight"
@@ -68,7 +68,8 @@ def config_from_gguf(
     table = shapes.get(TABLE, ())
     if not isinstance(architecture, str) or not architecture or len(table) != 2:
         return None
-    config = {"vocab_size": table[0], "hidden_size": table[1], "tie_word_embeddings": HEAD not in shapes}
+    rows, width = table
+    config: dict[str, Any] = {"vocab_size": rows, "hidden_size": width, "tie_word_embeddings": HEAD not in shapes}
     if architecture not in ARCHITECTURES:  # use only fields that every file has, and no defaults of a family
         return {"model_type": f"{architecture} (GGUF)" if architecture in FAMILIES else architecture, **config}
     arch = _Architecture(metadata, architecture, shapes, factors)
@@ -78,7 +79,7 @@ def config_from_gguf(
         "num_attention_heads": arch.get("attention.head_count"),
         "num_hidden_layers": arch.get("block_count"),
         # An id outside the table means that there is none, as in llama.cpp.
-        "pad_token_id": padding if type(padding) is int and padding < table[0] else None,
+        "pad_token_id": padding if type(padding) is int and padding < rows else None,
         "final_logit_softcapping": arch.get("final_logit_softcapping"),
         "layer_norm_eps": arch.get("attention.layer_norm_epsilon") or arch.get("attention.layer_norm_rms_epsilon"),
         "rms_norm_eps": arch.get("attention.layer_norm_rms_epsilon"),
@@ -218,10 +219,8 @@ ROTARY_READERS = {"gemma4_text": _gemma4_rotary, "deepseek_v4": _deepseek_v4_rot
 def _rotated_fraction(rotated: object, head: object) -> float:
     """Return the rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
     if type(rotated) is not int or type(head) is not int or not 2 <= rotated <= head or rotated % 2:
-        raise ConfigError(
-            f"it rotates {short(rotated)} of the {short(head)} channels of a head; expected an even number of them, "
-            "2 or more"
-        )
+        channels = f"{short(rotated)} of the {short(head)} channels of a head"
+        raise ConfigError(f"it rotates {channels}; expected an even number of them, 2 or more")
     fraction = rotated / head
     return fraction if int(fraction * head) == rotated else math.nextafter(fraction, 1.0)
 

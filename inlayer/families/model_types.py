@@ -44,9 +44,9 @@ _bert = _like(_plain, 30522, 768, 12, 512, positions="learned", norm="layer", to
     dropout_field="hidden_dropout_prob", head_bias=True, **ENCODER)
 _roberta = _like(_bert, 50265, 768, 12, 512, pad_token_id=1, position_ids_by="ids")
 _xlm_roberta = _like(_roberta, vocab_size=30522)
-_gpt2 = _like(_plain, 50257, 768, 12, 1024, embd_pdrop=0.1, positions="learned", has_padding_row=False,
+_gpt2 = _like(_plain, 50257, 768, 12, 1024, embd_pdrop=0.1, positions="learned", padding_row=None,
     dropout_field="embd_pdrop", **TIED)
-_t5 = _like(_plain, 32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, positions="none", has_padding_row=False,
+_t5 = _like(_plain, 32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, positions="none", padding_row=None,
     dropout_field="dropout_rate", head_input_scaled=True, relative="t5", **TIED)
 _umt5 = _like(_t5, vocab_size=250112, num_attention_heads=6)
 _mistral = _like(_plain, 32000, 4096, 32, 131072)
@@ -74,7 +74,7 @@ _deepseek_v4 = _like(_plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_he
 _deepseek_v41 = _like(_deepseek_v4, engram_pad_token_id=2, ngrams="engram")
 _SLIDING = {"layers_without_rotary": (FULL,)}  # only layers with sliding attention are rotated
 _granite = _like(_plain, 32000, 4096, 32, 2048, scale_at="inputs", scale_field="embedding_multiplier")
-_gptj = _like(_plain, 50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64, has_padding_row=False,
+_gptj = _like(_plain, 50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64, padding_row=None,
     pairing="interleaved", layout="single", has_partial_rotary=True, rotary_dim_field="rotary_dim",
     dropout_field="embd_pdrop", head_bias=True)
 _qwen2_vl = _like(_plain, 152064, 8192, 64, 32768, rope_theta=1e6, sections="chunked", default_sections=(16, 24, 24))
@@ -127,8 +127,8 @@ FAMILIES: dict[str, Family] = {
     "blenderbot": _like(_bart, 8008, 2560, 32, 128, pad_token_id=0, position_offset=0, norm=None),
     "blt": _like(_plain, 260, 1024, 16, 24576, rope_theta=5e5, dropout=0.0, encoder_hash_byte_group_vocab=500002,
         encoder_hash_byte_group_nb_functions=1, encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
-        dropout_field="dropout", has_padding_row=False, ngrams="blt", pairing="interleaved"),
-    "bloom": _like(_plain, 250880, 64, 8, layer_norm_epsilon=1e-5, positions="none", has_padding_row=False,
+        dropout_field="dropout", padding_row=None, ngrams="blt", pairing="interleaved"),
+    "bloom": _like(_plain, 250880, 64, 8, layer_norm_epsilon=1e-5, positions="none", padding_row=None,
         norm="layer", relative="alibi", **TIED),
     "codegen": _gptj, "gptj": _gptj, "cohere": _cohere,
     "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, **_SLIDING, full_attention_interval=4),
@@ -187,9 +187,9 @@ FAMILIES: dict[str, Family] = {
     "glm_moe_dsa": _like(_deepseek_v3, 154880, 6144, 64, 202752),
     "gpt2": _gpt2, "gpt_bigcode": _gpt2,
     "gpt_neo": _like(_gpt2, 50257, 2048, 16, 2048, embed_dropout=0.0, dropout_field="embed_dropout"),
-    "gpt_neox": _like(_plain, 50432, 6144, 64, 2048, rotary_pct=0.25, has_padding_row=False, has_partial_rotary=True,
+    "gpt_neox": _like(_plain, 50432, 6144, 64, 2048, rotary_pct=0.25, padding_row=None, has_partial_rotary=True,
         rope_fields=("rotary_emb_base", "rotary_pct"), dropout_field="hidden_dropout"),
-    "gpt_neox_japanese": _like(_partial, 32000, 2560, 32, 2048, has_padding_row=False,
+    "gpt_neox_japanese": _like(_partial, 32000, 2560, 32, 2048, padding_row=None,
         rope_fields=("rotary_emb_base", "rotary_pct"), **TIED),
     "gpt_oss": _like(_plain, 201088, 2880, 64, 131072, layout="single", head_dim=64, rope_theta=150000.0,
         rope_parameters=GPT_OSS_ROPE),
@@ -259,7 +259,7 @@ FAMILIES: dict[str, Family] = {
         input_only_rows=8),
     "modernbert": _modernbert, "modernbert-decoder": _modernbert,
     "moshi": _like(_plain, 32000, 4096, 32, 3000, input_only_rows=1),
-    "mpnet": _like(_roberta, vocab_size=30527, token_types=False, padding_idx=1, relative="mpnet"),
+    "mpnet": _like(_roberta, vocab_size=30527, token_types=False, padding_row=1, relative="mpnet"),
     "mpt": _like(_none, 50368, 2048, 16, relative="alibi of mpt", **TIED),
     "mra": _like(_bert, 50265, 768, 12, 512, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-05, position_start=2),
     "mt5": _like(_umt5, head_input_scaled=False),
@@ -274,7 +274,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
         embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _base(1e6, 0.25), SLIDING: _base(1e4, 1.0)},
-        has_padding_row=False, projection_at="rows", projects_equal_widths=True, value_embeddings=True,
+        padding_row=None, projection_at="rows", projects_equal_widths=True, value_embeddings=True,
         norm="rms in float32 without weight", sections="interleaved", default_sections=ALTERNATING, **TIED),
     "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, rope_theta=1000.0),
     "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05, position_start=2),

@@ -10,7 +10,7 @@ Tested with hostile configs in tests/checkpoint/test_ngram_tables.py; the hashes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,7 @@ BLT_BASES = (
 
 def read_ngrams(kind: str | None, fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
     """Return the n-gram memories of a family that has this kind; none if the config does not switch them on."""
-    readers: dict[str, Callable[[ConfigReader, int, int], tuple[NgramSpec, ...]]] = {
-        "qwen4": _qwen4, "engram": _engram, "longcat": _longcat, "blt": _blt,
-    }  # fmt: skip
+    readers = {"qwen4": _qwen4, "engram": _engram, "longcat": _longcat, "blt": _blt}
     return () if kind is None else readers[kind](fields, vocab_size, n_embd)
 
 
@@ -96,10 +94,8 @@ def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
     specs = []
     for layer, rows, moduli in zip(layers, sizes, primes, strict=True):
         if sum(moduli) != rows:
-            raise ConfigError(
-                f"the config's engram_num_embeddings has {rows:,} rows for layer {layer}, but its {heads} prime-sized "
-                f"hash heads have {sum(moduli):,}"
-            )
+            needed = f"its {heads} prime-sized hash heads have {sum(moduli):,}"
+            raise ConfigError(f"the config's engram_num_embeddings has {rows:,} rows for layer {layer}, but {needed}")
         drawn = np.random.default_rng(LAYER_PRIME * layer).integers(0, _bound(compressed), orders[-1], np.int64)
         specs.append(
             NgramSpec(
@@ -136,10 +132,8 @@ def _blt(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec,
     functions, rows = fields.size("encoder_hash_byte_group_nb_functions"), fields.size("encoder_hash_byte_group_vocab")
     sizes = _integers(fields, "encoder_hash_byte_group_size")
     if not sizes or functions * len(sizes) > MAX_HEADS or not all(1 <= size <= MAX_ORDER for size in sizes):
-        raise ConfigError(
-            f"the config has {functions:,} hash functions for byte groups of {short(sizes)}; at most {MAX_HEADS:,} "
-            f"hash heads of 1..{MAX_ORDER} bytes are supported"
-        )
+        given = f"{functions:,} hash functions for byte groups of {short(sizes)}"
+        raise ConfigError(f"the config has {given}; expected at most {MAX_HEADS:,} hash heads of 1..{MAX_ORDER} bytes")
     bases = [BLT_BASES[function % len(BLT_BASES)] for function in range(functions)]
     heads = [(base, size) for base in bases for size in sizes]
     return (

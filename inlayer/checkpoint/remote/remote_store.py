@@ -31,9 +31,9 @@ import numpy.typing as npt
 from inlayer.checkpoint.find_quantized import packed_names
 from inlayer.checkpoint.gguf import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache
+from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache, truncated
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
-from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
+from inlayer.errors import CheckpointError, MissingFileError, needs_package
 from inlayer.files import atomic_path, file_errors, join_names, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
 from inlayer.formats.row_reader import Bytes, FileRows, RowSource
@@ -58,13 +58,10 @@ BLOCKS = 4  # blocks requested at a time
 
 def open_remote(source: str) -> Store:
     """Open `org/name[@revision]`, `hf://org/name`, or a folder or file at a URL."""
-    try:
+    modules = "huggingface_hub", "fsspec"
+    with needs_package("a remote checkpoint", " and ".join(modules), "'inlayer[hub]'", *modules):
         import fsspec  # noqa: F401
         import huggingface_hub  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "remote checkpoints need huggingface_hub and fsspec, which are not installed: pip install 'inlayer[hub]'"
-        ) from error
     folder, file = parse_source(source, open_cache())
     if file is None and not any(name.endswith(".safetensors") for name in folder.files or ()):
         file = choose_gguf(folder.files or (), folder.example)
@@ -120,9 +117,7 @@ class RemoteReader(Store):
         remote = self._remote.open(file)
         data = np.frombuffer(bytearray(remote.read(offset, offset + nbytes)), np.uint8)
         if len(data) != nbytes:
-            raise CheckpointError(
-                f"{remote} ends before byte {offset + nbytes:,}; was it truncated when it was uploaded?"
-            )
+            raise truncated(remote, offset + nbytes)
         return data
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
@@ -342,7 +337,7 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
                 os.fsync(stream.fileno())
                 bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
-            raise CheckpointError(f"{file} ends inside its table; was it truncated when it was uploaded?")
+            raise truncated(file, stop)
         stream.write(crc.to_bytes(CHECKSUM, "little"))
     part.replace(path)
 
