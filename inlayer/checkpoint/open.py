@@ -219,8 +219,7 @@ def _read_json(path: Path) -> Any:
 
 def _open_weights(folder: Path) -> Store:
     from inlayer.checkpoint.gguf import choose_gguf
-    from inlayer.checkpoint.pytorch import PytorchStore
-    from inlayer.checkpoint.store import INDEX, FolderStore
+    from inlayer.checkpoint.store import INDEX, FolderStore, PytorchStore
 
     with file_errors(folder, kind=MissingFileError):
         names = sorted(entry.name for entry in folder.iterdir())
@@ -238,8 +237,7 @@ def _open_weights(folder: Path) -> Store:
 
 
 def _open_file(path: Path) -> Store:
-    from inlayer.checkpoint.pytorch import PytorchStore
-    from inlayer.checkpoint.store import FolderStore
+    from inlayer.checkpoint.store import FolderStore, PytorchStore
     from inlayer.formats import gguf
     from inlayer.formats.torch_file import PICKLE, ZIP
 

@@ -1,12 +1,14 @@
-"""Store: an opened checkpoint of any format. FolderStore: a folder of safetensors, or one such file.
+"""Store: an opened checkpoint of any format. FolderStore: safetensors. PytorchStore: legacy PyTorch files.
 
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
 - opening reads headers only. A shard's header is read when one of its tensors is requested, so only the shard with the
   table has to be present
 - file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
   the folder, except into the blobs of the hub's cache, which consists of such links
-- see also: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/tensor_names.py)
-Tested in tests/checkpoint/test_folder.py.
+- a tensor of a PyTorch file is a range of the file, so its rows are read like safetensors; the pickle is never executed
+  (formats/torch_file.py, formats/torch_pickle.py)
+- see also: other formats (gguf.py, remote/), which tensor is the table (families/tensor_names.py)
+Tested in tests/checkpoint/test_folder.py; PyTorch files against torch.load, with hostile ones, in test_pytorch.py.
 """
 
 from __future__ import annotations
@@ -28,14 +30,17 @@ from inlayer.families.config_reader import read_config
 from inlayer.files import check_is_file, file_errors, format_path, parse_json, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
-from inlayer.formats.safetensors import read_header
+from inlayer.formats.safetensors import BITS, read_header
 from inlayer.formats.tensor_info import TensorInfo
+from inlayer.formats.torch_file import read_file
+from inlayer.formats.torch_pickle import View
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import find_in_folder
 
 INDEX = "model.safetensors.index.json"
+PYTORCH_WEIGHTS, PYTORCH_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB
 MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
 MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
@@ -262,6 +267,45 @@ class FolderStore(Store):
         with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
             data = stream.read(MAX_INDEX + 1)
         return parse_index(data, format_path(path))
+
+
+class PytorchStore(FolderStore):
+    """The tensors of a .bin or .pt file, or of `pytorch_model.bin` or its shards in a folder."""
+
+    index = PYTORCH_INDEX
+
+    def __init__(self, path: Path) -> None:
+        self._not_contiguous: dict[str, View] = {}
+        super().__init__(path)
+        self.kind = "pytorch"
+
+    def find(self, name: str) -> TensorInfo:
+        stored = super().find(name)
+        if name in self._not_contiguous:
+            view = self._not_contiguous[name]
+            which = f"tensor {quote(name)} of {stored.file} has shape {view.shape} and strides {view.strides}"
+            raise CheckpointError(f"{which}: it is not stored row by row; call .contiguous() and save it again")
+        return stored
+
+    def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
+        views, offsets = read_file(check_is_file(path))
+        self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
+        tensors: dict[str, TensorInfo] = {}
+        for name, view in views.items():
+            item = BITS[view.dtype] // 8
+            offset, nbytes = offsets[view.storage.key] + view.offset * item, math.prod(view.shape) * item
+            tensors[name] = TensorInfo(
+                name=name, dtype=view.dtype, shape=view.shape, file=path.name, offset=offset, nbytes=nbytes
+            )
+        return tensors
+
+    def _weight_files(self) -> set[str]:
+        """Return the usual file, or its shards, or the only .bin file."""
+        files = {path.name for path in self.folder.glob("*.bin")}
+        shards = {file for file in files if file.startswith("pytorch_model-")}
+        if PYTORCH_WEIGHTS in files or not (shards or len(files) == 1):
+            return {PYTORCH_WEIGHTS}
+        return shards or files
 
 
 def check_link(path: Path) -> Path:

@@ -17,7 +17,7 @@ SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "max_position_embed
 TRAITS = {field.name for field in fields(Family)}
 
 
-def _base(theta: float, partial: float | None = None) -> dict[str, Any]:
+def _rope(theta: float, partial: float | None = None) -> dict[str, Any]:
     rope = {"rope_type": "default", "rope_theta": theta}
     return rope if partial is None else rope | {"partial_rotary_factor": partial}
 
@@ -66,7 +66,7 @@ _mamba = _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TI
 _hunyuan_v1 = _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0)
 _hybrid = _like(_partial, full_attention_interval=4, other_layers="linear_attention")
 _gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6, last_is_full=True,
-    rope_parameters={SLIDING: _base(1e4), FULL: _base(1e6, 0.25) | {"rope_type": "proportional"}})
+    rope_parameters={SLIDING: _rope(1e4), FULL: _rope(1e6, 0.25) | {"rope_type": "proportional"}})
 _deepseek_v4 = _like(_plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4,
     compress_rope_theta=1.6e5, pairing="interleaved", layout="single", has_partial_rotary=True,
     head_dim_fields=("head_dim",), rotary_dim_field="qk_rope_head_dim", streams_field="hc_mult",
@@ -114,7 +114,7 @@ FAMILIES: dict[str, Family] = {
     "bamba": _like(_partial, 128000, 4096, 32, 262144, pad_token_id=0, partial_rotary_factor=0.5),
     "bart": _bart, "mbart": _bart,
     "beam": _like(_olmo, 151936, 5120, 48, 8192, head_dim=128, pad_token_id=None, final_logit_softcapping=30.0,
-        rope_parameters={SLIDING: _base(1e4), FULL: None}),
+        rope_parameters={SLIDING: _rope(1e4), FULL: None}),
     "bert": _bert, "ernie": _bert, "roberta": _roberta, "roberta-prelayernorm": _roberta, "xlm-roberta": _xlm_roberta,
     "camembert": _xlm_roberta, "data2vec-text": _xlm_roberta, "xmod": _xlm_roberta,
     "bert-generation": _like(_bert, 50358, 1024, 16, 512, token_types=False),
@@ -153,7 +153,7 @@ FAMILIES: dict[str, Family] = {
     "dots1": _like(_plain, 152064, 4608, 32, 2048),
     "electra": _like(_bert, 30522, 256, 4, 512, embedding_size=128, projection_at="sum"),
     "embedding_gemma2_text": _like(_gemma4, 262144, 512, 4, 262144, num_hidden_layers=24,
-        hidden_size_per_layer_input=512, rms_norm_eps=1e-6, rope_parameters={SLIDING: _base(1e4), FULL: _base(1e6)},
+        hidden_size_per_layer_input=512, rms_norm_eps=1e-6, rope_parameters={SLIDING: _rope(1e4), FULL: _rope(1e6)},
         tie_word_embeddings=False, per_layer="projected"),
     "emu3_text_model": _like(_plain, 184622, 4096, 32, 9216, pad_token_id=151643, rope_theta=1e6),
     "ernie4_5": _like(_ernie4_5, 103424, 1024, 16, 131072, head_dim=128),
@@ -217,7 +217,7 @@ FAMILIES: dict[str, Family] = {
     "kimi_linear": _like(_none, 163840, 2304, 32, pad_token_id=163839),
     "kolibri1": _like(_plain, 128000, 2560, 48, 262144, head_dim=128, **_SLIDING, full_attention_interval=5),
     "laguna": _like(_partial, 100352, 2048, 48, 131072, head_dim=128, full_attention_interval=1,
-        rope_parameters={FULL: _base(5e5, 0.5), SLIDING: _base(1e4, 1.0)}),
+        rope_parameters={FULL: _rope(5e5, 0.5), SLIDING: _rope(1e4, 1.0)}),
     "lfm2": _like(_plain, 65536, 2560, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
     "lfm2_moe": _like(_plain, 65536, 2048, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
     "llama": _like(_plain, 32000, 4096, 32, 2048),
@@ -233,9 +233,9 @@ FAMILIES: dict[str, Family] = {
         scales_inputs_without_encoder=True, norm=None, sinusoidal_if_missing=True),
     "megatron-bert": _like(_bert, 29056, 1024, 16, 512, norm=None),
     "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, full_attention_interval=1,
-        rope_parameters={FULL: _base(5e5), SLIDING: _base(1e4)}),
+        rope_parameters={FULL: _rope(5e5), SLIDING: _rope(1e4)}),
     "mimo_v2_flash": _like(_partial, 152576, 4096, 64, 131072, head_dim=192,
-        rope_parameters={FULL: _base(5e6, 0.334), SLIDING: _base(1e4, 0.334)}),
+        rope_parameters={FULL: _rope(5e6, 0.334), SLIDING: _rope(1e4, 0.334)}),
     "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
         dim_model_base=256, scale_at="rows", round_scale=True, scale_field="scale_emb", **TIED),
     "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6, full_attention_interval=-2,
@@ -273,7 +273,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron": _like(_partial, 256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
-        embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _base(1e6, 0.25), SLIDING: _base(1e4, 1.0)},
+        embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _rope(1e6, 0.25), SLIDING: _rope(1e4, 1.0)},
         padding_row=None, projection_at="rows", projects_equal_widths=True, value_embeddings=True,
         norm="rms in float32 without weight", sections="interleaved", default_sections=ALTERNATING, **TIED),
     "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, rope_theta=1000.0),
@@ -331,7 +331,7 @@ FAMILIES: dict[str, Family] = {
         round_scale=True, dropout_field="dropout_rate", decoder_table=True),
     "trocr": _like(_bart, 50265, 1024, 16, 512),
     "ultrabert": _like(_plain, 32000, 4096, 32, 32768, pad_token_id=0,
-        rope_parameters={SLIDING: _base(1e4), FULL: _base(2560000.0)}),
+        rope_parameters={SLIDING: _rope(1e4), FULL: _rope(2560000.0)}),
     "umt5": _umt5,
     "whisper": _like(_bart, 51865, 384, 6, 448, pad_token_id=50256, dropout=0.0, position_offset=0, scale_at=None,
         norm=None),
