@@ -55,10 +55,7 @@ class QuantizedTable:
         """Return the table; reads none of its rows."""
         source: RowSource = store.open_rows(self.values)
         if self.scales is not None:
-            scales: RowSource = store.open_rows(self.scales)
-            if self.row_block > 1:
-                scales = RepeatedRows(scales, self.row_block, source.rows)
-            source = PairedRows(source, scales)
+            source = PairedRows(source, RepeatedRows(store.open_rows(self.scales), self.row_block, source.rows))
         return StoredTable(
             source, self.info.shape[1], np.dtype(np.float32), decode_rows=self.decoder, padding_idx=padding_idx,
             name=self.info.name,

@@ -89,25 +89,20 @@ class ConfigReader:
         """Return whether the config has the field with the value null."""
         return name in self and self._config[name] is None
 
-    def size(self, *names: str) -> int:
+    def size(self, *names: str, minimum: int = 1) -> int:
         """Read a required count: rows, channels, heads."""
-        size = self.optional_size(*names)
+        size = self.optional_size(*names, minimum=minimum)
         if size is None:
             raise ConfigError(f"the config has no {' / '.join(names)}; the size of the input layer depends on it")
         return size
 
-    def optional_size(self, *names: str) -> int | None:
+    def optional_size(self, *names: str, minimum: int = 1) -> int | None:
         name, value = self.get_or_none(*names)
         if value is None:
             return None
-        if type(value) is not int or not 1 <= value <= MAX_FIELD_SIZE:
-            raise invalid(name, value, f"an integer in 1..{MAX_FIELD_SIZE:,}")
+        if type(value) is not int or not minimum <= value <= MAX_FIELD_SIZE:
+            raise invalid(name, value, f"an integer in {minimum}..{MAX_FIELD_SIZE:,}")
         return value
-
-    def count(self, name: str) -> int:
-        """Read a required count that may be 0."""
-        _, value = self.get_or_none(name)
-        return 0 if type(value) is int and value == 0 else self.size(name)
 
     def index(self, *names: str) -> int | None:
         """Read a token id; a negative one is an old way to write "none"."""

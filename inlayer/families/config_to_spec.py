@@ -125,7 +125,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         row_width = row_width or n_embd
     elif row_width == n_embd:
         row_width = None
-    token_types = fields.count("type_vocab_size") if family.token_types else 0
+    token_types = fields.size("type_vocab_size", minimum=0) if family.token_types else 0
     (scale, multiplier), norm = _scale(family, fields, n_embd), _norm(family, fields)
     _check_table_size(max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0))
     return LayerSpec(

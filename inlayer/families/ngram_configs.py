@@ -88,7 +88,7 @@ def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
     if len(sizes) != len(layers):
         raise ConfigError(f"the config has {len(layers)} engram_layer_ids but {len(sizes)} engram_num_embeddings")
     primes = _primes(fields, "engram_vocab_size", heads, len(layers))
-    pad = _check_inside(fields.count("engram_pad_token_id"), vocab_size, "engram_pad_token_id")
+    pad = _check_inside(fields.size("engram_pad_token_id", minimum=0), vocab_size, "engram_pad_token_id")
     image = fields.index("image_token_id") if _has_vision(fields) else None
     stops, width = () if image is None else (image,), fields.size("engram_head_dim")
     specs = []
