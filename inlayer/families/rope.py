@@ -10,17 +10,19 @@ Tested against transformers, family by family, in tests/families/.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from inlayer.errors import ConfigError
 from inlayer.families import rope_scaling
 from inlayer.families.config_reader import ConfigReader, invalid, short
 from inlayer.families.family import Family
-from inlayer.families.rope_scaling import RopeScaling
+from inlayer.families.rope_scaling import RopeScaling, RopeScalingSettings
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
+
+Method = TypeVar("Method", bound=RopeScalingSettings)
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
@@ -160,7 +162,7 @@ def _read_parameters(
         scaling = _scaling(kind, rope, fields)
     if family.has_mscales and isinstance(scaling, rope_scaling.LongRopeScaling):
         scales = tuple(rope.number(name, default=scaling.cos_sin_factor) for name in ("short_mscale", "long_mscale"))
-        scaling = replace(scaling, long_factor=scaling.short_factor, mscales=scales)
+        scaling = dataclasses.replace(scaling, long_factor=scaling.short_factor, mscales=scales)
     # families that always rotate whole heads ignore the fraction, unless there is RoPE scaling
     uses_fraction = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
     return RopeParameters(
@@ -200,48 +202,36 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
 
 def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> RopeScaling:
     if kind == "linear":
-        return rope_scaling.LinearScaling(factor=_required(inner, "factor"))
+        return _read_settings(rope_scaling.LinearScaling, inner)
     max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
+    if kind == "dynamic" and inner.optional_number("alpha") is not None:  # Hunyuan: a fixed factor on theta
+        return _read_settings(rope_scaling.NTKAlphaScaling, inner)
     if kind == "dynamic":
-        alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
-        if alpha is not None:
-            return rope_scaling.NTKAlphaScaling(alpha=alpha)
-        factor = _required(inner, "factor")
-        return rope_scaling.DynamicNTKScaling(factor=factor, original_max_position_embeddings=max_length)
+        return _read_settings(rope_scaling.DynamicNTKScaling, inner, original_max_position_embeddings=max_length)
     # Phi-3 has the original length outside the rope settings, where it takes precedence.
     original = fields.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or max_length
-    factor = inner.optional_number("factor") or max_length / original
-    if kind == "yarn":
-        return rope_scaling.YarnScaling(
-            factor=factor,
-            original_max_position_embeddings=original,
-            beta_fast=inner.optional_number("beta_fast") or 32.0,
-            beta_slow=inner.optional_number("beta_slow") or 1.0,
-            mscale=inner.optional_number("mscale"),
-            mscale_all_dim=inner.optional_number("mscale_all_dim"),
-            attention_factor=inner.optional_number("attention_factor"),
-            truncate=inner.flag("truncate", default=True),
-        )
+    known: dict[str, Any] = {"original_max_position_embeddings": original}
     if kind == "llama3":
-        return rope_scaling.Llama3Scaling(
-            factor=_required(inner, "factor"),
-            low_freq_factor=_required(inner, "low_freq_factor"),
-            high_freq_factor=_required(inner, "high_freq_factor"),
-            original_max_position_embeddings=original,
-        )
+        return _read_settings(rope_scaling.Llama3Scaling, inner, **known)
+    known["factor"] = inner.optional_number("factor") or max_length / original
+    if kind == "yarn":
+        known["beta_fast"] = inner.optional_number("beta_fast") or 32.0
+        known["beta_slow"] = inner.optional_number("beta_slow") or 1.0
+        known["truncate"] = inner.flag("truncate", default=True)
+        return _read_settings(rope_scaling.YarnScaling, inner, **known)
     if kind == "longrope":
-        return rope_scaling.LongRopeScaling(
-            short_factor=inner.numbers("short_factor"),
-            long_factor=inner.numbers("long_factor"),
-            original_max_position_embeddings=original,
-            factor=factor,
-            attention_factor=inner.optional_number("attention_factor"),
-        )
+        divisors = {name: inner.numbers(name) for name in ("short_factor", "long_factor")}
+        return _read_settings(rope_scaling.LongRopeScaling, inner, **known, **divisors, mscales=())
     raise ConfigError(f"the config's rope type is {short(kind)}; supported types: {', '.join(ROPE_TYPES)}")
 
 
-def _required(inner: ConfigReader, name: str) -> float:
-    if (value := inner.optional_number(name)) is None:
-        raise ConfigError(f"the config has RoPE scaling without a {name}")
-    return value
+def _read_settings(method: type[Method], inner: ConfigReader, **known: Any) -> Method:
+    """Return a method with the known settings; the others are numbers, under the names of its fields."""
+    for field in dataclasses.fields(method):
+        if field.name not in known:
+            value = inner.optional_number(field.name)
+            if value is None and field.default is dataclasses.MISSING:
+                raise ConfigError(f"the config has RoPE scaling without a {field.name}")
+            known[field.name] = field.default if value is None else value
+    return method(**known)
