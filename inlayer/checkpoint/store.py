@@ -240,10 +240,9 @@ class FolderStore(Store):
         for file in sorted(files):
             for name in self._header(file):
                 if name in index:
-                    raise CheckpointError(
-                        f"{self.where}: tensor {quote(name)} is in both {quote(index[name])} and {quote(file)}, "
-                        "without an index that lists the ones to use; open one of the files instead"
-                    )
+                    files_of_it = f"both {quote(index[name])} and {quote(file)}"
+                    hint = "without an index that lists the ones to use; open one of the files instead"
+                    raise CheckpointError(f"{self.where}: tensor {quote(name)} is in {files_of_it}, {hint}")
                 index[name] = file
         return index
 

@@ -141,8 +141,8 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         padding_idx=padding_idx,
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", default=0.02),
         scale=scale,
-        round_scale=family.round_scale and family.scale_at == "rows",
-        round_multiplier=family.round_scale and family.scale_at == "inputs",
+        round_scale=family.round_scale is True and family.scale_at == "rows",
+        round_multiplier=family.round_scale is True and family.scale_at == "inputs",
         multiplier=multiplier,
         token_types=token_types,
         norm=norm or "layer",
@@ -167,10 +167,10 @@ def _scale(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, fl
     if family.scale_at is None or (family.scale_flag and not fields.flag(family.scale_flag, default=False)):
         return 1.0, 1.0
     factor = fields.number(family.scale_field, default=1.0) if family.scale_field else float(n_embd**0.5)
-    if family.bfloat16_scale:
+    if family.round_scale == "bfloat16":
         factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
     has_encoder = fields.flag("is_encoder_decoder", default=True)
-    rows_only = family.scale_at == "rows" and (has_encoder or not family.scales_inputs_without_encoder)
+    rows_only = family.scale_at == "rows" or (family.scale_at == "encoder rows" and has_encoder)
     return (factor, 1.0) if rows_only else (1.0, factor)
 
 

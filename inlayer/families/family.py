@@ -59,12 +59,11 @@ class Family:
     other_layers: str = SLIDING
     last_is_full: bool = False  # the last layer has full attention, whatever the config lists
     # around the sum
-    scale_at: Literal["rows", "inputs"] | None = None  # what is multiplied: looked-up rows, or also inputs_embeds
-    scales_inputs_without_encoder: bool = False  # "rows" is for models with an encoder, "inputs" for the others
+    # what is multiplied: looked-up rows, or also inputs_embeds; "encoder rows": also those if there is no encoder
+    scale_at: Literal["rows", "inputs", "encoder rows"] | None = None
     scale_field: str | None = None  # the field with the factor; otherwise it is the square root of the width
     scale_flag: str | None = None  # the field that switches the scale on
-    round_scale: bool = False  # the factor is rounded to the dtype of what it multiplies
-    bfloat16_scale: bool = False  # the factor is rounded to bfloat16 in a model of any dtype
+    round_scale: bool | Literal["bfloat16"] = False  # the factor is rounded to the dtype of what it multiplies, or this
     norm: NormKind | None = None
     norm_at: Literal["sum", "start", "rows"] = "sum"  # start: before positions are added; rows: not on inputs_embeds
     positions_first: bool = False  # positions are added before token types

@@ -2,7 +2,8 @@
 
 config.json -> [Family] -> LayerSpec
 An entry has the traits that set a model type apart, and its default values, because published files rely on them
-(Gemma-3's nested text_config has neither vocabulary size nor number of heads). Tested in tests/families/.
+(Gemma-3's nested text_config has neither vocabulary size nor number of heads). Tested in tests/families/, also that
+every default is read: a misspelled trait would be a default.
 """
 
 from __future__ import annotations
@@ -229,8 +230,8 @@ FAMILIES: dict[str, Family] = {
     "luke": _like(_roberta, 50267, 768, 12, 512, positions_first=True, untied_classes=("LukeForMaskedLM",)),
     "mamba": _mamba, "falcon_mamba": _mamba,
     "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
-    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, position_offset=0,
-        scales_inputs_without_encoder=True, norm=None, sinusoidal_if_missing=True),
+    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, position_offset=0, scale_at="encoder rows",
+        norm=None, sinusoidal_if_missing=True),
     "megatron-bert": _like(_bert, 29056, 1024, 16, 512, norm=None),
     "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, full_attention_interval=1,
         rope_parameters={FULL: _rope(5e5), SLIDING: _rope(1e4)}),
@@ -287,8 +288,8 @@ FAMILIES: dict[str, Family] = {
     "openai-gpt": _like(_gpt2, 40478, 768, 12, 512),
     "opt": _like(_plain, 50272, 768, 12, 2048, pad_token_id=1, positions="learned", position_offset=2,
         position_ids_by="mask", projection_at="rows", **TIED),
-    "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, position_offset=0,
-        scales_inputs_without_encoder=True, norm=None),
+    "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, position_offset=0, norm=None,
+        scale_at="encoder rows"),
     "persimmon": _like(_partial, 262144, 4096, 64, 16384, partial_rotary_factor=0.5),
     "phi": _like(_plain, 51200, 2048, 32, 2048, partial_rotary_factor=0.5, has_partial_rotary=True,
         dropout_field="embd_pdrop", head_bias=True),
@@ -314,7 +315,7 @@ FAMILIES: dict[str, Family] = {
         seed=1234, hc_count=4, streams_field="hc_count"),
     "recurrent_gemma": _like(_partial, 256000, 2560, 10, pad_token_id=0, partial_rotary_factor=0.5,
         block_types=["recurrent", "recurrent", "attention"], logits_soft_cap=30.0, scale_at="inputs",
-        bfloat16_scale=True, **TIED),
+        round_scale="bfloat16", **TIED),
     "rembert": _like(_bert, 250300, 1152, 18, 512, hidden_dropout_prob=0.0, input_embedding_size=256,
         output_embedding_size=1664, tie_word_embeddings=False, projection_at="sum", projects_equal_widths=True),
     "rwkv": _like(_none, 50277, 4096, 1),

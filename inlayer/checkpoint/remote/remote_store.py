@@ -34,7 +34,7 @@ from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_sou
 from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache, truncated
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingFileError, needs_package
-from inlayer.files import atomic_path, file_errors, join_names, printable
+from inlayer.files import atomic_path, file_errors, join_names
 from inlayer.formats.gguf import GgufHeader, HeaderReader
 from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
@@ -189,10 +189,8 @@ class RemoteStore(RemoteReader, FolderStore):
             raise CheckpointError(f"{self.where} has {len(weights)} safetensors files but no {INDEX}")
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not weights and others:
-            raise CheckpointError(
-                f"{self.where} has no safetensors, only {printable(join_names(others, limit=3))}, which cannot be "
-                "read by byte range; download it and open the local file"
-            )
+            hint = "which cannot be read by byte range; download it and open the local file"
+            raise CheckpointError(f"{self.where} has no safetensors, only {join_names(others, limit=3)}, {hint}")
         if not weights:
             raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
         return weights
@@ -300,10 +298,8 @@ class RemoteRows(RowSource):
             key = self._key()
             folder = self.file.cache.make_folder(key or secrets.token_hex(20), self.rows * self.row_bytes)
             if folder is None:
-                raise CheckpointError(
-                    f"the table in {self.file} must be downloaded, but the cache folder is not writable; set HF_HOME "
-                    "to a writable folder"
-                )
+                problem = "but the cache folder is not writable; set HF_HOME to a writable folder"
+                raise CheckpointError(f"the table in {self.file} must be downloaded, {problem}")
             if not key:
                 atexit.register(shutil.rmtree, folder, ignore_errors=True)
             path = folder / "table.rows"

@@ -177,10 +177,8 @@ class RemoteFile:
         """Accept the version of a response; raise an error if it differs from an earlier one."""
         before = self._version = self._version or version
         if version != before:
-            raise CheckpointError(
-                f"{self} changed on the server while it was being read, from {before.size:,} bytes with ETag "
-                f"{before.etag!r} to {version.size:,} with {version.etag!r}; open it again"
-            )
+            change = f"{before.size:,} bytes with ETag {before.etag!r} to {version.size:,} with {version.etag!r}"
+            raise CheckpointError(f"{self} changed on the server while it was being read, from {change}; open it again")
         return version
 
 
