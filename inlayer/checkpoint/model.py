@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
-from inlayer.checkpoint.open import STATIC_NOTE, UNIT_NOTE, load
+from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import ConfigError, DtypeError, needs_torch
 from inlayer.families import LayerSpec, describe
@@ -71,12 +71,7 @@ class Model:
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.dtype, self.trainable, config = dtype, trainable, store.config or {}
-        is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-        self.is_static = is_model2vec or store.note.startswith(STATIC_NOTE)  # model2vec does not always write its name
-        self.skipped = "unknown" if is_model2vec else store.skipped
-        if is_model2vec:
-            self.config, self.note = None, STATIC_NOTE + (UNIT_NOTE if config.get("normalize") else "")
+        self.is_static, self.skipped, self.dtype, self.trainable = store.is_static, store.skipped, dtype, trainable
         self.table_info = find_tables.find_table(store, self.spec, self.config)
         if self.spec is not None and self.spec.is_generic:
             name, shape, size = self.spec.family, self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
@@ -115,10 +110,9 @@ class Model:
             >>> load("default").table.rows([40, 812]).shape
             (2, 128)
         """
-        padding_idx = self.spec.padding_idx if self.spec is not None else None
-        if padding_idx is not None and padding_idx >= self.table_info.shape[0]:
-            padding_idx = None
-        table = self.store.table(self.table_info.name, padding_idx)
+        padding_idx = None if self.spec is None else self.spec.padding_idx
+        has_row = padding_idx is not None and padding_idx < self.table_info.shape[0]
+        table = self.store.table(self.table_info.name, padding_idx if has_row else None)
         if self.is_static and self.store.first_of(["mapping"]):
             table.source = ClusteredRows(table.source, self.store.read_integers("mapping"))
             table.num_embeddings = table.source.rows
