@@ -41,17 +41,7 @@ class CandidateSearch:
     def candidates(
         self, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_], progress: Progress | None = None
     ) -> npt.NDArray[np.int64]:
-        """Find the rows that may be among the k nearest of a query.
-
-        Args:
-            queries_QD: A few vectors of norm 1.
-            k: Number of rows per query, at most V.
-            allowed: (V,), true for rows that count.
-            progress: Called with the number of rows searched and of all rows.
-
-        Returns:
-            Ids of the candidates of all queries, ascending.
-        """
+        """Return the ids, ascending, of the `allowed` rows (V,) that may be among the k nearest of a unit vector."""
         products_QV, norms_V = self._rough(queries_QD, progress)
         sure_V = (norms_V > MIN_NORM) & np.isfinite(norms_V)
         candidate_V = allowed & ~sure_V

@@ -24,7 +24,7 @@ import regex
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
-from inlayer.geometry.nearest import nearest_others, square_norms, to_float32
+from inlayer.geometry.nearest import Ids, Vectors, nearest_others, square_norms, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.base import token_bytes
@@ -35,7 +35,7 @@ SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
 SPACE = "▁".encode()  # SentencePiece's symbol for a space
 WORD_START = regex.compile(rb"(?=[^\W_]|[\x80-\xff])")
-Ids = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
 NamedTable = tuple[StoredTable, Vocabulary]
 
 
@@ -79,11 +79,9 @@ class ModelComparison(NamedTuple):
 
 
 class MatchedRows(NamedTuple):
-    """Tokens of two tables matched by their bytes.
+    """The tokens that two tables share, matched by their bytes; every array has one entry per token.
 
-    ids_a, ids_b: The ids of every shared token.
     cosines: Cosine of each token's two rows; NaN if one is zero or not finite.
-    norms_a, norms_b: Norms of the rows.
     equal: Whether the two rows are exactly equal.
     aligned: Whether rows of the second table were rotated onto the first.
     only_a, only_b: Ids of tokens that only one table has.
@@ -91,9 +89,9 @@ class MatchedRows(NamedTuple):
 
     ids_a: Ids
     ids_b: Ids
-    cosines: npt.NDArray[np.float64]
-    norms_a: npt.NDArray[np.float64]
-    norms_b: npt.NDArray[np.float64]
+    cosines: Numbers
+    norms_a: Numbers
+    norms_b: Numbers
     equal: npt.NDArray[np.bool_]
     aligned: bool
     only_a: list[int]
@@ -101,9 +99,8 @@ class MatchedRows(NamedTuple):
 
     def moved_first(self) -> Ids:
         """Return the indices of shared tokens whose rows differ, smallest cosine first."""
-        differs = ~(np.isnan(self.cosines) | self.equal)
-        order = np.argsort(np.where(differs, self.cosines, np.inf), kind="stable")
-        return order[: int(differs.sum())]
+        differs = np.flatnonzero(~(np.isnan(self.cosines) | self.equal))
+        return differs[np.argsort(self.cosines[differs], kind="stable")]
 
     def damaged(self) -> Ids:
         """Return the indices of shared tokens without a cosine, except those whose rows are zero in both tables."""
@@ -138,48 +135,44 @@ def compare_tables(
     a: NamedTable, b: NamedTable, *, top: int = 20, shared: MatchedRows | None = None
 ) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
-    (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
     matched = match_rows(a, b) if shared is None else shared
-    damaged = matched.damaged()
-    moved, first_damaged = (
-        [
-            MovedRow(vocabulary_a.text(int(matched.ids_a[i])), int(matched.ids_a[i]), int(matched.ids_b[i]),
-                     float(matched.cosines[i]), float(matched.norms_a[i]), float(matched.norms_b[i]))
-            for i in which[:top].tolist()
-        ]
-        for which in (matched.moved_first(), damaged)
-    )  # fmt: skip
+    text_a, text_b, damaged = a[1].text, b[1].text, matched.damaged()
+
+    def rows(indices: Ids) -> list[MovedRow]:
+        columns = matched.ids_a, matched.ids_b, matched.cosines, matched.norms_a, matched.norms_b
+        values = zip(*(column[indices[:top]].tolist() for column in columns), strict=True)
+        return [MovedRow(text_a(id_a), id_a, *others) for id_a, *others in values]
+
     return ModelComparison(
         shared=len(matched.ids_a),
-        only_a=[vocabulary_a.text(token_id) for token_id in matched.only_a],
-        only_b=[vocabulary_b.text(token_id) for token_id in matched.only_b],
+        only_a=[text_a(token_id) for token_id in matched.only_a],
+        only_b=[text_b(token_id) for token_id in matched.only_b],
         aligned=matched.aligned,
         median_cosine=_median(matched.cosines),
         equal=int(matched.equal.sum()),
-        moved=moved,
-        overlap=_overlap(table_a, table_b, matched.ids_a, matched.ids_b),
-        damaged=first_damaged,
+        moved=rows(matched.moved_first()),
+        overlap=_overlap(_Pair(a[0], b[0], matched.ids_a, matched.ids_b)),
+        damaged=rows(damaged),
         n_damaged=len(damaged),
     )
 
 
 def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
-    (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
-    ids_by_token_a, ids_by_token_b = tokens_by_bytes(vocabulary_a), tokens_by_bytes(vocabulary_b)
-    common = [token for token in ids_by_token_a if token in ids_by_token_b]
-    if not common:
+    by_token_a, by_token_b = tokens_by_bytes(a[1]), tokens_by_bytes(b[1])
+    ids_a, ids_b = (
+        np.array([ids[token] for token in by_token_a if token in by_token_b], np.int64)
+        for ids in (by_token_a, by_token_b)
+    )
+    if not len(ids_a):
         raise InputError("the two models have no token in common; is one of the tokenizers damaged?")
-    ids_a = np.array([ids_by_token_a[token] for token in common], np.int64)
-    ids_b = np.array([ids_by_token_b[token] for token in common], np.int64)
-    rotation, facts = None, None
-    if table_a.embedding_dim == table_b.embedding_dim:
-        facts = _row_facts(table_a, table_b, ids_a, ids_b, None)
+    pair, rotation = _Pair(a[0], b[0], ids_a, ids_b), None
+    facts = _row_facts(pair, None) if pair.table_a.embedding_dim == pair.table_b.embedding_dim else None
     if facts is None or _median(facts[0]) < SAME_SPACE:
-        rotation = _procrustes(table_a, table_b, ids_a, ids_b)
-        facts = _row_facts(table_a, table_b, ids_a, ids_b, rotation)
-    only_a = [token_id for token, token_id in ids_by_token_a.items() if token not in ids_by_token_b]
-    only_b = [token_id for token, token_id in ids_by_token_b.items() if token not in ids_by_token_a]
+        rotation = _procrustes(pair)
+        facts = _row_facts(pair, rotation)
+    only_a = [token_id for token, token_id in by_token_a.items() if token not in by_token_b]
+    only_b = [token_id for token, token_id in by_token_b.items() if token not in by_token_a]
     return MatchedRows(ids_a, ids_b, *facts, rotation is not None, only_a, only_b)
 
 
@@ -204,26 +197,30 @@ def _in_text(token: bytes, prefix: bytes) -> bytes:
     return b" " + token if WORD_START.match(token) else token
 
 
-def _pairs(
-    table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids
-) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
-    """Yield blocks of rows of shared tokens, in float32."""
-    size = max(1, BLOCK_VALUES // max(table_a.embedding_dim, table_b.embedding_dim))
-    for start in range(0, len(ids_a), size):
-        rows_a, rows_b = table_a.rows(ids_a[start : start + size]), table_b.rows(ids_b[start : start + size])
-        yield start, to_float32(rows_a), to_float32(rows_b)
+class _Pair(NamedTuple):
+    """Two tables, and the ids of the tokens that they share."""
+
+    table_a: StoredTable
+    table_b: StoredTable
+    ids_a: Ids
+    ids_b: Ids
+
+    def blocks(self) -> Iterator[tuple[slice, Vectors, Vectors]]:
+        """Yield the rows of shared tokens in float32, in blocks."""
+        size = max(1, BLOCK_VALUES // max(self.table_a.embedding_dim, self.table_b.embedding_dim))
+        for start in range(0, len(self.ids_a), size):
+            part = slice(start, start + size)
+            rows_a, rows_b = self.table_a.rows(self.ids_a[part]), self.table_b.rows(self.ids_b[part])
+            yield part, to_float32(rows_a), to_float32(rows_b)
 
 
-def _row_facts(
-    table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids, rotation: npt.NDArray[np.float32] | None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _row_facts(pair: _Pair, rotation: Vectors | None) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]:
     """Return the cosine (NaN if a row is zero or not finite), both norms, and the equality of every pair of rows."""
-    cosines, norms_a, norms_b = np.full((3, len(ids_a)), np.nan)
-    equal = np.zeros(len(ids_a), np.bool_)
-    for start, one, other in _pairs(table_a, table_b, ids_a, ids_b):
-        part = slice(start, start + len(one))
-        equal[part] = rotation is None and (one == other).all(axis=1)
-        (unit_a, norms_a[part]), (unit_b, norms_b[part]) = _units(one), _units(other)
+    cosines, norms_a, norms_b = np.full((3, len(pair.ids_a)), np.nan)
+    equal = np.zeros(len(pair.ids_a), np.bool_)
+    for part, rows_a, rows_b in pair.blocks():
+        equal[part] = rotation is None and (rows_a == rows_b).all(axis=1)
+        (unit_a, norms_a[part]), (unit_b, norms_b[part]) = _units(rows_a), _units(rows_b)
         with np.errstate(all="ignore"):
             rotated = unit_b if rotation is None else unit_b @ rotation
             cosines[part] = np.vecdot(unit_a, rotated) / np.sqrt(np.vecdot(rotated, rotated))
@@ -231,45 +228,44 @@ def _row_facts(
     return np.minimum(cosines, 1.0), norms_a, norms_b, equal
 
 
-def _units(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+def _units(rows: Vectors) -> tuple[Vectors, Numbers]:
     """Return rows divided by their norms, and the norms; a row that is zero or not finite becomes NaN."""
     norms = np.sqrt(square_norms(rows))
     with np.errstate(all="ignore"):
         return (rows / norms[:, None]).astype(np.float32), norms
 
 
-def _median(cosines: npt.NDArray[np.float64]) -> float:
+def _median(cosines: Numbers) -> float:
     known = cosines[~np.isnan(cosines)]
     return float(np.median(known)) if len(known) else math.nan
 
 
-def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
+def _procrustes(pair: _Pair) -> Vectors:
     """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to the unit rows of a."""
-    product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
-    for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
-        one, other = (_units(rows)[0] for rows in pair)
-        valid = np.isfinite(one).all(axis=1) & np.isfinite(other).all(axis=1)
-        product += other[valid].T @ one[valid]
+    product = np.zeros((pair.table_b.embedding_dim, pair.table_a.embedding_dim))
+    for _, rows_a, rows_b in pair.blocks():
+        unit_a, unit_b = _units(rows_a)[0], _units(rows_b)[0]
+        valid = np.isfinite(unit_a).all(axis=1) & np.isfinite(unit_b).all(axis=1)
+        product += unit_b[valid].T @ unit_a[valid]
     left, _, right = np.linalg.svd(product, full_matrices=False)
-    rotation: npt.NDArray[np.float32] = (left @ right).astype(np.float32)
-    return rotation
+    return np.asarray(left @ right, np.float32)
 
 
-def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> float | None:
+def _overlap(pair: _Pair) -> float | None:
     """Return the mean share of common neighbors, for an evenly spaced sample of the shared tokens."""
-    if len(ids_a) <= NEIGHBORS:
+    if len(pair.ids_a) <= NEIGHBORS:
         return None
-    sample = np.unique(np.linspace(0, len(ids_a) - 1, SAMPLE).astype(np.int64))
+    sample = np.unique(np.linspace(0, len(pair.ids_a) - 1, SAMPLE).astype(np.int64))
     neighbors = []
-    for table, ids in ((table_a, ids_a), (table_b, ids_b)):
+    for table, ids in ((pair.table_a, pair.ids_a), (pair.table_b, pair.ids_b)):
         index = np.full(table.num_embeddings, -1, np.int64)
         index[ids] = np.arange(len(ids))
         rows = to_float32(table.rows(ids[sample]))
         valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
         rows[~valid] = 1.0
         near, _ = nearest_others(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
-        neighbors.append(
-            [set(index[row[row >= 0]].tolist()) if ok else set() for row, ok in zip(near, valid, strict=True)]
-        )
-    pairs = [(one, other) for one, other in zip(*neighbors, strict=True) if one and other]
-    return float(np.mean([len(one & other) / max(len(one), len(other)) for one, other in pairs])) if pairs else None
+        neighbors.append([set(index[row[row >= 0]]) if ok else set() for row, ok in zip(near, valid, strict=True)])
+    shares = [
+        len(one & other) / max(len(one), len(other)) for one, other in zip(*neighbors, strict=True) if one and other
+    ]
+    return float(np.mean(shares)) if shares else None

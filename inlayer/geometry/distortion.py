@@ -60,7 +60,7 @@ def measure_distortion(
         queries = ids[start : start + batch]
         scores_QV = np.empty((len(queries), table.num_embeddings), np.float32)
         units = normalized(to_float32(table.rows(queries)), table.embedding_dim)
-        for ids_N, block in cosine_blocks(table, units, range(table.num_embeddings)):
+        for ids_N, block in cosine_blocks(table, units, np.arange(table.num_embeddings)):
             scores_QV[:, ids_N[0] : ids_N[-1] + 1] = block
         scores_QV[:, ~usable] = -np.inf
         for index, token_id in enumerate(queries.tolist()):

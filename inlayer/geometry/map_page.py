@@ -141,16 +141,14 @@ def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     undrawn = row_names(
         facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
     )
-    advice = (
-        "Click a token to see its true neighbors."
-        if neighbors
-        else "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
-    )
+    advice = "Click a token to see its true neighbors."
+    if not neighbors:
+        advice = "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
     preserved = f"{facts.mean_preservation:.0%} of a token's {facts.preservation_k} nearest tokens"
+    not_drawn = f"Not drawn (zero or non-finite rows): {undrawn}. " if undrawn else ""
     about = (
         f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {preserved} are also its "
-        f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. "
-        f"{f'Not drawn (zero or non-finite rows): {undrawn}. ' if undrawn else ''}{advice}"
+        f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. {not_drawn}{advice}"
     )
     parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
@@ -204,9 +202,9 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         words = vocabulary.words if vocabulary.tokenizer is not None else np.zeros(len(points), np.bool_)
+        size = float(np.clip(6e4 / max(int(drawn.sum()), 1), 0.4, 8))
         for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
-            x, y = points[drawn & kind].T
-            axes.scatter(x, y, s=_point_size(int(drawn.sum())), c=kind_color, alpha=0.45, linewidths=0, label=name)
+            axes.scatter(*points[drawn & kind].T, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
         if (drawn & words).any():
             figure.legend(
                 loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c", markerscale=3
@@ -225,27 +223,21 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
     return output.getvalue()
 
 
-def _point_size(count: int) -> float:
-    return float(np.clip(6e4 / max(count, 1), 0.4, 8))
-
-
 def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tuple[int, str | None]]:
     """Return rows to label, most important first: examples in their group's color, words by id, parts of words."""
     if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
         return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
     by_text = {vocabulary.text(token_id).strip(" \u2581\u0120"): token_id for token_id in reversed(words)}
-    examples = [
-        (by_text[word], color) for color, group in EXAMPLES.items() for word in group.split() if word in by_text
-    ]
-    used = {token_id for token_id, _ in examples}
-    used.update(np.flatnonzero(vocabulary.stems).tolist())
+    colors = {word: color for color, group in EXAMPLES.items() for word in group.split()}
+    examples = {by_text[word]: color for word, color in colors.items() if word in by_text}
+    used = {*examples, *np.flatnonzero(vocabulary.stems).tolist()}
     long = [token_id for token_id in words if token_id not in used and len(vocabulary.text(token_id).strip()) > 3]
     parts = [  # where there are no words
         token_id for token_id in np.flatnonzero(drawn & ~vocabulary.words).tolist()
         if len(vocabulary.text(token_id)) > 2 and vocabulary.text(token_id).isalpha()
     ]  # fmt: skip
-    return [*examples, *((token_id, None) for token_id in long[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
+    return [*examples.items(), *((token_id, None) for token_id in long[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
 
 
 def _label(
@@ -254,26 +246,19 @@ def _label(
     """Draw a label if it overlaps no other: right or left of its point, then above or below."""
     from matplotlib.patheffects import withStroke
 
-    sides = (
-        ((5, 0), "left", "center"),
-        ((-5, 0), "right", "center"),
-        ((0, 5), "center", "bottom"),
-        ((0, -5), "center", "top"),
-    )
-    for offset, horizontal, vertical in sides:
+    size, weight, point_size, gap = (9.5, "bold", 5, (1.05, 1.15)) if color else (7.5, "normal", 2.5, (1.5, 2.4))
+    color = color or "#3c484c"
+    for x, y in ((5, 0), (-5, 0), (0, 5), (0, -5)):
         label = axes.annotate(
-            text, point, xytext=offset, textcoords="offset points", ha=horizontal, va=vertical, zorder=4,
-            fontsize=9.5 if color else 7.5, fontweight="bold" if color else "normal", color=color or "#3c484c",
+            text, point, xytext=(x, y), textcoords="offset points", zorder=4, fontsize=size, fontweight=weight,
+            ha={5: "left", -5: "right", 0: "center"}[x], va={5: "bottom", -5: "top", 0: "center"}[y], color=color,
             path_effects=[withStroke(linewidth=2.5, foreground="#ffffff", alpha=0.85)],
         )  # fmt: skip
-        gap = (1.05, 1.15) if color else (1.5, 2.4)
         box = label.get_window_extent(renderer).expanded(*gap)
         inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
         if inside and not any(box.overlaps(other) for other in placed):
             placed.append(label.get_window_extent(renderer))
-            axes.plot(
-                *point, "o", color=color or "#3c484c", markersize=5 if color else 2.5, zorder=3, markeredgewidth=0
-            )
+            axes.plot(*point, "o", color=color, markersize=point_size, zorder=3, markeredgewidth=0)
             return
         label.remove()
 

@@ -14,7 +14,6 @@ Tested against a plain float64 computation in tests/geometry/test_nearest.py.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -68,7 +67,6 @@ def nearest(
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
     rows, count = table.num_embeddings, len(queries_QD)
-    parts: list[Ids | range]
     few, mapped = count < MIN_BATCHED_QUERIES, _is_mapped(table)
     if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
         table.source.check()  # pages of a file that was truncated must not be read
@@ -77,9 +75,7 @@ def nearest(
         parts = [rough.candidates(queries_QD, min(k, rows), allowed_V, progress)]
         progress = None
     else:
-        n_parts = core_count() if mapped else 1
-        bounds = np.linspace(0, rows, n_parts + 1).astype(int).tolist()
-        parts = [range(first, end) for first, end in itertools.pairwise(bounds)]
+        parts = np.array_split(np.arange(rows), core_count() if mapped else 1)
     done = np.zeros(len(parts), np.int64)
 
     def search(part: int) -> tuple[Ids, Vectors]:
@@ -160,46 +156,45 @@ class TopRows:
         return self._ids, self._scores
 
 
-def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
+def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids) -> Iterator[tuple[Ids, Vectors]]:
     """Yield the cosines (Q, n) of unit vectors with rows of ascending ids, block by block; -inf for unusable rows."""
-    values = BATCH_VALUES if len(queries_QD) >= MIN_BATCHED_QUERIES else BLOCK_VALUES
+    many = len(queries_QD) >= MIN_BATCHED_QUERIES
+    values = BATCH_VALUES if many else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
-    if len(queries_QD) >= MIN_BATCHED_QUERIES:
-        scores_QN = np.empty((len(queries_QD), size), np.float32)
-        for start, rows_ND in float32_blocks(table, ids, size):
-            part_QN = scores_QN[:, : len(rows_ND)]
-            with np.errstate(all="ignore"):
-                np.matmul(queries_QD, rows_ND.T, out=part_QN)
-                squares_N = np.vecdot(rows_ND, rows_ND)
-            ids_N = _as_array(ids[start : start + len(rows_ND)])
-            _repair(table, ids_N, queries_QD, part_QN, squares_N)
-            yield ids_N, _cosines(part_QN, squares_N)
-        return
-    # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
-    chunk = -(-CHUNK_ROWS // size) * size
-    scores_QN = np.empty((len(queries_QD), chunk), np.float32)
-    squares_N = np.empty(chunk, np.float32)
+    # Without BLAS, a block takes microseconds, so what can wait is done once per chunk of several blocks.
+    chunk = size if many else -(-CHUNK_ROWS // size) * size
+    scores_QN, squares_N = np.empty((len(queries_QD), chunk), np.float32), np.empty(chunk, np.float32)
     for start, rows_ND in float32_blocks(table, ids, size):
         at, to = start % chunk, start % chunk + len(rows_ND)
         with np.errstate(all="ignore"):
             np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
-            for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
-                np.vecdot(rows_ND, query_D, out=scores_N[at:to])
+            if many:
+                np.matmul(queries_QD, rows_ND.T, out=scores_QN[:, at:to])
+            else:  # BLAS would start threads for every block
+                for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
+                    np.vecdot(rows_ND, query_D, out=scores_N[at:to])
         if to == chunk or start + len(rows_ND) == len(ids):
-            ids_N = _as_array(ids[start - at : start - at + to])
-            _repair(table, ids_N, queries_QD, scores_QN[:, :to], squares_N[:to])
-            yield ids_N, _cosines(scores_QN[:, :to], squares_N[:to])
+            ids_N, scores = ids[start - at : start - at + to], scores_QN[:, :to]
+            _make_cosines(table, ids_N, queries_QD, scores, squares_N[:to])
+            yield ids_N, scores
 
 
-def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
-    """Turn products with unit vectors into cosines, in place; zero and non-finite rows get -inf."""
+def _make_cosines(
+    table: StoredTable, ids_N: Ids, queries_QD: Vectors, products_QN: Vectors, squares_N: Vectors
+) -> None:
+    """Turn products into cosines in place, -inf for zero and non-finite rows; sums that overflowed are repaired."""
+    extreme, size = _extreme(squares_N), max(1, BLOCK_VALUES // table.embedding_dim)
+    for start in range(0, len(extreme), size):
+        which = extreme[start : start + size]
+        wide = to_float32(table.read_stored(ids_N[which])).astype(np.float64)
+        norms = np.sqrt(np.vecdot(wide, wide))
+        squares_N[which] = usable = np.isfinite(norms) & (norms > 0)
+        units, which = wide[usable] / norms[usable, None], which[usable]
+        for query_D, products_N in zip(queries_QD, products_QN, strict=True):
+            products_N[which] = np.vecdot(units, query_D)
     with np.errstate(all="ignore"):
-        norms_N = np.sqrt(squares_N)
-        products_QN /= norms_N
-    bad_N = ~np.isfinite(norms_N) | (norms_N == 0)
-    if bad_N.any():
-        products_QN[:, bad_N] = NO_DIRECTION
-    return products_QN
+        products_QN /= np.sqrt(squares_N)
+    products_QN[:, squares_N == 0] = NO_DIRECTION
 
 
 def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
@@ -212,23 +207,8 @@ def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
     return squares_N
 
 
-def _repair(table: StoredTable, ids_N: Ids, queries_QD: Vectors, products_QN: Vectors, squares_N: Vectors) -> None:
-    """Replace, in place, products that overflowed or underflowed by cosines, and squares by 1; 0 if there is none."""
-    extreme, size = _extreme(squares_N), max(1, BLOCK_VALUES // table.embedding_dim)
-    for start in range(0, len(extreme), size):
-        which = extreme[start : start + size]
-        wide = to_float32(table.read_stored(ids_N[which])).astype(np.float64)
-        norms = np.sqrt(np.vecdot(wide, wide))
-        squares_N[which] = usable = np.isfinite(norms) & (norms > 0)
-        units, which = wide[usable] / norms[usable, None], which[usable]
-        for query_D, products_N in zip(queries_QD, products_QN, strict=True):
-            products_N[which] = np.vecdot(units, query_D)
-
-
 def _extreme(squares_N: npt.NDArray[Any]) -> Ids:
     """Return the indices of sums of squares outside the range of float32, zero and non-finite rows included."""
-    if squares_N.min(initial=np.inf) >= MIN_SQUARE and squares_N.max(initial=0) < np.inf:  # usually, no array is needed
-        return np.empty(0, np.int64)
     return np.flatnonzero(~((squares_N >= MIN_SQUARE) & (squares_N < np.inf)))
 
 
@@ -256,16 +236,12 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
     return wide
 
 
-def _as_array(ids: Ids | range) -> Ids:
-    return np.arange(ids.start, ids.stop) if isinstance(ids, range) else ids  # numpy would read a range id by id
-
-
 def _is_mapped(table: StoredTable) -> bool:
     """Return whether the rows of a local file are used where they are stored, without a copy."""
     return table.decode_rows is None and isinstance(getattr(table.source, "offset", None), int)
 
 
-def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:
+def float32_blocks(table: StoredTable, ids: Ids, size: int) -> Iterator[tuple[int, Vectors]]:
     """Yield rows of ascending ids in float32, in blocks with the index of their first id.
 
     The next block may overwrite the previous one.
@@ -277,5 +253,5 @@ def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[
         if whole is not None and block[-1] - block[0] < len(block):  # the rows are adjacent
             yield start, to_float32(whole[block[0] : block[-1] + 1], wide)
         else:
-            yield start, to_float32(table.read_stored(_as_array(block)), wide)
+            yield start, to_float32(table.read_stored(block), wide)
     table.source.check()

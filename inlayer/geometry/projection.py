@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -35,6 +34,7 @@ from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import float32_blocks, square_norms
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored_table import StoredTable
+from inlayer.threads import in_thread
 
 METHODS = ("best", "pca", "tsne")
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"
@@ -91,21 +91,18 @@ def project(
     if method not in METHODS:
         raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(METHODS)}")
     content = content or fingerprint(table)
-    projection = saved(content, "tsne" if method == "best" else method, cache)
-    if projection is None and method == "best":
-        method = "pca"
-        projection = saved(content, method, cache)
-    if projection is not None:
-        return projection
-    projection = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
+    for name in ("tsne", "pca") if method == "best" else (method,):
+        if (projection := saved(content, name, cache)) is not None:
+            return projection
+    projection = _tsne(table, progress) if method == "tsne" else pca(table, progress=progress)
     if cache is not None and projection.complete:
-        found = (projection.explained_variance_ratio, projection.axes)
-        explained, axes = (np.nan if value is None else value for value in found)
+        explained, axes = projection.explained_variance_ratio, projection.axes
+        values = {"points": projection.points, "explained": explained, "axes": axes}
         output = io.BytesIO()
-        np.savez(output, points=projection.points, explained=explained, axes=axes)
+        np.savez(output, **{name: np.nan if value is None else value for name, value in values.items()})
         with suppress(InputError, OSError):  # the map is returned even if the cache cannot be written
             cache.mkdir(parents=True, exist_ok=True)
-            write_output(cache / f"{content}-{method}.npz", output.getvalue())  # never a partial file under this name
+            write_output(cache / f"{content}-{projection.method}.npz", output.getvalue())  # never a partial file
     return projection
 
 
@@ -117,18 +114,15 @@ def saved(content: str, method: str, cache: Path | None) -> TableProjection | No
             continue
         try:
             with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-                explained, axes = float(stored["explained"]), stored["axes"] if method == "pca" else None
-                distortion = None
+                projection = TableProjection(method, stored["points"])
+                if method == "pca":
+                    explained = None if np.isnan(stored["explained"]) else float(stored["explained"])
+                    projection = projection._replace(explained_variance_ratio=explained, axes=stored["axes"])
                 if "kept" in stored:
                     k, trust = int(stored["k"]), float(stored["trustworthiness"])
                     distortion = Distortion(k, stored["ids"], stored["kept"].astype(np.float32), trust)
-                return TableProjection(
-                    method,
-                    stored["points"],
-                    None if np.isnan(explained) else explained,
-                    axes=axes,
-                    distortion=distortion,
-                )
+                    projection = projection._replace(distortion=distortion)
+                return projection
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             if folder is cache:
                 file.unlink(missing_ok=True)  # the file is damaged, so compute the map again
@@ -186,7 +180,6 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple
     except ImportError as error:
         raise missing_tsne() from error
     latest, calls, interrupted = rows[:, :2], 0, False
-    failures: list[BaseException] = []
 
     def report(step: int, error: float, embedding: Any) -> bool:  # noqa: ARG001
         nonlocal latest, calls, interrupted
@@ -198,29 +191,18 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple
             interrupted = True
         return interrupted  # true ends the computation
 
-    def fit() -> None:
-        nonlocal latest
-        try:
-            latest = np.array(model.fit(rows))
-        except BaseException as error:
-            failures.append(error)
-
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)  # openTSNE warns about a larger one
     model = TSNE(
         perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1,
         callbacks=report, callbacks_every_iters=REPORT_EVERY,
     )  # fmt: skip
     # Finding the neighbors of a large table takes minutes of compiled code that does not react to Ctrl-C.
-    worker = threading.Thread(target=fit, name="inlayer-tsne", daemon=True)
     try:
-        worker.start()
-        worker.join()
+        latest = np.array(in_thread(model.fit, rows, "inlayer-tsne").result())
     except KeyboardInterrupt:
+        if not calls:
+            raise
         interrupted = True
-    if interrupted and not calls:
-        raise KeyboardInterrupt
-    if failures:
-        raise failures[0]
     return latest, not interrupted
 
 
@@ -293,4 +275,4 @@ def _centered(
 
 
 def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    return float32_blocks(table, range(table.num_embeddings), max(1, BLOCK_VALUES // table.embedding_dim))
+    return float32_blocks(table, np.arange(table.num_embeddings), max(1, BLOCK_VALUES // table.embedding_dim))
