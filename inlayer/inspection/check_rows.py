@@ -13,7 +13,7 @@ source -> Model -> facts -> [findings] -> Report
   text may have been short, or the tokenizer may be another model's. If training recorded fewer unseen tokens, they are
   reported as a warning
 - published models pass all thresholds; each threshold is a constant with its reason
-- see also: which rows are undertrained (undertrained.py), the same rules for a head (check_head.py)
+- see also: which rows are undertrained (rows.py), the same rules for a head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py, on real models in tests/inspection/test_report.py.
 """
 
@@ -29,6 +29,7 @@ from inlayer.inspection.report import RowFacts, TrainingFacts
 from inlayer.inspection.rows import MIN_CHANNELS, ScannedRows
 from inlayer.inspection.scan import Flags, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind
+from inlayer.render.numbers import count
 
 MAX_ZERO_ROWS = 0.01  # share of all rows; more are an error
 MAX_NORM_RATIO = 30.0  # ratio to the median norm; published models stay below 10
@@ -65,7 +66,7 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     if facts.near_zero_share is not None and facts.near_zero_share < MIN_NEAR_ZERO:
         message = f"only {facts.near_zero_share:.2%} of the values are near zero; no trained table is close to that"
         yield Finding("warning", "unusual-value-distribution", message)
-    yield from _channel_findings(facts, rows.width)
+    yield from _channel_findings(facts, scan.width)
     if facts.padding_norm and facts.padding_id is not None:
         message = f"the padding row {facts.padding_id} is not zero; its norm is {facts.padding_norm:.3g}"
         yield Finding("note", "padding-row-nonzero", message, ids=(facts.padding_id,))
@@ -75,22 +76,22 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
 
 def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:
     undertrained, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
-    count, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
-    expected, advice = count <= MAX_UNSEEN_RATIO * unseen, ""
-    tokens = f"{unseen:,} token{'s' * (unseen != 1)}"
-    if expected:
-        advice = f"{tokens} never occurred in the training text. Train on more text, or use a smaller vocabulary."
+    found, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
+    severity: Severity = "note"
+    advice = ""
+    if found <= MAX_UNSEEN_RATIO * unseen:
+        advice = f"{count(unseen, 'token')} never occurred in the training text. Train on more text, or use a smaller "
+        advice += "vocabulary."
     elif has_many_undertrained(rows) and training is not None:
-        advice = f"Only {tokens} never occurred in the training text (per the training record), so this is "
-        advice += "probably not the tokenizer that the table was trained with."
+        severity = "warning"
+        advice = f"Only {count(unseen, 'token')} never occurred in the training text (per the training record), so "
+        advice += "this is probably not the tokenizer that the table was trained with."
     elif has_many_undertrained(rows):
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
         advice += "or this is not the tokenizer that the table was trained with. The files do not show which."
-    contradicted = training is not None and not expected and has_many_undertrained(rows)
-    severity: Severity = "warning" if contradicted else "note"
     several = "look undertrained: their embeddings resemble"
-    verdict = "looks undertrained: its embedding resembles" if count == 1 else several
-    message = f"{count:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
+    verdict = "looks undertrained: its embedding resembles" if found == 1 else several
+    message = f"{found:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
     message += "tokens that text never produces"
     yield from rows.finding(severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice)
 
@@ -101,7 +102,7 @@ def has_many_undertrained(rows: ScannedRows) -> bool:
 
 
 def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -> Iterator[Finding]:
-    scan, rms = rows.statistics, rows.rms
+    scan, rms = rows.statistics, rows.statistics.rms
     if median is None or rms is None:
         return
     if not MIN_RMS <= rms <= MAX_RMS:
@@ -153,9 +154,8 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
         message = "all rows are identical, so all tokens have the same embedding"
         yield from rows.finding("error", "all-rows-identical", message, scan.usable)
         return
-    block = _repeated_rows(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
-    if block is not None:
-        first, source, length = block
+    first, source, length = _repeated_rows(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
+    if length >= MIN_REPEATED_ROWS:
         message = f"rows {first} to {first + length - 1} repeat the rows starting at {source}"
         in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
         yield from rows.finding("error", "repeated-rows", message, in_block)
@@ -172,7 +172,7 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
 def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     """Return ordinary tokens with equal rows: those equal to each other, and those equal to an untrained row."""
     scan, ordinary = rows.statistics, rows.tokens.has_kind(TokenKind.ORDINARY)
-    shared, count = scan.is_shared & ordinary, int(ordinary.sum())
+    shared, n_ordinary = scan.is_shared & ordinary, int(ordinary.sum())
     rare_bytes = rows.tokens.are_rare_bytes(shared)  # a byte that shares its row never occurred in training
     untrained = ~ordinary | rare_bytes | rows.undertrained.rows
     with_untrained = np.isin(scan.first_equal, scan.first_equal[untrained])
@@ -181,11 +181,9 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     # there are many in total.
     _, group_of, sizes = np.unique(scan.first_equal, return_inverse=True, return_counts=True)
     is_pair, is_common = sizes[group_of.reshape(-1)] == 2, scan.ids < RARE_FROM * rows.tokens.last_token
-    is_fault = bool((own & (is_pair | is_common)).any()) or int(own.sum()) > MAX_SHARING * count
-    return (
-        SharedRows(own, False, is_fault),
-        SharedRows(borrowed, True, int((borrowed & ~rare_bytes).sum()) >= MAX_SHARING_UNTRAINED * count),
-    )
+    is_fault = bool((own & (is_pair | is_common)).any()) or int(own.sum()) > MAX_SHARING * n_ordinary
+    is_borrowing_fault = int((borrowed & ~rare_bytes).sum()) >= MAX_SHARING_UNTRAINED * n_ordinary
+    return SharedRows(own, False, is_fault), SharedRows(borrowed, True, is_borrowing_fault)
 
 
 def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
@@ -196,14 +194,10 @@ def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> 
         yield from rows.finding("warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice)
 
 
-def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int] | None:
+def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int]:
     """Return the longest run of consecutive rows that repeats another run: the first id of each, and the length."""
-    indices = np.flatnonzero(duplicates)
-    if len(indices) < MIN_REPEATED_ROWS:
-        return None
-    ids, sources = scan.ids[indices], scan.first_equal[indices]
+    ids, sources = scan.ids[duplicates], scan.first_equal[duplicates]
     breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(sources) != 1)) + 1
-    starts, ends = np.concatenate(([0], breaks)), np.concatenate((breaks, [len(ids)]))
-    longest = int((ends - starts).argmax())
-    length = int(ends[longest] - starts[longest])
-    return (int(ids[starts[longest]]), int(sources[starts[longest]]), length) if length >= MIN_REPEATED_ROWS else None
+    runs = zip(np.split(ids, breaks), np.split(sources, breaks), strict=True)
+    run, source = max(runs, key=lambda pair: len(pair[0]))
+    return (int(run[0]), int(source[0]), len(run)) if len(run) else (0, 0, 0)

@@ -7,7 +7,7 @@ source -> Model -> [facts] -> findings -> Report
 - sums avoid BLAS, whose threads wait for each other on a busy machine; a block is too small to be worth splitting
 - equal rows are found by a hash of their bytes, then compared byte by byte
 - a sample of ids goes through the same code as the whole table
-- see also: combining rows with tokens (undertrained.py), deciding what is normal (the check_*.py modules)
+- see also: combining rows with tokens (rows.py), deciding what is normal (the check_*.py modules)
 Tested against a plain loop over the rows in tests/inspection/test_scan.py.
 """
 
@@ -35,6 +35,7 @@ MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have
 RUNS, RUN_LENGTH = 32, 32  # of a sample; consecutive rows need only one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels; fewer may be equal by chance
 MIN_SAMPLE = 2**12  # fewest values that show a distribution
+SCALE_RATIO = 100.0  # of the values of two tables that are compared
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 
 
@@ -64,6 +65,20 @@ class RowStatistics:
         return self.finite & ~self.is_zero
 
     @property
+    def width(self) -> int:
+        return len(self.channel_means)
+
+    @property
+    def norm_median(self) -> float | None:
+        norms = self.norms[self.usable]
+        return float(np.median(norms)) if len(norms) else None
+
+    @property
+    def rms(self) -> float | None:
+        """Root mean square of the values of a typical row."""
+        return None if self.norm_median is None else self.norm_median / math.sqrt(self.width)
+
+    @property
     def is_duplicate(self) -> Flags:
         """Rows that repeat an earlier row."""
         return np.not_equal(self.first_equal, self.ids)
@@ -83,6 +98,11 @@ def check_size(table: StoredTable, *, is_sampled: bool) -> int:
             f"{MAX_CHANNELS:,} (--quick samples the rows of a longer one)"
         )
     return rows
+
+
+def is_out_of_scale(rms: float, expected: float, min_rms: float) -> bool:
+    """Return whether values are far from the expected scale, and not of a usual size: at least `min_rms`, at most 1."""
+    return rms > max(1.0, SCALE_RATIO * expected) or rms < min(min_rms, expected / SCALE_RATIO)
 
 
 def sample(rows: int, others: Iterable[int] = ()) -> Ids:
@@ -133,7 +153,7 @@ def scan_rows(
         has_inf=flags[1],
         is_zero=flags[2],
         is_constant=flags[3],
-        first_equal=_first_equal(table, row_ids, hashes[:count], flags[2]),
+        first_equal=_first_equal(table, row_ids, hashes[:count]),
         cosines=None if direction is None else cosines[:count],
         differing=tuple(differing),
         channel_means=channels[0],
@@ -213,16 +233,13 @@ def _exact_norms(values: Numbers) -> Numbers:
     return np.asarray(peak * np.sqrt(np.square(values / peak[:, None]).sum(1)))
 
 
-def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64], is_zero: Flags) -> Ids:
-    """Return, for every row, the first id with the same bytes. Zero rows, which may be many, are not compared again."""
-    _, first, group, sizes = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64]) -> Ids:
+    """Return, for every row, the first id with the same bytes: rows with equal hashes are read again and compared."""
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
     leader = first[group.reshape(-1)]  # index of the first row with the same hash
-    both_zero = is_zero & is_zero[leader]
-    result: Ids = np.where(both_zero, ids[leader], ids)
-    candidates = np.flatnonzero((sizes[group.reshape(-1)] > 1) & (leader != np.arange(len(ids))) & ~both_zero)
+    candidates, result = np.flatnonzero(leader != np.arange(len(ids))), ids.copy()
     for block, rows in _blocks(table, ids[candidates]):
         part = candidates[block]
-        others = table.rows(ids[leader[part]])
-        equal = (rows.view(np.uint8) == others.view(np.uint8)).all(1)
+        equal = (rows.view(np.uint8) == table.rows(ids[leader[part]]).view(np.uint8)).all(1)
         result[part[equal]] = ids[leader[part[equal]]]
     return result
