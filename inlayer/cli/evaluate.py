@@ -49,7 +49,7 @@ def evaluate(
     model = load(source)
     from inlayer.geometry.evaluation import score_analogies, score_similarity
 
-    scores = score_similarity(model.table, model.vocabulary, files)
+    scores = [score_similarity(model.table, model.vocabulary, file) for file in files]
     answers = []
     if analogies is not None:
         with progress_bar("answering") as progress:
