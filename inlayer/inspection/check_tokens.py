@@ -20,6 +20,7 @@ from inlayer.inspection.findings import MAX_NUMBER, Finding, Severity
 from inlayer.inspection.report import SpecialToken, VocabularyFacts
 from inlayer.inspection.scan import RowStatistics
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
+from inlayer.render.numbers import count
 
 MAX_SPECIAL = 64
 MAX_TRAILING_ROWS = 0.2  # share of the table; published models stay below 2%
@@ -75,18 +76,17 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
         message = "without a tokenizer, rows cannot be shown as text or classified as ordinary, special or unused"
         yield Finding("note", "tokenizer-missing", message)
         return
-    outside, count, trailing = tokens.out_of_range_ids, tokens.tokens_out_of_range, facts.trailing_rows or 0
-    if count:
-        special = tokens.tokenizer.special_ids
-        sibling = len(outside) == count and all(
-            token_id in special and OTHER_MODALITY.search(tokens.text(token_id) or "") for token_id in outside
-        )
-        message = f"{count:,} {'token has an id' if count == 1 else 'tokens have ids'} beyond the {tokens.rows:,} rows "
-        message += "of the table" + ("; named for image or audio input, which this model does not accept" * sibling)
-        advice = "These tokens never reach this model." if sibling else ""
-        severity: Severity = "note" if sibling else "error"
+    outside, n_outside, trailing = tokens.out_of_range_ids, tokens.tokens_out_of_range, facts.trailing_rows or 0
+    if n_outside:
+        severity: Severity = "error"
+        message, advice = f"{count(n_outside, 'token')} beyond the {tokens.rows:,} rows of the table", ""
+        special = tokens.tokenizer.special_ids.intersection(outside)
+        if len(special) == n_outside and all(OTHER_MODALITY.search(tokens.text(one) or "") for one in special):
+            severity = "note"  # of a larger sibling
+            message += "; named for image or audio input, which this model does not accept"
+            advice = "These tokens never reach this model."
         examples = tokens.examples(outside)
-        yield Finding(severity, "token-ids-out-of-range", message, count, outside, examples, advice)
+        yield Finding(severity, "token-ids-out-of-range", message, n_outside, outside, examples, advice)
     if trailing > MAX_TRAILING_ROWS * tokens.rows:
         message = f"the last {trailing:,} of {tokens.rows:,} rows have no token, more than padding can explain"
         ids = tuple(range(tokens.rows - trailing, tokens.rows))
@@ -113,40 +113,31 @@ def special_token_findings(
     tokens: TokenKinds, config: Mapping[str, Any], roles: Mapping[int, list[str]]
 ) -> Iterator[Finding]:
     """Yield special ids that are invalid, out of range, or not special tokens."""
-    yield from _invalid_id_findings(config)
+    fields = {f"{role}_token_id": config.get(f"{role}_token_id") for role in sorted(MAIN_ROLES)}
+    invalid = [f"{name} {quote(value)}" for name, value in fields.items() if not _are_valid_ids(value)]
+    if invalid:
+        message = f"not a valid token id in the config: {', '.join(invalid)}"
+        yield Finding("warning", "special-id-invalid", message, len(invalid))
     groups: dict[tuple[Severity, str], list[int]] = {}
     for token_id in roles:
         if group := _classify(tokens, token_id, roles[token_id]):
             groups.setdefault(group, []).append(token_id)
     for (severity, code), ids in groups.items():
-        is_single = len(ids) == 1
-        rows = "it has a row" if is_single else "they have rows"
         what = {
-            "special-id-out-of-range": f"outside the table of {tokens.rows:,} rows",
-            "special-id-without-token": f"not assigned to a token, although {rows}",
-            "special-id-not-special": "an ordinary token" if is_single else "ordinary tokens",
+            "special-id-out-of-range": f"beyond the {tokens.rows:,} rows of the table",
+            "special-id-without-token": "that have a row, but no token",
+            "special-id-not-special": "that are ordinary tokens",
         }[code]
         ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
         advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
-        message = f"the config's {_subject(roles, ids)} {what}"
-        examples = tokens.examples(ids) if not is_single or code == "special-id-not-special" else ()
-        yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
+        named = ", ".join(f"{' and '.join(roles[token_id])} {token_id:,}" for token_id in ids)
+        message = f"special ids of the config {what}: {named}"
+        yield Finding(severity, code, message, ids=tuple(ids), examples=tokens.examples(ids), advice=advice)
 
 
-def _invalid_id_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
-    invalid = [
-        f"{key} {quote(value)}"
-        for key in (f"{role}_token_id" for role in sorted(MAIN_ROLES))
-        for value in (config.get(key),)
-        if not all(
-            item is None or (type(item) is int and -1 <= item < MAX_NUMBER)
-            for item in (value if isinstance(value, list) else [value])
-        )
-    ]
-    if invalid:
-        kind = "a valid token id" if len(invalid) == 1 else "valid token ids"
-        message = f"the config's {' and '.join(invalid)} {'is' if len(invalid) == 1 else 'are'} not {kind}"
-        yield Finding("warning", "special-id-invalid", message, len(invalid))
+def _are_valid_ids(value: Any) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return all(item is None or (type(item) is int and -1 <= item < MAX_NUMBER) for item in items)
 
 
 def _classify(tokens: TokenKinds, token_id: int, roles: list[str]) -> tuple[Severity, str] | None:
@@ -162,11 +153,3 @@ def _classify(tokens: TokenKinds, token_id: int, roles: list[str]) -> tuple[Seve
     if text is None:
         return "warning" if token_id < tokenizer.get_vocab_size() else "note", "special-id-without-token"
     return "warning" if "eos" in roles else "note", "special-id-not-special"
-
-
-def _subject(roles: Mapping[int, list[str]], ids: list[int]) -> str:
-    """Write special ids as the subject of a sentence: "eos id 7 is", or the roles and the number of ids."""
-    if len(ids) == 1:
-        return f"{' and '.join(roles[ids[0]])} id {ids[0]:,} is"
-    names = list(dict.fromkeys(role for token_id in ids for role in roles[token_id]))[:MAX_ROLES]
-    return f"{' and '.join(names)} ids ({len(ids):,} in total) are"

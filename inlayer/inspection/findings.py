@@ -18,9 +18,7 @@ from inlayer.files import printable
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-MAX_NUMBER = (
-    2**63 - 1
-)  # a config may contain numbers with thousands of digits; numbers above this are all treated the same
+MAX_NUMBER = 2**63 - 1  # a config may contain numbers with thousands of digits; larger ones are treated as this one
 
 _DIVERGED = "Download the file again. If you trained this model yourself, the run diverged or a cast overflowed."
 _MISMATCHED = "Weights and config.json belong to different models. Download both again."
