@@ -111,8 +111,8 @@ def _print_report(
     if comparison.moved:
         rows = []
         for row in comparison.moved:
-            ids = {"A": row.id_a, "B": row.id_b}
-            where = [name for name, found in zip("AB", undertrained, strict=True) if ids[name] in found]
+            ids = row.id_a, row.id_b
+            where = [name for name, one, found in zip("AB", ids, undertrained, strict=True) if one in found]
             cells = (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
             rows.append((*cells, f"undertrained in {' and '.join(where)}" if where else ""))
         columns = 5 if any(row[4] for row in rows) else 4

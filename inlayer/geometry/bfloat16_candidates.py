@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.threads import core_count, map_in_threads
 
 Vectors = npt.NDArray[np.float32]
@@ -39,7 +39,7 @@ class CandidateSearch:
         self._norms_V: Vectors | None = None
 
     def candidates(
-        self, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_], progress: Progress | None = None
+        self, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_], progress: Progress = no_progress
     ) -> npt.NDArray[np.int64]:
         """Return the ids, ascending, of the `allowed` rows (V,) that may be among the k nearest of a unit vector."""
         products_QV, norms_V = self._rough(queries_QD, progress)
@@ -54,7 +54,7 @@ class CandidateSearch:
             candidate_V |= allowed & (rough_V + error_V >= np.partition(lower_V, -k)[-k])
         return np.flatnonzero(candidate_V)
 
-    def _rough(self, queries_QD: Vectors, progress: Progress | None) -> tuple[Vectors, Vectors]:
+    def _rough(self, queries_QD: Vectors, progress: Progress) -> tuple[Vectors, Vectors]:
         """Compute products (Q, V) and norms (V,), with noise from neighboring bits in the odd channels."""
         count, half = self._pairs_VH.shape
         even_QH, odd_QH = np.ascontiguousarray(queries_QD[:, ::2]), np.ascontiguousarray(queries_QD[:, 1::2])
@@ -77,7 +77,7 @@ class CandidateSearch:
                     for even_H, odd_H, products_V in zip(even_QH, odd_QH, products_QV, strict=True):
                         np.dot(even, even_H, out=products_V[start:stop])
                         products_V[start:stop] += np.dot(odd, odd_H, out=other[: stop - start])
-                if progress is not None and end == count:
+                if end == count:
                     progress((stop - first) * count // (end - first), count)
 
         map_in_threads(search, range(len(bounds) - 1))

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from inlayer.geometry.compare import MatchedRows, NamedTable
 from inlayer.geometry.map_page import METHODS, all_neighbors, encode, encode_words, maps_page
 from inlayer.geometry.projection import TableProjection
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 
 MOVED_SHARE = 0.1  # share of the shared tokens that are colored as moved
 MOVED_BELOW = 0.99  # cosine
@@ -37,7 +37,7 @@ def compare_page(
     projections: tuple[TableProjection, TableProjection],
     shared: MatchedRows,
     facts: Sequence[tuple[str, str]],
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> str:
     """Return the whole document; `facts` are labels and texts of the comparison."""
     points_a = projections[0].points

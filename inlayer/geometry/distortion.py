@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.geometry.nearest import cosine_blocks, normalized, to_float32
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
 ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
@@ -45,7 +45,7 @@ def measure_distortion(
     *,
     k: int = 10,
     sample: int = 1000,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Distortion:
     """Compare the neighborhoods of a sample of rows with those on the map."""
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
@@ -74,8 +74,7 @@ def measure_distortion(
             ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None] + ROUNDING, axis=1)
             preservations[start + index] = (ranks <= k).mean()
             penalties += float(np.maximum(ranks - k, 0).sum())
-        if progress is not None:
-            progress(min(start + batch, len(ids)), len(ids))
+        progress(min(start + batch, len(ids)), len(ids))
     n = len(known)
     scale = 2.0 / (len(ids) * k * (2 * n - 3 * k - 1))
     return Distortion(k, ids, preservations, 1.0 - scale * penalties)

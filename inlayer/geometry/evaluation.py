@@ -26,7 +26,7 @@ from inlayer.files import file_errors, format_path, not_a_file, path_kind, quote
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
 BATCH = 1024  # questions per search
@@ -78,7 +78,7 @@ def score_similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> 
 
 
 def score_analogies(
-    table: StoredTable, vocabulary: Vocabulary, path: Path, progress: Progress | None = None
+    table: StoredTable, vocabulary: Vocabulary, path: Path, progress: Progress = no_progress
 ) -> list[AnalogyScore]:
     """Score a list of questions `a b c d` (a is to b as c is to d) by category and overall."""
     questions, names = list[list[int]](), list[str]()  # ids, -1 for a word that is not a single token; categories
@@ -104,7 +104,7 @@ def score_analogies(
 
 
 def _answers(
-    table: StoredTable, vocabulary: Vocabulary, questions: npt.NDArray[np.int64], progress: Progress | None
+    table: StoredTable, vocabulary: Vocabulary, questions: npt.NDArray[np.int64], progress: Progress
 ) -> npt.NDArray[np.float64]:
     """Return which questions arithmetic, the nearest token, and all inputs answer (N, 3); NaN if one does not count."""
     allowed = Filter(words=True).mask(vocabulary)
@@ -125,8 +125,7 @@ def _answers(
             correct[which, column] = first == questions[which, 3]
             if column == 0:
                 correct[which, 2] = answers[:, 0] == questions[which, 3]
-        if progress is not None:
-            progress(min(start + BATCH, len(single)), len(single))
+        progress(min(start + BATCH, len(single)), len(single))
     return correct
 
 

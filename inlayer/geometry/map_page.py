@@ -31,7 +31,7 @@ from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
 MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
@@ -129,7 +129,7 @@ def map_page(
     projection: TableProjection,
     distortion: Distortion,
     of_rows: Distortion | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> str:
     """Return the whole document, with the true neighbors of every row of a table that is not too large."""
     facts = map_facts(table, vocabulary, projection, distortion, of_rows)
@@ -281,7 +281,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
     return output.getvalue()
 
 
-def all_neighbors(table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None) -> dict[str, Any]:
+def all_neighbors(table: StoredTable, points: npt.NDArray[np.float32], progress: Progress) -> dict[str, Any]:
     """Return the nearest rows of every row, -1 for a zero or non-finite row; nothing if the table is too large."""
     rows = table.num_embeddings
     if rows > MAX_NEIGHBOR_ROWS:
@@ -293,6 +293,5 @@ def all_neighbors(table: StoredTable, points: npt.NDArray[np.float32], progress:
         near, scores = nearest_others(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
         found = near.shape[1]
         ids[batch, :found], cosines[batch, :found] = near, np.where(near < 0, 0, scores)
-        if progress is not None:
-            progress(min(start + 1024, len(known)), len(known))
+        progress(min(start + 1024, len(known)), len(known))
     return {"near": encode(ids, "<i4"), "cosines": encode(np.minimum(cosines, 1.0)), "k": NEIGHBORS}

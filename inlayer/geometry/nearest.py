@@ -26,7 +26,7 @@ import numpy.typing as npt
 from inlayer.checks import check_size
 from inlayer.errors import InputError, ShapeError
 from inlayer.geometry.bfloat16_candidates import CandidateSearch
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads, one_blas_thread
 
@@ -50,7 +50,7 @@ def nearest(
     k: int,
     *,
     allowed: npt.NDArray[np.bool_] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> tuple[Ids, Vectors]:
     """Find the k rows with the largest cosine to each query, nearest first.
 
@@ -73,7 +73,7 @@ def nearest(
         rough = SEARCHES.get(table) or SEARCHES.setdefault(table, CandidateSearch(table.stored_weight()))
         allowed_V = np.ones(rows, bool) if allowed is None else allowed
         parts = [rough.candidates(queries_QD, min(k, rows), allowed_V, progress)]
-        progress = None
+        progress = no_progress
     else:
         parts = np.array_split(np.arange(rows), core_count() if mapped else 1)
     done = np.zeros(len(parts), np.int64)
@@ -85,7 +85,7 @@ def nearest(
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
             best.add(ids_N, scores_QN)
             done[part] += len(ids_N)
-            if progress is not None and part == 0:
+            if part == 0:
                 progress(int(done.sum()), rows)
         return best.merge()
 

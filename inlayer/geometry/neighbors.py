@@ -23,7 +23,7 @@ from inlayer.families.tensor_names import names_head
 from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def find_neighbors(
 ) -> list[Neighbor]:
     """Return the k tokens nearest to a query, nearest first."""
     vector, ids = query_vector(query, table, vocabulary)
-    return _search(table, vocabulary, vector[None], k, only, [ids], progress)[0]
+    return _search(table, vocabulary, vector[None], k, only, [ids], progress or no_progress)[0]
 
 
 def find_analogy(
@@ -135,7 +135,7 @@ def find_analogy(
     named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector stands for no word
     inputs += vocabulary.variants(word if isinstance(word, str) else vocabulary.text(ids[0]) for word, ids in named)
     queries = np.stack([a - b + c, a, a - b + c])
-    return Analogy(*_search(table, vocabulary, queries, k, only, [inputs, inputs, []], None))
+    return Analogy(*_search(table, vocabulary, queries, k, only, [inputs, inputs, []], no_progress))
 
 
 def _search(
@@ -145,7 +145,7 @@ def _search(
     k: int,
     only: Filter,
     excluded: Sequence[Sequence[int]],
-    progress: Progress | None,
+    progress: Progress,
 ) -> list[list[Neighbor]]:
     """Return the k neighbors of each query, without the ids excluded for it."""
     check_size(k, "k")

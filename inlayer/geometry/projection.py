@@ -32,7 +32,7 @@ from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quote, write_output
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import float32_blocks, square_norms
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import in_thread
 
@@ -48,7 +48,7 @@ SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directi
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
-Blocks = Callable[[Progress | None], Iterator[tuple[int, Points]]]
+Blocks = Callable[[Progress], Iterator[tuple[int, Points]]]
 
 
 class TableProjection(NamedTuple):
@@ -94,7 +94,8 @@ def project(
     for name in ("tsne", "pca") if method == "best" else (method,):
         if (projection := saved(content, name, cache)) is not None:
             return projection
-    projection = _tsne(table, progress) if method == "tsne" else pca(table, progress=progress)
+    show = progress or no_progress
+    projection = _tsne(table, show) if method == "tsne" else pca(table, progress=show)
     if cache is not None and projection.complete:
         explained, axes = projection.explained_variance_ratio, projection.axes
         values = {"points": projection.points, "explained": explained, "axes": axes}
@@ -129,7 +130,7 @@ def saved(content: str, method: str, cache: Path | None) -> TableProjection | No
     return None
 
 
-def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) -> TableProjection:
+def pca(table: StoredTable, count: int = 2, progress: Progress = no_progress) -> TableProjection:
     """Project every row onto the `count` directions of largest variance."""
     width = table.embedding_dim
     mean_D, valid_V, total, scale = _statistics(table)
@@ -148,7 +149,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
     largest = axes_DA[np.abs(axes_DA).argmax(axis=0), np.arange(count)]
     axes_DA = axes_DA * np.where(largest < 0, -1.0, 1.0)
     points_VA = np.full((table.num_embeddings, count), np.nan, np.float32)
-    for start, rows in blocks(None):
+    for start, rows in blocks(no_progress):
         points_VA[start : start + len(rows)] = rows @ axes_DA.astype(np.float32)
     points_VA[~valid_V] = np.nan
     spread = float(np.square(points_VA[valid_V], dtype=np.float64).sum())
@@ -156,7 +157,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
     return TableProjection("pca", points_VA, explained, axes=(axes_DA * scale).astype(np.float32))
 
 
-def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
+def _tsne(table: StoredTable, progress: Progress) -> TableProjection:
     """Compute t-SNE of the leading principal components."""
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
@@ -170,7 +171,7 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     return TableProjection("tsne", points, complete=complete)
 
 
-def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.NDArray[Any], bool]:
+def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress) -> tuple[npt.NDArray[Any], bool]:
     """Return points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points computed so far.
 
     Before the first step there are none, and Ctrl-C raises KeyboardInterrupt.
@@ -185,7 +186,7 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple
         nonlocal latest, calls, interrupted
         latest, calls = np.array(embedding), calls + 1
         try:
-            if progress is not None and not interrupted:
+            if not interrupted:
                 progress(min(calls * REPORT_EVERY, TSNE_STEPS), TSNE_STEPS)
         except KeyboardInterrupt:
             interrupted = True
@@ -244,7 +245,7 @@ def _statistics(table: StoredTable) -> tuple[Floats, Mask, float, float]:
     return mean_D, valid_V, (squares - int(valid_V.sum()) * float(mean_D @ mean_D)) * scale**2, scale
 
 
-def _subspace(blocks: Blocks, width: int, count: int, progress: Progress | None) -> Floats:
+def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Floats:
     """Return the leading axes by subspace iteration."""
     basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + SPARE)))[0]
     leading = np.zeros((width, count))
@@ -261,7 +262,7 @@ def _subspace(blocks: Blocks, width: int, count: int, progress: Progress | None)
 
 
 def _centered(
-    table: StoredTable, mean_D: Floats, valid_V: Mask, scale: float, progress: Progress | None
+    table: StoredTable, mean_D: Floats, valid_V: Mask, scale: float, progress: Progress
 ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     """Yield blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
     mean = (mean_D * scale).astype(np.float32)
@@ -270,8 +271,7 @@ def _centered(
             centered = (rows if scale == 1 else rows * np.float32(scale)) - mean
         centered[~valid_V[start : start + len(rows)]] = 0
         yield start, centered
-        if progress is not None:
-            progress(start + len(rows), table.num_embeddings)
+        progress(start + len(rows), table.num_embeddings)
 
 
 def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:

@@ -32,7 +32,7 @@ from inlayer.inspection.rows import ScannedRows
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, is_out_of_scale, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
 from inlayer.render.numbers import count
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 
 MIN_RMS = 1e-4  # larger values are always accepted, up to 1: T5's head starts at 1
 
@@ -49,7 +49,7 @@ class HeadScan:
     error: str = ""
 
 
-def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *, skip: bool = False) -> HeadScan:
+def scan_head(model: Model, ids: Ids | None, progress: Progress = no_progress, *, skip: bool = False) -> HeadScan:
     """Read the head's rows `ids` (None for all) and compare them with the table's; `skip` reads no row."""
     if model.head_name is None:
         return HeadScan()

@@ -28,7 +28,7 @@ from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describ
 from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 from inlayer.render.numbers import count
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
 MAX_LISTED = 4096  # tables; a model may have one per block, or a table in hundreds of parts
@@ -38,7 +38,7 @@ MAX_DEAD = 0.01  # share of the rows; more zero rows than this are not just rare
 
 
 def check_tables(
-    model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress | None = None
+    model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress = no_progress
 ) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
     """Read and check every table except the token table and the head, and say what could not be checked.
 
@@ -73,7 +73,7 @@ def check_tables(
 
 
 def _check(
-    model: Model, info: TableInfo, tokens: TokenKinds, total: int | None, ids: Ids | None, progress: Progress | None
+    model: Model, info: TableInfo, tokens: TokenKinds, total: int | None, ids: Ids | None, progress: Progress
 ) -> tuple[OtherTableFacts, list[Finding]]:
     rows, width, scale = _required_size(model, info)
     findings = list(_size_findings(model, info, rows, width, tokens))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from inlayer.inspection.report import MIN_REFERENCES, Report
 from inlayer.inspection.rows import MIN_COSINE, ScannedRows, reference_rows, row_facts
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 
@@ -74,10 +75,11 @@ def inspect(
     model = source if isinstance(source, Model) else load(source)
     config = text_config(model.config)
     roles = check_tokens.special_token_roles(config)
-    scanned = _scan(model, roles, quick, progress)
+    show = progress or no_progress
+    scanned = _scan(model, roles, quick, show)
     rows, tokens = scanned.rows, scanned.rows.tokens
     # The bar is full by then, but Ctrl-C also stops reading the other tables.
-    keep_full: Progress | None = None if progress is None else lambda *_: progress(scanned.total, scanned.total)
+    keep_full = partial(_part_of, show, scanned.total, scanned.total)
     table, training = check_layer.table_facts(model), check_layer.training_facts(model)
     positions, head = check_layer.position_facts(model), check_head.head_facts(model, scanned.head)
     tables, table_findings, not_checked = check_tables.check_tables(
@@ -128,14 +130,13 @@ class ScannedModel(NamedTuple):
     was_stopped: bool
 
 
-def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Progress | None) -> ScannedModel:
+def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Progress) -> ScannedModel:
     """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
     rows = check_size(model.table, is_sampled=quick)
     ids = sample(rows, roles) if quick else None
     n_rows = rows if ids is None else len(ids)
     total = n_rows * (1 if model.head_name is None else 2)
-    if progress is not None:
-        progress(0, total)
+    progress(0, total)
     tokenizer, findings = _open_tokenizer(model)
     padding_ids = {token_id for token_id, names in roles.items() if "pad" in names}
     padding_id = model.spec.padding_idx if model.spec is not None else min(padding_ids, default=None)
@@ -144,9 +145,9 @@ def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Prog
     tokens = classify_ids(tokenizer, rows, ids, roles, padding_ids)
     if _were_added(model.table, tokens):
         tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
-    scan = _scan_table(model.table, tokens, ids, _offset(progress, 0, total))
+    scan = _scan_table(model.table, tokens, ids, partial(_part_of, progress, 0, total))
     was_stopped = len(scan.ids) < n_rows
-    head = check_head.scan_head(model, ids, _offset(progress, n_rows, total), skip=was_stopped)
+    head = check_head.scan_head(model, ids, partial(_part_of, progress, n_rows, total), skip=was_stopped)
     scanned = ScannedRows(scan, tokens.first(len(scan.ids)))
     return ScannedModel(padding_id, findings, scanned, head, total, was_stopped or head.was_stopped)
 
@@ -192,7 +193,7 @@ def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
         return None, [Finding(severity, "tokenizer-unreadable", message)]
 
 
-def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress | None) -> RowStatistics:
+def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress) -> RowStatistics:
     """Scan the table, comparing every row with the mean direction of the reference tokens.
 
     If text can produce almost every token, special tokens with equal rows serve as references: they are found in a
@@ -225,6 +226,6 @@ def _spread(ids: Ids, max_count: int) -> Ids:
     return ids[:: max(1, -(-len(ids) // max_count))]
 
 
-def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:
+def _part_of(progress: Progress, before: int, total: int, done: int, _: int) -> object:
     """Report the progress of one scan as progress of all of them."""
-    return None if progress is None else lambda done, _: progress(min(before + done, total), total)
+    return progress(min(before + done, total), total)

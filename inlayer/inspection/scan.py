@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError
 from inlayer.files import printable
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tables.row_index import hash_rows
 
@@ -118,7 +118,7 @@ def scan_rows(
     table: StoredTable,
     ids: Ids | None = None,
     direction: npt.NDArray[np.float32] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     other: StoredTable | None = None,
 ) -> RowStatistics:
     """Read the rows `ids` (sorted; None for all) once, and possible duplicates a second time.
@@ -141,7 +141,7 @@ def scan_rows(
         hashes[block] = hash_rows(rows)
         with np.errstate(all="ignore"):  # overflow and NaN are expected
             norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)
-        if progress is not None and progress(block.stop, count) is False:
+        if progress(block.stop, count) is False:
             count = block.stop
             break
     row_ids, flags = row_ids[:count], flags[:, :count]
