@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import inlayer
-from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.projection import BUNDLED, fingerprint, project
+from inlayer.geometry.projection import BUNDLED, fingerprint, measure_distortion, project
 
 
 def main(folder: Path = BUNDLED) -> None:

@@ -19,8 +19,7 @@ from inlayer.render.numbers import count
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from inlayer.geometry.distortion import Distortion
-    from inlayer.geometry.projection import TableProjection
+    from inlayer.geometry.projection import Distortion, TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
 
 SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
@@ -66,7 +65,7 @@ def map_(
 
         model = load(source)
         from inlayer.geometry import map_page
-        from inlayer.geometry.distortion import measure_distortion
+        from inlayer.geometry.projection import measure_distortion
 
         with progress_bar(f"computing {NAMES.get(method, 'the map')}") as progress:
             projection = model.project(method, progress=progress)

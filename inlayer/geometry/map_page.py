@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
-from inlayer.geometry.distortion import Distortion, measure_distortion
 from inlayer.geometry.nearest import nearest_others, to_float32
-from inlayer.geometry.projection import TableProjection, cache_folder, project
+from inlayer.geometry.projection import Distortion, TableProjection, cache_folder, measure_distortion, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for

@@ -9,8 +9,10 @@ table -> [coordinates (V, 2)] -> map
 - extremely large or small tables are scaled by a power of two, so nothing overflows
 - the largest loading of an axis is positive, so the same table always gives the same picture
 - results are cached by the content of the table; the t-SNE of the bundled sample is part of the package
-- see also: how faithful a map is (geometry/distortion.py)
-Tested against numpy's SVD in tests/geometry/test_projection.py.
+- faithfulness is measured exactly for each row of a sample. Neighborhood preservation is the share of a row's K nearest
+  rows (by cosine) that are also among its K nearest points. Trustworthiness (Venna and Kaski, 2001) is 1 if every
+  neighbor on the map is a true one; a false one costs more, the further down the true ranking it is
+Tested against numpy's SVD and scikit-learn's trustworthiness in tests/geometry/test_projection.py.
 """
 
 from __future__ import annotations
@@ -30,8 +32,7 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quote, write_output
-from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.nearest import float32_blocks, square_norms
+from inlayer.geometry.nearest import cosine_blocks, float32_blocks, normalized, square_norms, to_float32
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import in_thread
@@ -45,10 +46,27 @@ PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
 USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, products of thousands of rows fit in float32
 SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
+ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
+BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
 Blocks = Callable[[Progress], Iterator[tuple[int, Points]]]
+
+
+class Distortion(NamedTuple):
+    """The faithfulness of a map.
+
+    k: Neighbors considered per row.
+    ids: The rows that were measured.
+    neighborhood_preservation: (n,) share of the true neighbors of each that are neighbors on the map.
+    trustworthiness: 1 if no neighbor on the map is a false one.
+    """
+
+    k: int
+    ids: npt.NDArray[np.int64]
+    neighborhood_preservation: npt.NDArray[np.float32]
+    trustworthiness: float
 
 
 class TableProjection(NamedTuple):
@@ -276,3 +294,44 @@ def _centered(
 
 def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     return float32_blocks(table, np.arange(table.num_embeddings), max(1, BLOCK_VALUES // table.embedding_dim))
+
+
+def measure_distortion(
+    table: StoredTable,
+    points: npt.NDArray[np.float32],
+    *,
+    k: int = 10,
+    sample: int = 1000,
+    progress: Progress = no_progress,
+) -> Distortion:
+    """Compare the neighborhoods of a sample of rows with those on the map."""
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    k = min(k, max(1, (len(known) - 1) // 2))
+    ids = known[np.linspace(0, len(known) - 1, min(sample, len(known))).astype(np.int64)]
+    preservations, penalties = np.zeros(len(ids), np.float32), 0.0
+    batch = max(32, BATCH_SCORES // table.num_embeddings)
+    usable = np.zeros(table.num_embeddings, np.bool_)
+    usable[known] = True
+    x_V, y_V = np.where(usable, points.T, np.inf).astype(np.float32)
+    for start in range(0, len(ids), batch):
+        queries = ids[start : start + batch]
+        scores_QV = np.empty((len(queries), table.num_embeddings), np.float32)
+        units = normalized(to_float32(table.rows(queries)), table.embedding_dim)
+        for ids_N, block in cosine_blocks(table, units, np.arange(table.num_embeddings)):
+            scores_QV[:, ids_N[0] : ids_N[-1] + 1] = block
+        scores_QV[:, ~usable] = -np.inf
+        for index, token_id in enumerate(queries.tolist()):
+            scores_V = scores_QV[index]
+            scores_V[token_id] = np.inf  # the row itself is not counted as a neighbor
+            distance_V = np.square(x_V - x_V[token_id]) + np.square(y_V - y_V[token_id])
+            distance_V[token_id] = -1.0
+            on_map = np.argpartition(distance_V, k)[: k + 1]
+            on_map = on_map[on_map != token_id][:k]
+            # The nearest row has rank 1, because the row itself counts once.
+            ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None] + ROUNDING, axis=1)
+            preservations[start + index] = (ranks <= k).mean()
+            penalties += float(np.maximum(ranks - k, 0).sum())
+        progress(min(start + batch, len(ids)), len(ids))
+    n = len(known)
+    scale = 2.0 / (len(ids) * k * (2 * n - 3 * k - 1))
+    return Distortion(k, ids, preservations, 1.0 - scale * penalties)

@@ -12,9 +12,8 @@ import pytest
 import inlayer
 from inlayer.geometry.compare import match_rows
 from inlayer.geometry.compare_page import compare_page
-from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
-from inlayer.geometry.projection import pca
+from inlayer.geometry.projection import measure_distortion, pca
 from inlayer.inspection.html import inspect_page
 from tests.browser.conftest import opening_pages
 from tests.browser.watched_page import TIMEOUT

@@ -12,9 +12,8 @@ import pytest
 import inlayer
 from inlayer.geometry.compare import match_rows
 from inlayer.geometry.compare_page import compare_page
-from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_document, map_facts, map_page
-from inlayer.geometry.projection import TableProjection, pca
+from inlayer.geometry.projection import TableProjection, measure_distortion, pca
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for, with_spaces
 from inlayer.tables.stored_table import StoredTable

@@ -10,9 +10,8 @@ import pytest
 
 import inlayer
 from benchmarks.map_frames import synthetic_page
-from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
-from inlayer.geometry.projection import pca
+from inlayer.geometry.projection import measure_distortion, pca
 from tests.browser.watched_page import STILL, TIMEOUT, watch
 
 if TYPE_CHECKING:
