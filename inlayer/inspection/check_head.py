@@ -25,12 +25,11 @@ from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import names_head
 from inlayer.files import quote
 from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
-from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
+from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, ScannedRows, shared_rows
+from inlayer.inspection.check_tokens import TokenKind
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import HeadFacts
-from inlayer.inspection.rows import ScannedRows
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, is_out_of_scale, sample, scan_rows
-from inlayer.inspection.token_kinds import TokenKind
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress, no_progress
 

@@ -23,10 +23,10 @@ from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.files import quote
 from inlayer.inspection.check_layer import fp8_findings, is_part
+from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
-from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress, no_progress
 

@@ -23,11 +23,11 @@ from inlayer.errors import InlayerError, MissingFileError
 from inlayer.families.config_reader import text_config
 from inlayer.files import join_names
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
+from inlayer.inspection.check_rows import MIN_COSINE, ScannedRows, reference_rows, row_facts
+from inlayer.inspection.check_tokens import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import MIN_REFERENCES, Report
-from inlayer.inspection.rows import MIN_COSINE, ScannedRows, reference_rows, row_facts
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, sample, scan_rows
-from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer

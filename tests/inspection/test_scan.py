@@ -15,8 +15,8 @@ from torch import Tensor
 
 import inlayer
 from inlayer.inspection import scan
+from inlayer.inspection.check_rows import find_undertrained
 from inlayer.inspection.report import MIN_REFERENCES
-from inlayer.inspection.rows import find_undertrained
 from inlayer.inspection.scan import RowStatistics, hash_rows, mean_direction, scan_rows
 from inlayer.tables import StoredTable
 
