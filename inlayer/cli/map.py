@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
 MAX_NAMED = 8  # undrawn rows that are listed
-NAMES = {"pca": "PCA", "tsne": "t-SNE"}
 INTERRUPTED = 130
 MAP_EXAMPLES = examples(
     "inlayer map",
@@ -67,7 +66,7 @@ def map_(
         from inlayer.geometry import map_page
         from inlayer.geometry.projection import measure_distortion
 
-        with progress_bar(f"computing {NAMES.get(method, 'the map')}") as progress:
+        with progress_bar("computing the map") as progress:
             projection = model.project(method, progress=progress)
     except KeyboardInterrupt:
         sys.stderr.write("stopped before a map was computed\n")
@@ -88,20 +87,19 @@ def map_(
     if parquet is not None:
         write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection, of_rows))
     written = [name for name in (html, png, parquet) if name is not None]
-    if not as_json:
-        _print_map(model.vocabulary, projection, distortion, written)
+    if as_json:
+        facts = {
+            "source": model.source, "method": projection.method, "complete": projection.complete,
+            "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
+            "k": distortion.k, "measured_rows": len(distortion.ids),
+            "mean_preservation": float(distortion.neighborhood_preservation.mean()),
+            "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
+            "files": written,
+            "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
+        }  # fmt: skip
+        print_json(facts)
     else:
-        print_json(
-            {
-                "source": model.source, "method": projection.method, "complete": projection.complete,
-                "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
-                "k": distortion.k, "measured_rows": len(distortion.ids),
-                "mean_preservation": float(distortion.neighborhood_preservation.mean()),
-                "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
-                "files": written,
-                "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
-            }
-        )  # fmt: skip
+        _print_map(model.vocabulary, projection, distortion, written)
     if not projection.complete:
         raise typer.Exit(INTERRUPTED)
 
