@@ -57,17 +57,9 @@ def nearest(
     allowed: npt.NDArray[np.bool_] | None = None,
     progress: Progress = no_progress,
 ) -> tuple[Ids, Vectors]:
-    """Find the k rows with the largest cosine to each query, nearest first.
+    """Return the ids (Q, k) and cosines (Q, k) of the rows nearest to each query (Q, D), nearest first.
 
-    Args:
-        table: The rows to search.
-        queries: Vectors (Q, D).
-        k: Number of rows per query; fewer are returned if fewer are nonzero and finite.
-        allowed: (V,), true for rows that may be returned; by default all.
-        progress: Called with the number of rows searched and of all rows.
-
-    Returns:
-        Ids (Q, k) and cosines (Q, k). Missing entries have id -1 and cosine -inf.
+    If fewer than k rows are nonzero, finite and `allowed` (V,), the other entries have id -1 and cosine -inf.
     """
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
@@ -96,8 +88,7 @@ def nearest(
 
     with nullcontext() if few or len(parts) == 1 else one_blas_thread():
         results = map_in_threads(search, range(len(parts)))
-    ids_QM = np.concatenate([ids for ids, _ in results], axis=1)
-    scores_QM = np.concatenate([scores for _, scores in results], axis=1)
+    ids_QM, scores_QM = (np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True))
     order_QK = np.lexsort((ids_QM, -scores_QM), axis=1)[:, : min(k, rows)]
     ids_QK, scores_QK = np.take_along_axis(ids_QM, order_QK, 1), np.take_along_axis(scores_QM, order_QK, 1)
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK

@@ -34,12 +34,7 @@ def _plain(text: str | None) -> str:
 
 
 class Vocabulary:
-    """What the rows of a table stand for.
-
-    Args:
-        tokenizer: The tokenizer, or None: then rows have no texts, and no filter can be used.
-        rows: Number of rows of the table.
-    """
+    """What the rows of a table stand for. Without a tokenizer, rows have no texts, and no filter can be used."""
 
     def __init__(self, tokenizer: Tokenizer | None, rows: int) -> None:
         self.tokenizer, self.rows = tokenizer, rows

@@ -258,8 +258,13 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
             fits = stored.shape == shape or (is_bias and stored.shape == (1, *shape))  # as in BART
             if fits or (part == RELATIVE_TABLE and stored.shape[:1] == shape):
                 yield from _value_findings(model, spec, part, stored, row_rms)
+            elif part == LEARNED_POSITIONS and stored.shape[1:] == shape[1:]:
+                code = "positions-too-few" if stored.shape[0] < shape[0] else "positions-too-many"
+                message = f"the files contain {stored.shape[0]:,} positions, but the config requires {shape[0]:,}"
+                yield Finding("error", code, message)
             elif not is_bias or spec.head.bias:  # the head does not use other biases
-                yield _wrong_shape(part, stored, shape, positions)
+                message = f"{quote(name)} has shape {quote(stored.shape)}, but the config requires {shape}"
+                yield Finding("error", "tensor-shape-mismatch", message)
         except InlayerError as error:
             message = f"{quote(name)} cannot be read: {shorten(str(error), 300)}"
             yield Finding("warning", "tensor-unreadable", message)
@@ -316,15 +321,6 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     if isinstance(spec.relative, RelativeBucketSpec):  # its width is the number of heads, or the width of hidden states
         shapes[RELATIVE_TABLE] = (spec.relative.rows,)
     return {part: shape for part in (*PARTS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
-
-
-def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], positions: PositionFacts) -> Finding:
-    rows = positions.tensor_rows
-    if part == LEARNED_POSITIONS and rows is not None and stored.shape[1:] == shape[1:]:
-        code = "positions-too-few" if rows < shape[0] else "positions-too-many"
-        return Finding("error", code, f"the files contain {rows:,} positions, but the config requires {shape[0]:,}")
-    message = f"{quote(stored.name)} has shape {quote(stored.shape)}, but the config requires {shape}"
-    return Finding("error", "tensor-shape-mismatch", message)
 
 
 def _value_findings(

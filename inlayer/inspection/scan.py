@@ -127,37 +127,30 @@ def scan_rows(
     `progress` stops the scan, the result covers the rows read so far.
     """
     row_ids = np.arange(table.num_embeddings) if ids is None else ids
-    count = len(row_ids)
-    norms, cosines = np.zeros(count), np.zeros(count)
-    flags = np.zeros((4, count), np.bool_)  # NaN, infinity, zero, constant
-    hashes = np.zeros(count, np.uint64)
-    channels, differing = np.zeros((2, table.embedding_dim)), list[int]()
+    measured, differing = list[dict[str, Any]](), list[int]()
+    channels = np.zeros((2, table.embedding_dim))
     for block, rows in _blocks(table, row_ids):
         if other is not None:
             pair = rows, other.rows(row_ids[block])
             same_type = pair[0].dtype == pair[1].dtype  # compared bit for bit, or by value if dtypes differ
             left, right = (x.view(np.uint8) if same_type else x.astype(np.float64) for x in pair)
             differing += row_ids[block][(left != right).any(1)].tolist()
-        hashes[block] = hash_rows(rows)
         with np.errstate(all="ignore"):  # overflow and NaN are expected
-            norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)
-        if progress(block.stop, count) is False:
-            count = block.stop
+            measured.append(_measure(rows, direction, channels) | {"hashes": hash_rows(rows)})
+        if progress(block.stop, len(row_ids)) is False:
+            row_ids = row_ids[: block.stop]
             break
-    row_ids, flags = row_ids[:count], flags[:, :count]
-    channels /= max(1, int((~(flags[0] | flags[1])).sum()))
+    columns = {name: np.concatenate([part[name] for part in measured]) for name in measured[0]}
+    hashes, cosines = columns.pop("hashes"), columns.pop("cosines")
+    channels /= max(1, int((~(columns["has_nan"] | columns["has_inf"])).sum()))
     return RowStatistics(
         ids=row_ids,
-        norms=norms[:count],
-        has_nan=flags[0],
-        has_inf=flags[1],
-        is_zero=flags[2],
-        is_constant=flags[3],
-        first_equal=_first_equal(table, row_ids, hashes[:count]),
-        cosines=None if direction is None else cosines[:count],
+        first_equal=_first_equal(table, row_ids, hashes),
+        cosines=None if direction is None else cosines,
         differing=tuple(differing),
         channel_means=channels[0],
         channel_energy=channels[1],
+        **columns,
     )
 
 
@@ -200,30 +193,32 @@ def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
 
 def _measure(
     rows: npt.NDArray[Any], direction: npt.NDArray[np.float32] | None, channels: Numbers
-) -> tuple[Numbers, Numbers, Flags]:
-    """Return norm, cosine and the four flags of each row of a block, and add the sums of its channels to `channels`."""
+) -> dict[str, npt.NDArray[Any]]:
+    """Return norm, cosine and flags of each row of a block, and add the sums of its channels to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
-    constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)
+    is_constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)
     sums = values.sum(0, dtype=np.float64)
     squares = np.square(values, out=values)
     norms, energy = np.sqrt(squares.sum(1)).astype(np.float64), squares.sum(0, dtype=np.float64)
-    flags = np.zeros((4, len(rows)), np.bool_)
+    has_nan, has_inf, is_zero = np.zeros((3, len(rows)), np.bool_)
     unclear = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
     if len(unclear):
         exact = rows[unclear].astype(np.float64)
-        flags[0, unclear], flags[1, unclear] = np.isnan(exact).any(1), np.isinf(exact).any(1)
-        flags[2, unclear] = ~exact.any(1)
+        has_nan[unclear], has_inf[unclear] = np.isnan(exact).any(1), np.isinf(exact).any(1)
+        is_zero[unclear] = ~exact.any(1)
         norms[unclear] = _exact_norms(exact)
         if not np.isfinite(energy).all():  # sum the channels again, without non-finite rows
-            finite = rows[~(flags[0] | flags[1])].astype(np.float64)
+            finite = rows[~(has_nan | has_inf)].astype(np.float64)
             sums, energy = finite.sum(0), np.square(finite).sum(0)
         if direction is not None:
             dots[unclear] = np.einsum("ij,j->i", exact, direction.astype(np.float64))
-    flags[3] = constant & ~flags[2]
     channels[0] += sums
     channels[1] += energy
-    return norms, np.nan_to_num(dots / norms, nan=0.0, posinf=0.0, neginf=0.0), flags
+    return {
+        "norms": norms, "cosines": np.nan_to_num(dots / norms, nan=0.0, posinf=0.0, neginf=0.0),
+        "has_nan": has_nan, "has_inf": has_inf, "is_zero": is_zero, "is_constant": is_constant & ~is_zero,
+    }  # fmt: skip
 
 
 def _exact_norms(values: Numbers) -> Numbers:
