@@ -95,11 +95,11 @@ def score_analogies(
         names.append(name)
     correct = _answers(table, vocabulary, np.array(questions, np.int64).reshape(-1, 4), progress)
     scores, categories = [], np.array(names, object)
-    for name in [*dict.fromkeys(names), None]:
-        of_category = correct if name is None else correct[categories == name]
-        covered = of_category[~np.isnan(of_category[:, 0])]
+    groups = [(name, correct[categories == name]) for name in dict.fromkeys(names)]
+    for name, answers in [*groups, ("all", correct)]:
+        covered = answers[~np.isnan(answers[:, 0])]
         means = covered.mean(axis=0).tolist() if len(covered) else (None, None, None)
-        scores.append(AnalogyScore("all" if name is None else name, len(of_category), len(covered), *means))
+        scores.append(AnalogyScore(name, len(answers), len(covered), *means))
     return scores
 
 

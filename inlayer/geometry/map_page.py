@@ -203,7 +203,8 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         words = vocabulary.words if vocabulary.tokenizer is not None else np.zeros(len(points), np.bool_)
         size = float(np.clip(6e4 / max(int(drawn.sum()), 1), 0.4, 8))
         for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
-            axes.scatter(*points[drawn & kind].T, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
+            x, y = points[drawn & kind].T
+            axes.scatter(x, y, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
         if (drawn & words).any():
             figure.legend(
                 loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c", markerscale=3

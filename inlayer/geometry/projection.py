@@ -115,10 +115,10 @@ def project(
     show = progress or no_progress
     projection = _tsne(table, show) if method == "tsne" else pca(table, progress=show)
     if cache is not None and projection.complete:
-        explained, axes = projection.explained_variance_ratio, projection.axes
-        values = {"points": projection.points, "explained": explained, "axes": axes}
+        found = (projection.explained_variance_ratio, projection.axes)
+        explained, axes = (np.nan if value is None else value for value in found)
         output = io.BytesIO()
-        np.savez(output, **{name: np.nan if value is None else value for name, value in values.items()})
+        np.savez(output, points=projection.points, explained=explained, axes=axes)
         with suppress(InputError, OSError):  # the map is returned even if the cache cannot be written
             cache.mkdir(parents=True, exist_ok=True)
             write_output(cache / f"{content}-{projection.method}.npz", output.getvalue())  # never a partial file
@@ -305,13 +305,12 @@ def measure_distortion(
     progress: Progress = no_progress,
 ) -> Distortion:
     """Compare the neighborhoods of a sample of rows with those on the map."""
-    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    usable = np.isfinite(points).all(axis=1)
+    known = np.flatnonzero(usable)
     k = min(k, max(1, (len(known) - 1) // 2))
     ids = known[np.linspace(0, len(known) - 1, min(sample, len(known))).astype(np.int64)]
     preservations, penalties = np.zeros(len(ids), np.float32), 0.0
     batch = max(32, BATCH_SCORES // table.num_embeddings)
-    usable = np.zeros(table.num_embeddings, np.bool_)
-    usable[known] = True
     x_V, y_V = np.where(usable, points.T, np.inf).astype(np.float32)
     for start in range(0, len(ids), batch):
         queries = ids[start : start + batch]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -113,7 +113,7 @@ def classify_ids(
     rows: int,
     ids: Ids | None = None,
     used: Container[int] = frozenset(),
-    padding_ids: frozenset[int] = frozenset(),
+    padding_ids: Set[int] = frozenset(),
 ) -> TokenKinds:
     """Classify every id of a table, or those in `ids` (sorted).
 

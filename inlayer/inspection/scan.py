@@ -232,7 +232,8 @@ def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64]) -
     """Return, for every row, the first id with the same bytes: rows with equal hashes are read again and compared."""
     _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
     leader = first[group.reshape(-1)]  # index of the first row with the same hash
-    candidates, result = np.flatnonzero(leader != np.arange(len(ids))), ids.copy()
+    candidates = np.flatnonzero(leader != np.arange(len(ids)))
+    result: Ids = ids.copy()
     for block, rows in _blocks(table, ids[candidates]):
         part = candidates[block]
         equal = (rows.view(np.uint8) == table.rows(ids[leader[part]]).view(np.uint8)).all(1)
