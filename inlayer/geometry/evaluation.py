@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError
 from inlayer.files import file_errors, format_path, not_a_file, path_kind, quote
-from inlayer.geometry.nearest import nearest, to_float32
+from inlayer.geometry.nearest import Ids, nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
@@ -31,6 +31,7 @@ from inlayer.tables.stored_table import StoredTable
 
 BATCH = 1024  # questions per search
 MAX_LINE = 1_000
+Numbers = npt.NDArray[np.float64]
 
 
 class SimilarityScore(NamedTuple):
@@ -103,9 +104,7 @@ def score_analogies(
     return scores
 
 
-def _answers(
-    table: StoredTable, vocabulary: Vocabulary, questions: npt.NDArray[np.int64], progress: Progress
-) -> npt.NDArray[np.float64]:
+def _answers(table: StoredTable, vocabulary: Vocabulary, questions: Ids, progress: Progress) -> Numbers:
     """Return which questions arithmetic, the nearest token, and all inputs answer (N, 3); NaN if one does not count."""
     allowed = Filter(words=True).mask(vocabulary)
     correct = np.full((len(questions), 3), np.nan)
@@ -129,7 +128,7 @@ def _answers(
     return correct
 
 
-def spearman(scores_a: npt.NDArray[np.float64], scores_b: npt.NDArray[np.float64]) -> float | None:
+def spearman(scores_a: Numbers, scores_b: Numbers) -> float | None:
     """Rank correlation with averaged ranks for ties; None if a side is constant or not finite."""
     if len(scores_a) < 2 or not (np.isfinite(scores_a).all() and np.isfinite(scores_b).all()):
         return None
@@ -138,12 +137,12 @@ def spearman(scores_a: npt.NDArray[np.float64], scores_b: npt.NDArray[np.float64
     return float(first @ second) / scale if scale else None
 
 
-def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _ranks(values: Numbers) -> Numbers:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-def _cosine(vector_a: npt.NDArray[np.float64], vector_b: npt.NDArray[np.float64]) -> float:
+def _cosine(vector_a: Numbers, vector_b: Numbers) -> float:
     with np.errstate(all="ignore"):
         return float(np.float32(vector_a @ vector_b / (np.linalg.norm(vector_a) * np.linalg.norm(vector_b))))
 

@@ -22,7 +22,6 @@ import io
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -154,7 +153,16 @@ def pca(table: StoredTable, count: int = 2, progress: Progress = no_progress) ->
     mean_D, valid_V, total, scale = _statistics(table)
     if int(valid_V.sum()) < 3:
         raise InputError(f"a map needs at least 3 rows that are nonzero and finite; the table has {int(valid_V.sum())}")
-    blocks = partial(_centered, table, mean_D, valid_V, scale)
+
+    def blocks(show: Progress) -> Iterator[tuple[int, Points]]:
+        """Yield blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
+        for start, rows in _blocks(table):
+            with np.errstate(all="ignore"):
+                centered = (rows if scale == 1 else rows * np.float32(scale)) - (mean_D * scale).astype(np.float32)
+            centered[~valid_V[start : start + len(rows)]] = 0
+            yield start, centered
+            show(start + len(rows), table.num_embeddings)
+
     if width <= count:
         axes_DA = np.eye(width, count)
     elif width <= EXACT_WIDTH:
@@ -277,19 +285,6 @@ def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Flo
         if count - np.square(before.T @ leading).sum() < TOLERANCE:
             break
     return leading
-
-
-def _centered(
-    table: StoredTable, mean_D: Floats, valid_V: Mask, scale: float, progress: Progress
-) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Yield blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
-    mean = (mean_D * scale).astype(np.float32)
-    for start, rows in _blocks(table):
-        with np.errstate(all="ignore"):
-            centered = (rows if scale == 1 else rows * np.float32(scale)) - mean
-        centered[~valid_V[start : start + len(rows)]] = 0
-        yield start, centered
-        progress(start + len(rows), table.num_embeddings)
 
 
 def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:

@@ -30,6 +30,7 @@ from inlayer.tables.row_index import hash_rows
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float32]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 RUNS, RUN_LENGTH = 32, 32  # of a sample; consecutive rows need only one read, even in a remote file
@@ -117,7 +118,7 @@ def sample(rows: int, others: Iterable[int] = ()) -> Ids:
 def scan_rows(
     table: StoredTable,
     ids: Ids | None = None,
-    direction: npt.NDArray[np.float32] | None = None,
+    direction: Vector | None = None,
     progress: Progress = no_progress,
     other: StoredTable | None = None,
 ) -> RowStatistics:
@@ -154,7 +155,7 @@ def scan_rows(
     )
 
 
-def mean_direction(table: StoredTable, ids: Ids) -> npt.NDArray[np.float32] | None:
+def mean_direction(table: StoredTable, ids: Ids) -> Vector | None:
     """Return the mean direction (D,) of these rows as a unit vector; None if they have none, or cancel out."""
     total = sum((units.sum(0) for units in _unit_vectors(table, ids)), np.zeros(table.embedding_dim))
     norm = np.sqrt(np.square(total).sum())
@@ -191,9 +192,7 @@ def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
         yield values[usable] / norms[usable, None]
 
 
-def _measure(
-    rows: npt.NDArray[Any], direction: npt.NDArray[np.float32] | None, channels: Numbers
-) -> dict[str, npt.NDArray[Any]]:
+def _measure(rows: npt.NDArray[Any], direction: Vector | None, channels: Numbers) -> dict[str, npt.NDArray[Any]]:
     """Return norm, cosine and flags of each row of a block, and add the sums of its channels to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
