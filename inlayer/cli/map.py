@@ -75,24 +75,26 @@ def map_(
     with progress_bar("measuring distortion") as progress:  # the number is the same, whatever is written
         distortion = projection.distortion or measure(sample=SAMPLED_ROWS, progress=progress)
         is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
-        measures_all = html is not None and projection.complete and is_small and projection.distortion is None
-        of_rows = measure(sample=10**9, progress=progress) if measures_all else distortion
+        if html is not None and projection.complete and is_small and projection.distortion is None:
+            _, ids, preservation, *_ = measure(sample=10**9, progress=progress)  # the page colors every row
+            distortion = distortion._replace(ids=ids, neighborhood_preservation=preservation)
+    projection = projection._replace(distortion=distortion)
     title = f"Token map of {model.source}"
     if html is not None:
         with progress_bar("finding neighbors") as progress:
-            page = map_page.map_page(title, model.table, model.vocabulary, projection, distortion, of_rows, progress)
+            page = map_page.map_page(title, model.table, model.vocabulary, projection, progress)
         write_output(Path(html), page.encode())
     if png is not None:
         write_output(Path(png), map_page.map_picture(title, model.vocabulary, projection))
     if parquet is not None:
-        write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection, of_rows))
+        write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection))
     written = [name for name in (html, png, parquet) if name is not None]
     if as_json:
         facts = {
             "source": model.source, "method": projection.method, "complete": projection.complete,
             "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
-            "k": distortion.k, "measured_rows": len(distortion.ids),
-            "mean_preservation": float(distortion.neighborhood_preservation.mean()),
+            "k": distortion.k, "measured_rows": distortion.measured_rows,
+            "mean_preservation": distortion.mean_preservation,
             "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
             "files": written,
             "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
@@ -111,12 +113,12 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
     spread = "" if ratio is None else f", {ratio:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
     undrawn = projection.undrawn_ids.tolist()
-    measured, drawn = len(distortion.ids), len(projection.points) - len(undrawn)
+    measured, drawn = distortion.measured_rows, len(projection.points) - len(undrawn)
     sampled = f" (measured on {measured:,} of the rows)" if measured < drawn else ""
     named = row_names(undrawn[:MAX_NAMED], len(undrawn), lambda row: token_text(vocabulary.text(row)))
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
-        f"on average, {distortion.neighborhood_preservation.mean():.1%} of a token's {distortion.k} nearest tokens are "
+        f"on average, {distortion.mean_preservation:.1%} of a token's {distortion.k} nearest tokens are "
         f"also its neighbors on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
     ]

@@ -74,28 +74,19 @@ class MapFacts:
     words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
 
 
-def map_facts(
-    table: StoredTable,
-    vocabulary: Vocabulary,
-    projection: TableProjection,
-    distortion: Distortion | None = None,
-    of_rows: Distortion | None = None,
-) -> MapFacts:
-    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it.
-
-    `of_rows` can measure more rows than `distortion`, whose averages are reported.
-    """
+def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProjection) -> MapFacts:
+    """Describe a projection; its faithfulness is measured here, unless the projection has it."""
     rows, undrawn = table.num_embeddings, projection.undrawn_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
-    distortion = distortion or projection.distortion or measure_distortion(table, projection.points, sample=sample)
+    distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
     return MapFacts(
         method=projection.method,
         complete=projection.complete,
         is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
-        neighborhood_preservation=encode(preservation_by_row(rows, of_rows or distortion)),
-        mean_preservation=float(distortion.neighborhood_preservation.mean()),
+        neighborhood_preservation=encode(preservation_by_row(rows, distortion)),
+        mean_preservation=distortion.mean_preservation,
         preservation_k=distortion.k,
         trustworthiness=distortion.trustworthiness,
         n_undrawn=len(undrawn),
@@ -109,10 +100,11 @@ def encode_words(vocabulary: Vocabulary) -> str | None:
     return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
 
 
-def preservation_by_row(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
+def preservation_by_row(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
     """Return the neighborhood preservation of every row; NaN for rows that were not measured."""
     shares = np.full(rows, np.nan, np.float32)
-    shares[distortion.ids] = distortion.neighborhood_preservation
+    if distortion is not None:
+        shares[distortion.ids] = distortion.neighborhood_preservation
     return shares
 
 
@@ -126,12 +118,10 @@ def map_page(
     table: StoredTable,
     vocabulary: Vocabulary,
     projection: TableProjection,
-    distortion: Distortion,
-    of_rows: Distortion | None = None,
     progress: Progress = no_progress,
 ) -> str:
     """Return the whole document, with the true neighbors of every row of a table that is not too large."""
-    facts = map_facts(table, vocabulary, projection, distortion, of_rows)
+    facts = map_facts(table, vocabulary, projection)
     return map_document(title, facts, all_neighbors(table, projection.points, progress))
 
 
@@ -263,7 +253,7 @@ def _label(
         label.remove()
 
 
-def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion) -> bytes:
+def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
     """Return a Parquet file with id, text, x, y and neighborhood_preservation, which embedding-atlas opens."""
     try:
         import pyarrow as pa
@@ -274,7 +264,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
         "x": projection.points[:, 0], "y": projection.points[:, 1],
-        "neighborhood_preservation": preservation_by_row(rows, distortion),
+        "neighborhood_preservation": preservation_by_row(rows, projection.distortion),
     }  # fmt: skip
     output = io.BytesIO()
     parquet.write_table(pa.table(columns), output)

@@ -54,18 +54,14 @@ Blocks = Callable[[Progress], Iterator[tuple[int, Points]]]
 
 
 class Distortion(NamedTuple):
-    """The faithfulness of a map.
+    """The faithfulness of a map."""
 
-    k: Neighbors considered per row.
-    ids: The rows that were measured.
-    neighborhood_preservation: (n,) share of the true neighbors of each that are neighbors on the map.
-    trustworthiness: 1 if no neighbor on the map is a false one.
-    """
-
-    k: int
-    ids: npt.NDArray[np.int64]
-    neighborhood_preservation: npt.NDArray[np.float32]
-    trustworthiness: float
+    k: int  # neighbors considered per row
+    ids: npt.NDArray[np.int64]  # the rows whose neighborhoods were measured, at least those of the averages
+    neighborhood_preservation: npt.NDArray[np.float32]  # (n,) share of the true neighbors that are so on the map
+    trustworthiness: float  # 1 if no neighbor on the map is a false one
+    mean_preservation: float
+    measured_rows: int  # the rows behind both averages
 
 
 class TableProjection(NamedTuple):
@@ -77,7 +73,7 @@ class TableProjection(NamedTuple):
     explained_variance_ratio: Share of the variance that the points keep (PCA only).
     complete: False if a t-SNE was interrupted.
     axes: (D, 2) float32, which map centered rows to points (PCA only).
-    distortion: How faithful the map is, if that was saved with it.
+    distortion: How faithful the map is, if that was measured.
     """
 
     method: str
@@ -137,9 +133,14 @@ def saved(content: str, method: str, cache: Path | None) -> TableProjection | No
                     explained = None if np.isnan(stored["explained"]) else float(stored["explained"])
                     projection = projection._replace(explained_variance_ratio=explained, axes=stored["axes"])
                 if "kept" in stored:
-                    k, trust = int(stored["k"]), float(stored["trustworthiness"])
-                    distortion = Distortion(k, stored["ids"], stored["kept"].astype(np.float32), trust)
-                    projection = projection._replace(distortion=distortion)
+                    k, trust, kept = (
+                        int(stored["k"]),
+                        float(stored["trustworthiness"]),
+                        stored["kept"].astype(np.float32),
+                    )
+                    projection = projection._replace(
+                        distortion=Distortion(k, stored["ids"], kept, trust, float(kept.mean()), len(kept))
+                    )
                 return projection
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             if folder is cache:
@@ -328,4 +329,4 @@ def measure_distortion(
         progress(min(start + batch, len(ids)), len(ids))
     n = len(known)
     scale = 2.0 / (len(ids) * k * (2 * n - 3 * k - 1))
-    return Distortion(k, ids, preservations, 1.0 - scale * penalties)
+    return Distortion(k, ids, preservations, 1.0 - scale * penalties, float(preservations.mean()), len(ids))

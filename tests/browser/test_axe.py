@@ -59,9 +59,9 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     model, folder = inlayer.load("default"), tmp_path_factory.mktemp("pages")
     tables = (model.table, model.vocabulary), (model.table, model.vocabulary)
     projection, shared = pca(model.table), match_rows(*tables)
-    distortion = measure_distortion(model.table, projection.points, sample=32)
+    projection = projection._replace(distortion=measure_distortion(model.table, projection.points, sample=32))
     written = {
-        "map": map_page("Token map", model.table, model.vocabulary, projection, distortion),
+        "map": map_page("Token map", model.table, model.vocabulary, projection),
         "compare": compare_page(("one", "two"), tables, (projection, projection), shared, [("rows", "6,144 equal")]),
         "inspect": inspect_page(inlayer.inspect(model), model),
     }

@@ -38,9 +38,9 @@ def projection(model: inlayer.Model) -> TableProjection:
 
 @pytest.fixture(scope="module")
 def document(model: inlayer.Model, projection: TableProjection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    distortion = measure_distortion(model.table, projection.points)
+    projection = projection._replace(distortion=measure_distortion(model.table, projection.points))
     path = tmp_path_factory.mktemp("map") / "map.html"
-    path.write_text(map_page("Token map", model.table, model.vocabulary, projection, distortion), encoding="utf-8")
+    path.write_text(map_page("Token map", model.table, model.vocabulary, projection), encoding="utf-8")
     return path
 
 
@@ -144,9 +144,9 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
     rows[9] = 0
     table, vocabulary = StoredTable.from_array(rows), Vocabulary(None, 200)
     projection = pca(table)
-    distortion = measure_distortion(table, projection.points, sample=2)
+    projection = projection._replace(distortion=measure_distortion(table, projection.points, sample=2))
     path = tmp_path / "map.html"
-    path.write_text(map_document("Map", map_facts(table, vocabulary, projection, distortion), {}), encoding="utf-8")
+    path.write_text(map_document("Map", map_facts(table, vocabulary, projection), {}), encoding="utf-8")
     opened = browser.new_page(reduced_motion="reduce")
     opened.set_default_timeout(TIMEOUT)
     advice = "inlayer neighbors --id {} finds its nearest tokens."

@@ -73,9 +73,9 @@ FRAMES = """async () => {
 def test_labels_do_not_overlap_while_they_fade_and_buttons_cover_no_points(browser: Browser, tmp_path: Path) -> None:
     model = inlayer.load("default")
     projection = pca(model.table)
-    distortion = measure_distortion(model.table, projection.points, sample=32)
+    projection = projection._replace(distortion=measure_distortion(model.table, projection.points, sample=32))
     path = tmp_path / "map.html"
-    path.write_text(map_page("Map", model.table, model.vocabulary, projection, distortion), encoding="utf-8")
+    path.write_text(map_page("Map", model.table, model.vocabulary, projection), encoding="utf-8")
     page = browser.new_page(reduced_motion="no-preference")
     page.set_default_timeout(TIMEOUT)
     page.goto(path.as_uri() + "#token=1988")
