@@ -133,14 +133,10 @@ def saved(content: str, method: str, cache: Path | None) -> TableProjection | No
                     explained = None if np.isnan(stored["explained"]) else float(stored["explained"])
                     projection = projection._replace(explained_variance_ratio=explained, axes=stored["axes"])
                 if "kept" in stored:
-                    k, trust, kept = (
-                        int(stored["k"]),
-                        float(stored["trustworthiness"]),
-                        stored["kept"].astype(np.float32),
-                    )
-                    projection = projection._replace(
-                        distortion=Distortion(k, stored["ids"], kept, trust, float(kept.mean()), len(kept))
-                    )
+                    kept = stored["kept"].astype(np.float32)
+                    k, trust, mean = int(stored["k"]), float(stored["trustworthiness"]), float(kept.mean())
+                    distortion = Distortion(k, stored["ids"], kept, trust, mean, len(kept))
+                    projection = projection._replace(distortion=distortion)
                 return projection
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             if folder is cache:

@@ -143,8 +143,8 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
     rows = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
     rows[9] = 0
     table, vocabulary = StoredTable.from_array(rows), Vocabulary(None, 200)
-    projection = pca(table)
-    projection = projection._replace(distortion=measure_distortion(table, projection.points, sample=2))
+    distortion = measure_distortion(table, pca(table).points, sample=2)
+    projection = pca(table)._replace(distortion=distortion)
     path = tmp_path / "map.html"
     path.write_text(map_document("Map", map_facts(table, vocabulary, projection), {}), encoding="utf-8")
     opened = browser.new_page(reduced_motion="reduce")
