@@ -24,7 +24,6 @@ import numpy.typing as npt
 from inlayer.errors import InputError
 from inlayer.files import file_errors, format_path, not_a_file, path_kind, quote
 from inlayer.geometry.nearest import Ids, nearest, to_float32
-from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
@@ -106,7 +105,7 @@ def score_analogies(
 
 def _answers(table: StoredTable, vocabulary: Vocabulary, questions: Ids, progress: Progress) -> Numbers:
     """Return which questions arithmetic, the nearest token, and all inputs answer (N, 3); NaN if one does not count."""
-    allowed = Filter(words=True).mask(vocabulary)
+    allowed = vocabulary.allowed(words=True)
     correct = np.full((len(questions), 3), np.nan)
     single = np.flatnonzero((questions >= 0).all(axis=1))
     for start in range(0, len(single), BATCH):

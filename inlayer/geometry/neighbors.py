@@ -22,7 +22,7 @@ from inlayer.errors import InputError
 from inlayer.families.tensor_names import names_head
 from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
-from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.geometry.vocabulary import Mask, Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
@@ -38,28 +38,6 @@ class Neighbor(NamedTuple):
     id: int
     text: str
     score: float
-
-
-class Filter(NamedTuple):
-    """Which tokens a search may return."""
-
-    words: bool = False  # only whole words
-    script: str | None = None  # only tokens in this Unicode script, such as "Latin"
-    special: bool = False  # also special tokens, placeholders, and rows without a token
-
-    def mask(self, vocabulary: Vocabulary) -> npt.NDArray[np.bool_]:
-        """Return the rows that may be returned."""
-        allowed = np.ones(vocabulary.rows, np.bool_)
-        if vocabulary.tokenizer is not None and not self.special:
-            allowed &= ~vocabulary.special
-        if self.words:
-            allowed &= vocabulary.words
-        if self.script is not None:
-            allowed &= vocabulary.script(self.script)
-        return allowed
-
-
-NO_FILTER = Filter()
 
 
 class Analogy(NamedTuple):
@@ -117,16 +95,16 @@ def find_neighbors(
     vocabulary: Vocabulary,
     query: Query,
     k: int,
-    only: Filter = NO_FILTER,
+    allowed: Mask | None = None,
     progress: Progress | None = None,
 ) -> list[Neighbor]:
-    """Return the k tokens nearest to a query, nearest first."""
+    """Return the k tokens nearest to a query, nearest first; by default, special tokens are not allowed."""
     vector, ids = query_vector(query, table, vocabulary)
-    return _search(table, vocabulary, vector[None], k, only, [ids], progress or no_progress)[0]
+    return _search(table, vocabulary, vector[None], k, allowed, [ids], progress or no_progress)[0]
 
 
 def find_analogy(
-    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only: Filter = NO_FILTER
+    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, allowed: Mask | None = None
 ) -> Analogy:
     """Find the tokens nearest to a - b + c, for words (a, b, c), and its baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
@@ -135,7 +113,7 @@ def find_analogy(
     named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector stands for no word
     inputs += vocabulary.variants(word if isinstance(word, str) else vocabulary.text(ids[0]) for word, ids in named)
     queries = np.stack([a - b + c, a, a - b + c])
-    return Analogy(*_search(table, vocabulary, queries, k, only, [inputs, inputs, []], no_progress))
+    return Analogy(*_search(table, vocabulary, queries, k, allowed, [inputs, inputs, []], no_progress))
 
 
 def _search(
@@ -143,14 +121,15 @@ def _search(
     vocabulary: Vocabulary,
     queries_QD: npt.NDArray[np.float32],
     k: int,
-    only: Filter,
+    allowed: Mask | None,
     excluded: Sequence[Sequence[int]],
     progress: Progress,
 ) -> list[list[Neighbor]]:
     """Return the k neighbors of each query, without the ids excluded for it."""
     check_size(k, "k")
     max_excluded = max(map(len, excluded))
-    ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=only.mask(vocabulary), progress=progress)
+    allowed = vocabulary.allowed() if allowed is None else allowed
+    ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=allowed, progress=progress)
     results = []
     for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
         pairs = [pair for pair in zip(ids, scores, strict=True) if pair[0] >= 0 and pair[0] not in skipped]

@@ -79,6 +79,17 @@ class Vocabulary:
                     mask[ids_by_text[text[:end]]] = True
         return mask
 
+    def allowed(self, *, words: bool = False, script: str | None = None, special: bool = False) -> Mask:
+        """Flag the rows that a search may return: only whole words, only a script, also special tokens."""
+        mask = np.ones(self.rows, np.bool_)
+        if self.tokenizer is not None and not special:
+            mask &= ~self.special
+        if words:
+            mask &= self.words
+        if script is not None:
+            mask &= self.script(script)
+        return mask
+
     def script(self, name: str) -> Mask:
         """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
         try:
