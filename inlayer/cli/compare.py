@@ -69,9 +69,8 @@ def compare(
         if projections[0].method != projections[1].method:
             projections = [model.project("pca", progress=progress) for model in models]
     with progress_bar("finding neighbors") as progress:
-        page = compare_page(
-            (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared, facts, progress
-        )
+        names = models[0].source, models[1].source
+        page = compare_page(names, (projections[0], projections[1]), shared, facts, progress)
     write_output(Path(html), page.encode())
     if not as_json:
         console().print(f"wrote {format_path(html)}", soft_wrap=True)

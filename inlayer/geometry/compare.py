@@ -78,24 +78,29 @@ class ModelComparison(NamedTuple):
     n_damaged: int
 
 
+class Side(NamedTuple):
+    """One of two tables, with the ids of the tokens that both have, in one order, and of those that only it has."""
+
+    table: StoredTable
+    vocabulary: Vocabulary
+    ids: Ids
+    only: list[int]
+
+    @property
+    def only_texts(self) -> list[str]:
+        return [self.vocabulary.text(token_id) for token_id in self.only]
+
+
 class MatchedRows(NamedTuple):
-    """The tokens that two tables share, matched by their bytes; every array has one entry per token.
+    """The tokens that two tables share, matched by their bytes; every array has one entry per token."""
 
-    cosines: Cosine of each token's two rows; NaN if one is zero or not finite.
-    equal: Whether the two rows are exactly equal.
-    aligned: Whether rows of the second table were rotated onto the first.
-    only_a, only_b: Ids of tokens that only one table has.
-    """
-
-    ids_a: Ids
-    ids_b: Ids
-    cosines: Numbers
+    a: Side
+    b: Side
+    cosines: Numbers  # of each token's two rows; NaN if one is zero or not finite
     norms_a: Numbers
     norms_b: Numbers
-    equal: npt.NDArray[np.bool_]
-    aligned: bool
-    only_a: list[int]
-    only_b: list[int]
+    equal: npt.NDArray[np.bool_]  # whether the two rows are exactly equal
+    aligned: bool  # whether rows of the second table were rotated onto the first
 
     def moved_first(self) -> Ids:
         """Return the indices of shared tokens whose rows differ, smallest cosine first."""
@@ -136,22 +141,22 @@ def compare_tables(
 ) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
     matched = match_rows(a, b) if shared is None else shared
-    text_a, text_b, damaged = a[1].text, b[1].text, matched.damaged()
+    damaged = matched.damaged()
 
     def rows(indices: Ids) -> list[MovedRow]:
-        columns = matched.ids_a, matched.ids_b, matched.cosines, matched.norms_a, matched.norms_b
+        columns = matched.a.ids, matched.b.ids, matched.cosines, matched.norms_a, matched.norms_b
         values = zip(*(column[indices[:top]].tolist() for column in columns), strict=True)
-        return [MovedRow(text_a(id_a), id_a, *others) for id_a, *others in values]
+        return [MovedRow(matched.a.vocabulary.text(id_a), id_a, *others) for id_a, *others in values]
 
     return ModelComparison(
-        shared=len(matched.ids_a),
-        only_a=[text_a(token_id) for token_id in matched.only_a],
-        only_b=[text_b(token_id) for token_id in matched.only_b],
+        shared=len(matched.cosines),
+        only_a=matched.a.only_texts,
+        only_b=matched.b.only_texts,
         aligned=matched.aligned,
         median_cosine=_median(matched.cosines),
         equal=int(matched.equal.sum()),
         moved=rows(matched.moved_first()),
-        overlap=_overlap(_Pair(a[0], b[0], matched.ids_a, matched.ids_b)),
+        overlap=_overlap(matched.a, matched.b),
         damaged=rows(damaged),
         n_damaged=len(damaged),
     )
@@ -159,21 +164,20 @@ def compare_tables(
 
 def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
-    by_token_a, by_token_b = tokens_by_bytes(a[1]), tokens_by_bytes(b[1])
-    ids_a, ids_b = (
-        np.array([ids[token] for token in by_token_a if token in by_token_b], np.int64)
-        for ids in (by_token_a, by_token_b)
-    )
-    if not len(ids_a):
+    tokens_a, tokens_b = tokens_by_bytes(a[1]), tokens_by_bytes(b[1])
+    common = [token for token in tokens_a if token in tokens_b]
+    if not common:
         raise InputError("the two models have no token in common; is one of the tokenizers damaged?")
-    pair, rotation = _Pair(a[0], b[0], ids_a, ids_b), None
-    facts = _row_facts(pair, None) if pair.table_a.embedding_dim == pair.table_b.embedding_dim else None
-    if facts is None or _median(facts[0]) < SAME_SPACE:
-        rotation = _procrustes(pair)
-        facts = _row_facts(pair, rotation)
-    only_a = [token_id for token, token_id in by_token_a.items() if token not in by_token_b]
-    only_b = [token_id for token, token_id in by_token_b.items() if token not in by_token_a]
-    return MatchedRows(ids_a, ids_b, *facts, rotation is not None, only_a, only_b)
+
+    def side(table: NamedTable, ids: dict[bytes, int], others: dict[bytes, int]) -> Side:
+        only = [token_id for token, token_id in ids.items() if token not in others]
+        return Side(*table, np.array([ids[token] for token in common], np.int64), only)
+
+    one, other = side(a, tokens_a, tokens_b), side(b, tokens_b, tokens_a)
+    facts = _row_facts(one, other, None) if one.table.embedding_dim == other.table.embedding_dim else None
+    if needs_rotation := facts is None or _median(facts[0]) < SAME_SPACE:
+        facts = _row_facts(one, other, _procrustes(one, other))
+    return MatchedRows(one, other, *facts, needs_rotation)
 
 
 def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
@@ -197,28 +201,19 @@ def _in_text(token: bytes, prefix: bytes) -> bytes:
     return b" " + token if WORD_START.match(token) else token
 
 
-class _Pair(NamedTuple):
-    """Two tables, and the ids of the tokens that they share."""
-
-    table_a: StoredTable
-    table_b: StoredTable
-    ids_a: Ids
-    ids_b: Ids
-
-    def blocks(self) -> Iterator[tuple[slice, Vectors, Vectors]]:
-        """Yield the rows of shared tokens in float32, in blocks."""
-        size = max(1, BLOCK_VALUES // max(self.table_a.embedding_dim, self.table_b.embedding_dim))
-        for start in range(0, len(self.ids_a), size):
-            part = slice(start, start + size)
-            rows_a, rows_b = self.table_a.rows(self.ids_a[part]), self.table_b.rows(self.ids_b[part])
-            yield part, to_float32(rows_a), to_float32(rows_b)
+def _blocks(a: Side, b: Side) -> Iterator[tuple[slice, Vectors, Vectors]]:
+    """Yield the rows of shared tokens in float32, in blocks."""
+    size = max(1, BLOCK_VALUES // max(a.table.embedding_dim, b.table.embedding_dim))
+    for start in range(0, len(a.ids), size):
+        part = slice(start, start + size)
+        yield part, to_float32(a.table.rows(a.ids[part])), to_float32(b.table.rows(b.ids[part]))
 
 
-def _row_facts(pair: _Pair, rotation: Vectors | None) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]:
+def _row_facts(a: Side, b: Side, rotation: Vectors | None) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]:
     """Return the cosine (NaN if a row is zero or not finite), both norms, and the equality of every pair of rows."""
-    cosines, norms_a, norms_b = np.full((3, len(pair.ids_a)), np.nan)
-    equal = np.zeros(len(pair.ids_a), np.bool_)
-    for part, rows_a, rows_b in pair.blocks():
+    cosines, norms_a, norms_b = np.full((3, len(a.ids)), np.nan)
+    equal = np.zeros(len(a.ids), np.bool_)
+    for part, rows_a, rows_b in _blocks(a, b):
         equal[part] = rotation is None and (rows_a == rows_b).all(axis=1)
         (unit_a, norms_a[part]), (unit_b, norms_b[part]) = _units(rows_a), _units(rows_b)
         with np.errstate(all="ignore"):
@@ -240,10 +235,10 @@ def _median(cosines: Numbers) -> float:
     return float(np.median(known)) if len(known) else math.nan
 
 
-def _procrustes(pair: _Pair) -> Vectors:
+def _procrustes(a: Side, b: Side) -> Vectors:
     """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to the unit rows of a."""
-    product = np.zeros((pair.table_b.embedding_dim, pair.table_a.embedding_dim))
-    for _, rows_a, rows_b in pair.blocks():
+    product = np.zeros((b.table.embedding_dim, a.table.embedding_dim))
+    for _, rows_a, rows_b in _blocks(a, b):
         unit_a, unit_b = _units(rows_a)[0], _units(rows_b)[0]
         valid = np.isfinite(unit_a).all(axis=1) & np.isfinite(unit_b).all(axis=1)
         product += unit_b[valid].T @ unit_a[valid]
@@ -251,13 +246,13 @@ def _procrustes(pair: _Pair) -> Vectors:
     return np.asarray(left @ right, np.float32)
 
 
-def _overlap(pair: _Pair) -> float | None:
+def _overlap(a: Side, b: Side) -> float | None:
     """Return the mean share of common neighbors, for an evenly spaced sample of the shared tokens."""
-    if len(pair.ids_a) <= NEIGHBORS:
+    if len(a.ids) <= NEIGHBORS:
         return None
-    sample = np.unique(np.linspace(0, len(pair.ids_a) - 1, SAMPLE).astype(np.int64))
+    sample = np.unique(np.linspace(0, len(a.ids) - 1, SAMPLE).astype(np.int64))
     neighbors = []
-    for table, ids in ((pair.table_a, pair.ids_a), (pair.table_b, pair.ids_b)):
+    for table, ids in ((a.table, a.ids), (b.table, b.ids)):
         index = np.full(table.num_embeddings, -1, np.int64)
         index[ids] = np.arange(len(ids))
         rows = to_float32(table.rows(ids[sample]))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.geometry.compare import MatchedRows, NamedTable
+from inlayer.geometry.compare import MatchedRows
 from inlayer.geometry.map_page import METHODS, all_neighbors, encode, encode_words, maps_page
 from inlayer.geometry.projection import TableProjection
 from inlayer.render.progress_bar import Progress, no_progress
@@ -33,7 +33,6 @@ Points = npt.NDArray[np.float32]
 
 def compare_page(
     names: tuple[str, str],
-    tables: tuple[NamedTable, NamedTable],
     projections: tuple[TableProjection, TableProjection],
     shared: MatchedRows,
     facts: Sequence[tuple[str, str]],
@@ -46,12 +45,10 @@ def compare_page(
     with np.errstate(divide="ignore"):
         norm_change = np.abs(np.log(shared.norms_b[order] / shared.norms_a[order]))
     has_moved = (shared.cosines[order] < MOVED_BELOW) | (not shared.aligned and norm_change > math.log(MOVED_NORM))
-    moved = order[has_moved][: max(1, int(len(shared.ids_a) * MOVED_SHARE))]
+    moved = order[has_moved][: max(1, int(len(shared.cosines) * MOVED_SHARE))]
     damaged = shared.damaged()
     sides = []
-    for (table, words), points, ids, only in (
-        (tables[0], points_a, shared.ids_a, shared.only_a), (tables[1], points_b, shared.ids_b, shared.only_b)
-    ):  # fmt: skip
+    for (table, words, ids, only), points in ((shared.a, points_a), (shared.b, points_b)):
         groups = np.zeros(table.num_embeddings, np.uint8)
         groups[only], groups[ids[moved]] = 1, 2
         side: dict[str, Any] = {
@@ -79,10 +76,9 @@ def compare_page(
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
     """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places on the first."""
-    finite = np.isfinite(points_a[shared.ids_a]).all(axis=1) & np.isfinite(points_b[shared.ids_b]).all(axis=1)
-    target, moved = (
-        points.astype(np.float64) for points in (points_a[shared.ids_a[finite]], points_b[shared.ids_b[finite]])
-    )
+    target, moved = points_a[shared.a.ids].astype(np.float64), points_b[shared.b.ids].astype(np.float64)
+    finite = np.isfinite(target).all(axis=1) & np.isfinite(moved).all(axis=1)
+    target, moved = target[finite], moved[finite]
     if len(target) < 2:
         return points_b
     center_a, center_b = target.mean(axis=0), moved.mean(axis=0)

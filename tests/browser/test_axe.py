@@ -62,7 +62,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     projection = projection._replace(distortion=measure_distortion(model.table, projection.points, sample=32))
     written = {
         "map": map_page("Token map", model.table, model.vocabulary, projection),
-        "compare": compare_page(("one", "two"), tables, (projection, projection), shared, [("rows", "6,144 equal")]),
+        "compare": compare_page(("one", "two"), (projection, projection), shared, [("rows", "6,144 equal")]),
         "inspect": inspect_page(inlayer.inspect(model), model),
     }
     for name, page in written.items():

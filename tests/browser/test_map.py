@@ -320,7 +320,7 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     turned = maps._replace(points=maps.points[:, ::-1].copy())
     path = tmp_path / "compare.html"
     facts = [("rows", "6,144 equal")]
-    path.write_text(compare_page(("one", "two"), tables, (maps, turned), shared, facts), encoding="utf-8")
+    path.write_text(compare_page(("one", "two"), (maps, turned), shared, facts), encoding="utf-8")
     watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
     watched.page.goto(watched.address)
     watched.page.fill("#query", "king")
@@ -340,9 +340,10 @@ def test_compared_rows_are_listed_and_marked(browser: Browser, model: inlayer.Mo
     rows[1988] *= 3  # king
     rows[2401], rows[2402, 0], rows[2403] = 0, np.inf, rows[2403] * 1.05  # moved too little to be marked
     tables = (model.table, model.vocabulary), (StoredTable.from_array(rows), model.vocabulary)
-    shared, maps = match_rows(*tables)._replace(only_b=[2500]), (pca(model.table), pca(tables[1][0]))
+    shared, maps = match_rows(*tables), (pca(model.table), pca(tables[1][0]))
+    shared = shared._replace(b=shared.b._replace(only=[2500]))
     path = tmp_path / "compare.html"
-    path.write_text(compare_page(("one", "two"), tables, maps, shared, [("rows", "a < b")]), encoding="utf-8")
+    path.write_text(compare_page(("one", "two"), maps, shared, [("rows", "a < b")]), encoding="utf-8")
     watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
     page = watched.page
     page.goto(watched.address)
