@@ -47,7 +47,7 @@ def compare(
     from inlayer.checkpoint import load
 
     models = load(a), load(b)
-    from inlayer.geometry.compare import compare_tables, match_rows
+    from inlayer.geometry.compare import compare_page, compare_tables, match_rows
 
     tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
     shared = match_rows(*tables)
@@ -62,8 +62,6 @@ def compare(
         _print_report(facts, comparison, top, [_undertrained(model) if comparison.moved else () for model in models])
     if html is None:
         return
-    from inlayer.geometry.compare_page import compare_page
-
     with progress_bar("computing maps") as progress:
         projections = [model.project("best", progress=progress) for model in models]
         if projections[0].method != projections[1].method:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import inlayer
-from inlayer.geometry.compare import match_rows
-from inlayer.geometry.compare_page import compare_page
+from inlayer.geometry.compare import compare_page, match_rows
 from inlayer.geometry.map_page import map_page
 from inlayer.geometry.projection import measure_distortion, pca
 from inlayer.inspection.html import inspect_page

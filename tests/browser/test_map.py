@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import inlayer
-from inlayer.geometry.compare import match_rows
-from inlayer.geometry.compare_page import compare_page
+from inlayer.geometry.compare import compare_page, match_rows
 from inlayer.geometry.map_page import map_document, map_facts, map_page
 from inlayer.geometry.projection import TableProjection, measure_distortion, pca
 from inlayer.geometry.vocabulary import Vocabulary

@@ -14,8 +14,7 @@ from tokenizers.models import BPE, WordPiece
 
 import inlayer
 from inlayer.errors import InputError
-from inlayer.geometry.compare import compare, compare_tables, match_rows, tokens_by_bytes
-from inlayer.geometry.compare_page import align_points
+from inlayer.geometry.compare import align_points, compare, compare_tables, match_rows, tokens_by_bytes
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers import WordTokenizer
