@@ -49,9 +49,8 @@ def compare(
     models = load(a), load(b)
     from inlayer.geometry.compare import compare_page, compare_tables, match_rows
 
-    tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
-    shared = match_rows(*tables)
-    comparison = compare_tables(*tables, top=top, shared=shared)
+    shared = match_rows(*((model.table, model.vocabulary) for model in models))
+    comparison = compare_tables(shared, top)
     facts = _facts(models, comparison)
     if as_json:
         values = comparison._asdict()

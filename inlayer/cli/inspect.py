@@ -57,10 +57,8 @@ def inspect(
     ] = False,
 ) -> None:
     """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
-    if as_json and ids is not None:
-        raise InputError("--json and --ids cannot be combined; --json includes the ids of every finding")
-    if html is not None and (as_json or ids is not None):
-        raise InputError("--html cannot be combined with --json or --ids; run the command twice")
+    if as_json + (ids is not None) + (html is not None) > 1:
+        raise InputError("--json (which includes all ids), --ids and --html cannot be combined; run the command twice")
     if quick and strict:
         raise InputError("--quick and --strict cannot be combined: --quick does not check every row")
     from inlayer.checkpoint import load

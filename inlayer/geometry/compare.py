@@ -145,14 +145,11 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
         (6144, 6144)
     """
     one, other = (source if isinstance(source, Model) else load(source) for source in (a, b))
-    return compare_tables((one.table, one.vocabulary), (other.table, other.vocabulary), top=top)
+    return compare_tables(match_rows((one.table, one.vocabulary), (other.table, other.vocabulary)), top)
 
 
-def compare_tables(
-    a: NamedTable, b: NamedTable, *, top: int = 20, shared: MatchedRows | None = None
-) -> ModelComparison:
+def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
-    matched = match_rows(a, b) if shared is None else shared
     damaged = matched.damaged()
 
     def rows(indices: Ids) -> list[MovedRow]:

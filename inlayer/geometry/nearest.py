@@ -73,7 +73,6 @@ def nearest(
         progress = no_progress
     else:
         parts = np.array_split(np.arange(rows), core_count() if mapped else 1)
-    done = np.zeros(len(parts), np.int64)
 
     def search(part: int) -> tuple[Ids, Vectors]:
         best = TopRows(count, min(k, rows))
@@ -81,9 +80,8 @@ def nearest(
             if allowed is not None:
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
             best.add(ids_N, scores_QN)
-            done[part] += len(ids_N)
-            if part == 0:
-                progress(int(done.sum()), rows)
+            if part == 0:  # the others are about as far
+                progress(min((int(ids_N[-1]) + 1) * len(parts), rows), rows)
         return best.merge()
 
     with nullcontext() if few or len(parts) == 1 else one_blas_thread():

@@ -5,7 +5,6 @@ source -> Model -> facts -> [findings] -> Report
 - only the table's header is read here, and a few rows of a second candidate
 - learned positions are scanned in blocks; smaller tensors are read whole. Positions that no token uses are ignored: OPT
   reserves the first two, RoBERTa all up to the padding id
-- see also: row values (check_rows.py), the head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
 """
 

@@ -4,7 +4,6 @@ source -> Model -> facts -> [findings] -> Report
 - severities follow compilers and SARIF: an error or a warning needs attention, a note is worth knowing
 - a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
 - text from a checkpoint is untrusted: `shorten` escapes it and cuts it to one line
-- see also: deciding what is a finding (the check_*.py modules), printing (terminal.py)
 Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
 """
 

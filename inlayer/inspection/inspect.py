@@ -2,7 +2,6 @@
 
 source -> Model -> facts -> findings -> [Report]
 - all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
-- see also: the checks of each topic (check_layer.py, check_tokens.py, check_rows.py, check_head.py, check_tables.py)
 Tested on real models, which must pass, in tests/inspection/test_report.py, and with one damaged checkpoint per fault in
 tests/inspection/test_faults.py.
 """

@@ -3,7 +3,6 @@
 source -> Model -> facts -> findings -> [Report]
 - `to_dict()` contains plain JSON values only; a number that is NaN or infinite becomes null
 - its keys are the fields of `Report` and `exit_code`; nested facts have the fields of their class below
-- see also: collecting facts (the check_*.py modules), printing them (terminal.py)
 Tested in tests/inspection/test_report.py and tests/inspection/test_command.py.
 """
 

@@ -7,7 +7,6 @@ source -> Model -> [facts] -> findings -> Report
 - sums avoid BLAS, whose threads wait for each other on a busy machine; a block is too small to be worth splitting
 - equal rows are found by a hash of their bytes, then compared byte by byte
 - a sample of ids goes through the same code as the whole table
-- see also: combining rows with tokens (check_rows.py), deciding what is normal (the check_*.py modules)
 Tested against a plain loop over the rows in tests/inspection/test_scan.py.
 """
 
