@@ -254,8 +254,7 @@ class Model:
         """
         from inlayer.geometry.neighbors import find_analogy, searched_table
 
-        allowed = self.vocabulary.allowed(words=words)
-        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, allowed)
+        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, only_words=words)
 
     def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.

@@ -100,11 +100,12 @@ def find_neighbors(
 ) -> list[Neighbor]:
     """Return the k tokens nearest to a query, nearest first; by default, special tokens are not allowed."""
     vector, ids = query_vector(query, table, vocabulary)
+    allowed = vocabulary.allowed() if allowed is None else allowed
     return _search(table, vocabulary, vector[None], k, allowed, [ids], progress or no_progress)[0]
 
 
 def find_analogy(
-    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, allowed: Mask | None = None
+    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only_words: bool = False
 ) -> Analogy:
     """Find the tokens nearest to a - b + c, for words (a, b, c), and its baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
@@ -113,6 +114,7 @@ def find_analogy(
     named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector stands for no word
     inputs += vocabulary.variants(word if isinstance(word, str) else vocabulary.text(ids[0]) for word, ids in named)
     queries = np.stack([a - b + c, a, a - b + c])
+    allowed = vocabulary.allowed(words=only_words)
     return Analogy(*_search(table, vocabulary, queries, k, allowed, [inputs, inputs, []], no_progress))
 
 
@@ -121,14 +123,13 @@ def _search(
     vocabulary: Vocabulary,
     queries_QD: npt.NDArray[np.float32],
     k: int,
-    allowed: Mask | None,
+    allowed: Mask,
     excluded: Sequence[Sequence[int]],
     progress: Progress,
 ) -> list[list[Neighbor]]:
     """Return the k neighbors of each query, without the ids excluded for it."""
     check_size(k, "k")
     max_excluded = max(map(len, excluded))
-    allowed = vocabulary.allowed() if allowed is None else allowed
     ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=allowed, progress=progress)
     results = []
     for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
