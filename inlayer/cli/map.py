@@ -82,15 +82,16 @@ def map_(
     title = f"Token map of {model.source}"
     if html is not None:
         with progress_bar("finding neighbors") as progress:
-            page = map_page.map_page(title, model.table, model.vocabulary, projection, progress)
-        write_output(Path(html), page.encode())
+            neighbors = map_page.all_neighbors(model.table, projection.points, progress)
+        facts = map_page.map_facts(model.table, model.vocabulary, projection)
+        write_output(Path(html), map_page.map_document(title, facts, neighbors).encode())
     if png is not None:
         write_output(Path(png), map_page.map_picture(title, model.vocabulary, projection))
     if parquet is not None:
         write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection))
     written = [name for name in (html, png, parquet) if name is not None]
     if as_json:
-        facts = {
+        values = {
             "source": model.source, "method": projection.method, "complete": projection.complete,
             "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
             "k": distortion.k, "measured_rows": distortion.measured_rows,
@@ -99,7 +100,7 @@ def map_(
             "files": written,
             "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
         }  # fmt: skip
-        print_json(facts)
+        print_json(values)
     else:
         _print_map(model.vocabulary, projection, distortion, written)
     if not projection.complete:

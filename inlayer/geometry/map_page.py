@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
 from inlayer.geometry.nearest import nearest_others, to_float32
-from inlayer.geometry.projection import Distortion, TableProjection, cache_folder, measure_distortion, project
+from inlayer.geometry.projection import Distortion, Points, TableProjection, cache_folder, measure_distortion, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
@@ -111,18 +111,6 @@ def preservation_by_row(rows: int, distortion: Distortion | None) -> npt.NDArray
 def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
     """Encode an array's little-endian bytes in base64."""
     return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
-
-
-def map_page(
-    title: str,
-    table: StoredTable,
-    vocabulary: Vocabulary,
-    projection: TableProjection,
-    progress: Progress = no_progress,
-) -> str:
-    """Return the whole document, with the true neighbors of every row of a table that is not too large."""
-    facts = map_facts(table, vocabulary, projection)
-    return map_document(title, facts, all_neighbors(table, projection.points, progress))
 
 
 def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
@@ -271,7 +259,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
     return output.getvalue()
 
 
-def all_neighbors(table: StoredTable, points: npt.NDArray[np.float32], progress: Progress) -> dict[str, Any]:
+def all_neighbors(table: StoredTable, points: Points, progress: Progress = no_progress) -> dict[str, Any]:
     """Return the nearest rows of every row, -1 for a zero or non-finite row; nothing if the table is too large."""
     rows = table.num_embeddings
     if rows > MAX_NEIGHBOR_ROWS:

@@ -166,11 +166,9 @@ def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
 
     None if there are too few values to tell.
     """
-    near_zero = count = 0
-    for units in _unit_vectors(table, ids):
-        near_zero += int((np.abs(units) < 0.1 / math.sqrt(table.embedding_dim)).sum())
-        count += units.size
-    return near_zero / count if count >= MIN_SAMPLE else None
+    limit = 0.1 / math.sqrt(table.embedding_dim)
+    near_zero = np.array([row for units in _unit_vectors(table, ids) for row in np.abs(units) < limit])
+    return float(near_zero.mean()) if near_zero.size >= MIN_SAMPLE else None
 
 
 def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[Any]]]:

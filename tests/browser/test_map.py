@@ -11,7 +11,7 @@ import pytest
 
 import inlayer
 from inlayer.geometry.compare import compare_page, match_rows
-from inlayer.geometry.map_page import map_document, map_facts, map_page
+from inlayer.geometry.map_page import all_neighbors, map_document, map_facts
 from inlayer.geometry.projection import TableProjection, measure_distortion, pca
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for, with_spaces
@@ -38,8 +38,9 @@ def projection(model: inlayer.Model) -> TableProjection:
 @pytest.fixture(scope="module")
 def document(model: inlayer.Model, projection: TableProjection, tmp_path_factory: pytest.TempPathFactory) -> Path:
     projection = projection._replace(distortion=measure_distortion(model.table, projection.points))
+    facts = map_facts(model.table, model.vocabulary, projection)
     path = tmp_path_factory.mktemp("map") / "map.html"
-    path.write_text(map_page("Token map", model.table, model.vocabulary, projection), encoding="utf-8")
+    path.write_text(map_document("Token map", facts, all_neighbors(model.table, projection.points)), encoding="utf-8")
     return path
 
 
