@@ -218,10 +218,10 @@ class Model:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
             [' five', ' four', ' six']
         """
-        from inlayer.geometry.neighbors import Filter, find_neighbors, searched_table
+        from inlayer.geometry.neighbors import find_neighbors, searched_table
 
-        only = Filter(words, script, special)
-        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, only, progress)
+        allowed = self.vocabulary.allowed(words=words, script=script, special=special)
+        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, allowed, progress)
 
     def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words: bool = False) -> Analogy:
         """Answer "a - b + c", and test the answer against its baselines.
@@ -246,9 +246,9 @@ class Model:
             >>> result.answers[0].text, result.nearest_to_first[0].text  # the arithmetic added nothing
             (' mother', ' mother')
         """
-        from inlayer.geometry.neighbors import Filter, find_analogy, searched_table
+        from inlayer.geometry.neighbors import find_analogy, searched_table
 
-        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, Filter(words))
+        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, only_words=words)
 
     def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.

@@ -275,7 +275,8 @@ def search(
     weights = weights or stored.get("weights")
     opened = _open_model_of(vectors, vector_settings, model or stored.get("model"), weights)
     text = check_argument(query, "the query")
-    texts = [text] if len(text.split()) > 1 else [text, opened.vocabulary.as_in_text(text)]  # as in a sentence: " dog"
+    in_sentence = [] if len(text.split()) > 1 else [opened.vocabulary.as_in_text(text)[0]]  # " dog"
+    texts = [text, *in_sentence]
     queries = opened.encode(texts, pool=pool or stored.get("pool", "mean"), weights=weights)
     width = queries.shape[1]
     if width < table.embedding_dim:
