@@ -124,7 +124,7 @@ def embed(
     kind = Path(out or "").suffix
     reader = Reader(
         find_sources(texts) if inputs else [*texts], field=field, per_file=per_file, on_bad_row=on_bad_row,
-        keep=kind in {".parquet", ".jsonl"}, for_parquet=kind == ".parquet",
+        keep=kind in {".parquet", ".jsonl"},
     )  # fmt: skip
     opened = load(model)
     encoder = opened.encoder(weights)
@@ -168,7 +168,7 @@ def _write(job: EmbedJob) -> int:
 
             def progress(rows: int) -> None:
                 if bar is not None:
-                    bar(job.reader.meter.done, job.reader.meter.total or None, rows)
+                    bar(job.reader.bytes_read, job.reader.bytes_total or None, rows)
 
             return job.run(progress)
     except KeyboardInterrupt:

@@ -18,36 +18,32 @@ class TextRows(NamedTuple):
 
     texts: list[str]
     others: Any
-    location_prefix: str  # such as "a.txt, line"
-    numbers: Sequence[int] | None  # line or row numbers; None for a single text, which `location_prefix` names
+    place: str  # such as "a.txt, line"
+    numbers: Sequence[int]  # of the lines or rows
 
     def slice(self, start: int, end: int) -> TextRows:
         """Return rows `start` to `end`."""
         part = slice(start, end)
-        return TextRows(
-            self.texts[part], None if self.others is None else self.others[part],
-            self.location_prefix, None if self.numbers is None else self.numbers[part],
-        )  # fmt: skip
+        return TextRows(self.texts[part], self.others[part], self.place, self.numbers[part])
 
     def take(self, kept: list[int]) -> TextRows:
         """Return the rows with these indices."""
-        others = self.others
-        if others is not None:
-            rows = np.array(kept, np.int64)  # for Arrow, an empty list has no type
-            others = [others[index] for index in kept] if isinstance(others, list) else others.take(rows)
-        numbers = None if self.numbers is None else [self.numbers[index] for index in kept]
-        return TextRows([self.texts[index] for index in kept], others, self.location_prefix, numbers)
+        if isinstance(self.others, list):
+            others = [self.others[index] for index in kept]
+        else:
+            others = self.others.take(np.array(kept, np.int64))  # for Arrow, an empty list has no type
+        return TextRows(
+            [self.texts[index] for index in kept], others, self.place, [self.numbers[index] for index in kept]
+        )
 
     def location(self, index: int) -> str:
         """Say where a row comes from."""
-        return self.location_prefix if self.numbers is None else f"{self.location_prefix} {self.numbers[index]}"
+        return f"{self.place} {self.numbers[index]}"
 
     def other_bytes(self) -> bytes:
         """Return the other columns as bytes, for a checksum."""
-        if self.others is None:
-            return b""
         if isinstance(self.others, list):
-            return repr(self.others).encode(errors="surrogatepass")
+            return repr(self.others).encode(errors="surrogatepass") if any(self.others) else b""
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
