@@ -24,6 +24,7 @@ import numpy.typing as npt
 from inlayer.encoding.columns import column_errors
 from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, parquet_errors
 from inlayer.encoding.text_rows import TextRows
+from inlayer.encoding.weighting import parse_settings
 from inlayer.errors import InputError
 from inlayer.files import check_is_file, file_errors, format_path, path_kind, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
@@ -135,7 +136,7 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
     check_is_file(path)
     if path.suffix == ".parquet":
         rows = ParquetRows(path)
-        settings = _read_vector_settings(rows.metadata)
+        settings = parse_settings(rows.metadata)
         origin = partial(rows.origin, str(settings.get("column", FIELD)))
         return StoredTable(rows, rows.width, rows.dtype, name=VECTORS), settings, origin
     metadata = None
@@ -156,7 +157,7 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
     else:
         raise InputError(f"{format_path(path)} cannot be searched; use .npy, .safetensors or .parquet")
     source = FileRows(path, offset, shape[0], shape[1] * dtype.itemsize)
-    return StoredTable(source, shape[1], dtype), _read_vector_settings(metadata), lambda _: {}
+    return StoredTable(source, shape[1], dtype), parse_settings(metadata), lambda _: {}
 
 
 def map_array(path: Path) -> np.memmap[Any, Any]:
@@ -169,14 +170,6 @@ def map_array(path: Path) -> np.memmap[Any, Any]:
     except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
         cause = "; was the download cut short?" if CUT_SHORT.search(str(error)) else ""
         raise InputError(f"{format_path(path)} is not a .npy file of numbers: {str(error)[:160]}{cause}") from None
-
-
-def _read_vector_settings(metadata: str | bytes | None) -> dict[str, Any]:
-    try:
-        vector_settings = json.loads(metadata or "{}")
-    except ValueError:
-        vector_settings = {}
-    return vector_settings if isinstance(vector_settings, dict) else {}
 
 
 class ParquetRows(RowSource):

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checks import check_id_array
 from inlayer.geometry.nearest import to_float32
 from inlayer.ragged import IdArray, Ragged, slice_texts
 from inlayer.tables.stored_table import StoredTable
@@ -41,9 +40,7 @@ BLOCK_VALUES = 2**22  # values of rows gathered, or of sums of segments computed
 BLOCK_TEXTS = 2048  # texts whose sums are computed at once, so they are still in the cache when they are divided
 MIN_VALUES_PER_THREAD = 2**20
 
-torch_process = (
-    os.getpid()
-)  # threads are not forked, so if torch has computed something before a fork, it waits forever in the child
+torch_process = os.getpid()  # threads are not forked: torch, used before a fork, would wait for them in the child
 
 
 class RowPooler:
@@ -79,14 +76,12 @@ class RowPooler:
         map_in_threads(lambda part: rows.take(index[part], 0, out=out[part], mode="clip"), parts)
 
     def pool(self, ids: Ragged, mode: str, out: Vectors | None = None) -> Vectors:
-        """Return one vector per text (B, D), written to `out` if given; a text without tokens gives zeros."""
-        check_id_array(ids.flat, self.table.num_embeddings)
+        """Return one vector per text (B, D) of checked ids, in `out` if given; a text without tokens gives zeros."""
         out = np.empty((len(ids), self.width), np.float32) if out is None else out
         if mode == "mean":
             for start in range(0, len(ids), BLOCK_TEXTS):
-                self._mean(
-                    slice_texts(ids, start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS]
-                )
+                stop = min(start + BLOCK_TEXTS, len(ids))
+                self._mean(slice_texts(ids, start, stop), out[start:stop])
             return out
         out[:] = 0
         filled = np.flatnonzero(ids.counts)
@@ -108,9 +103,8 @@ class RowPooler:
             total = np.zeros(self.width)
             for start in range(0, ids.flat.size, step):
                 block = ids.flat[start : start + step]
-                segments = self._sums(block, np.append(np.arange(0, block.size, SEGMENT), block.size)).astype(
-                    np.float64
-                )
+                offsets = np.append(np.arange(0, block.size, SEGMENT), block.size)
+                segments = self._sums(block, offsets).astype(np.float64)
                 segments[0] += total  # so all segments are added in order, as in a shorter text
                 total = segments.sum(0)
             out[0] = total / ids.flat.size
@@ -163,9 +157,8 @@ def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vecto
 def choose_sums() -> Sums:
     """Choose the fastest way to sum rows: torch if loaded, else SciPy, else torch if installed, else numpy."""
     has_scipy = "scipy" in sys.modules or importlib.util.find_spec("scipy") is not None
-    if os.getpid() != torch_process:
-        return sum_with_scipy if has_scipy else sum_with_numpy
-    if "torch" in sys.modules or (not has_scipy and importlib.util.find_spec("torch") is not None):
+    has_torch = "torch" in sys.modules or (not has_scipy and importlib.util.find_spec("torch") is not None)
+    if has_torch and os.getpid() == torch_process:
         return sum_with_torch
     return sum_with_scipy if has_scipy else sum_with_numpy
 

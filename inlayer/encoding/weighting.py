@@ -130,8 +130,7 @@ class Weighting:
                 raise InputError("the texts all have the same vector; whitening needs texts that differ")
             matrix = matrix @ (vectors[:, selected] / np.sqrt(values[selected]))
         settings = {"sif": sif, "components": components, "whiten": whiten, "dim": dim, "texts": len(texts)}
-        stored = [np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)]
-        return cls(stored[0], stored[1], stored[2], settings)
+        return cls(*(np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)), settings)
 
     @property
     def width(self) -> int:
@@ -158,10 +157,8 @@ class Weighting:
             >>> weighting.transform(np.ones((3, 128))).shape
             (3, 128)
         """
-        transformed: Vectors = ((vectors.astype(np.float64) - self.mean) @ self.matrix.astype(np.float64)).astype(
-            np.float32
-        )
-        return transformed
+        transformed = (vectors.astype(np.float64) - self.mean) @ self.matrix.astype(np.float64)
+        return transformed.astype(np.float32)
 
     def check(self, model: Model) -> None:
         """Check that it was fitted on a table of the model's size.
@@ -219,7 +216,7 @@ class Weighting:
 
         Raises:
             CheckpointError: If the file is not a weighting.
-        MissingFileError: If there is no such file.
+            MissingFileError: If there is no such file.
 
         Example:
             >>> model = inlayer.load("default")
@@ -235,18 +232,22 @@ class Weighting:
             raise CheckpointError(f"{format_path(file)} is not a weighting: expected float32 tokens, mean and matrix")
         with safe_open(file, framework="numpy") as opened:
             tensors = {name: opened.get_tensor(name) for name in actual}
-            metadata = (opened.metadata() or {}).get("weighting", "{}")
+            metadata = (opened.metadata() or {}).get("weighting")
         if len(tensors["mean"]) != len(tensors["matrix"]):
             raise CheckpointError(f"{format_path(file)}: mean and matrix have different sizes; fit the weighting again")
-        try:
-            settings = json.loads(metadata)
-        except ValueError:
-            settings = None
-        token_weights = tensors.pop("tokens")
-        return cls(token_weights, **tensors, settings=settings if isinstance(settings, dict) else {})
+        return cls(tensors["tokens"], tensors["mean"], tensors["matrix"], parse_settings(metadata))
 
     def __repr__(self) -> str:
         return f"Weighting({len(self.token_weights):,} tokens, {len(self.mean)} -> {self.width}, {self.settings})"
+
+
+def parse_settings(metadata: str | bytes | None) -> dict[str, Any]:
+    """Return the settings in the metadata of a file; without valid ones, none."""
+    try:
+        settings = json.loads(metadata or "{}")
+    except ValueError:
+        settings = {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _file(path: str | os.PathLike[str], name: str = "path") -> Path:
