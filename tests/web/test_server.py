@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from inlayer.cli import main
-from inlayer.cli.serve import last_name, open_pipelines
+from inlayer.cli.serve import open_pipelines
 from inlayer.errors import InputError
+from inlayer.files import base_name
 from inlayer.trace import Pipeline
 from inlayer.web import Address, server
 from inlayer.web.app import make_app
@@ -170,8 +171,8 @@ def test_models_are_named_after_the_last_part_of_their_source(tmp_path: Path) ->
     pipelines = open_pipelines(tuple(sources))
     assert list(pipelines) == ["default", "model", "model-2", "default-2"]
     assert [one.facts().name for one in pipelines.values()] == list(pipelines)
-    assert last_name("org/name@revision") == "name@revision"
-    assert last_name("/") == "/"
+    assert base_name(Path("org/name@revision")) == "name@revision"
+    assert base_name(Path("/")) == "/"
 
 
 def test_at_least_one_model_is_required() -> None:
