@@ -17,6 +17,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,20 +40,6 @@ class RowGroup(NamedTuple):
     number: int  # index in its file
     first: int
     slices: int
-
-
-class WorkerConfig(NamedTuple):
-    """The settings of a worker."""
-
-    model: str
-    weighting: Weighting | None
-    settings: EncodeSettings
-    field: str | None
-    keep_columns: bool  # the other columns are stored as well
-    skip_bad_rows: bool  # bad rows are skipped; otherwise the run stops at the first
-    slice_rows: int
-    folder: str  # where the parts are written
-    suffix: str
 
 
 class RayJob(EmbedJob):
@@ -114,11 +101,12 @@ class RayJob(EmbedJob):
         except ImportError:
             raise MissingExtraError("--engine ray needs Ray: pip install 'inlayer[embed,ray]'") from None
         model = Path(self.vector_settings["model"])
-        config = WorkerConfig(
-            str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
-            self.encoder.weighting, self.settings, self.reader.field, self.reader.keep, self.skip_bad_rows,
-            self.slice_rows, str(self.folder.resolve()), self.out.suffix,
-        )  # fmt: skip
+        worker = {
+            "model": str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
+            "weighting": self.encoder.weighting, "settings": self.settings, "slice_rows": self.slice_rows,
+            "field": self.reader.field, "keep_columns": self.reader.keep, "skip_bad_rows": self.skip_bad_rows,
+            "folder": str(self.folder.resolve()), "suffix": self.out.suffix,
+        }  # fmt: skip
         with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies
             try:
                 ray.init(log_to_driver=False, logging_level=logging.ERROR)
@@ -126,7 +114,7 @@ class RayJob(EmbedJob):
                 logging.getLogger("ray.data").setLevel(logging.ERROR)
                 workers = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
                 rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
-                    GroupWorker, fn_constructor_args=(config,), num_cpus=1, concurrency=(1, workers)
+                    GroupWorker, fn_constructor_kwargs=worker, num_cpus=1, concurrency=(1, workers)
                 )
                 for row in rows.iter_rows():
                     yield json.loads(row["report"])
@@ -137,37 +125,48 @@ class RayJob(EmbedJob):
                 ray.shutdown()
 
 
+@dataclass
 class GroupWorker:
     """An actor: opens the model once, then writes the parts of one row group after another."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    model: str
+    weighting: Weighting | None
+    settings: EncodeSettings
+    slice_rows: int
+    field: str | None
+    keep_columns: bool  # the other columns are stored as well
+    skip_bad_rows: bool  # bad rows are skipped; otherwise the run stops at the first
+    folder: str  # where the parts are written
+    suffix: str
+
+    def __post_init__(self) -> None:
         from inlayer.checkpoint import load
 
-        self.config, self.encoder = config, load(config.model).encoder(config.weighting)
+        self.encoder = load(self.model).encoder(self.weighting)
 
     def __call__(self, item: dict[str, Any]) -> dict[str, str]:
         """Write the missing slices of a row group. Return their ranges, the bad rows and an error, as JSON."""
-        group, config = RowGroup(*item["group"]), self.config
+        group = RowGroup(*item["group"])
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []
         error = ""
 
         def on_bad_row(where: str, problem: str) -> None:
             bad.append((where, problem))
-            if not config.skip_bad_rows:
+            if not self.skip_bad_rows:
                 raise InputError(problem)  # the command reports it with its place, and stops
 
-        reader = Reader([], field=config.field, per_file=False, on_bad_row=on_bad_row, keep=config.keep_columns)
-        types = ColumnTypes(reader.text_column, on_bad_row) if config.suffix == ".parquet" else None
-        slices = reader.parquet_rows(Path(group.path), group.name, group.number, config.slice_rows)
+        reader = Reader([], field=self.field, per_file=False, on_bad_row=on_bad_row, keep=self.keep_columns)
+        types = ColumnTypes(reader.text_column, on_bad_row) if self.suffix == ".parquet" else None
+        slices = reader.parquet_rows(Path(group.path), group.name, group.number, self.slice_rows)
         try:
             for index, rows in enumerate(slices):
                 if index in item["done"]:
                     continue
-                kept, vectors = embed_rows(self.encoder, config.settings, rows, on_bad_row, types)
+                kept, vectors = embed_rows(self.encoder, self.settings, rows, on_bad_row, types)
                 part = Part(group.first + index, group.number, group.state, len(vectors))
-                with atomic_path(Path(config.folder) / part.name) as path:
-                    write_part(path, config.suffix, [kept], vectors, reader.text_column)
+                with atomic_path(Path(self.folder) / part.name) as path:
+                    write_part(path, self.suffix, [kept], vectors, reader.text_column)
                 written.append((part.start, part.rows))
         except InlayerError as problem:
             error = str(problem)

@@ -130,11 +130,10 @@ class RowPooler:
         starts, ends = ids.offsets[:-1].tolist(), ids.offsets[1:].tolist()
         step = max(1, BLOCK_VALUES // self.width)
         for text in filled.tolist():
-            start, end = starts[text], ends[text]
-            np.maximum.reduce(rows.take(index[start : min(start + step, end)], 0), 0, out=out[text])
-            for later in range(start + step, end, step):
-                block = np.maximum.reduce(rows.take(index[later : min(later + step, end)], 0), 0)
-                np.maximum(out[text], block, out=out[text])
+            out[text] = -np.inf
+            for start in range(starts[text], ends[text], step):
+                block = rows.take(index[start : min(start + step, ends[text])], 0)
+                np.maximum(out[text], block.max(0), out=out[text])
 
 
 def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vectors) -> None:

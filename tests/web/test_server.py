@@ -439,12 +439,8 @@ def test_workers_end_with_a_killed_server() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_process_that_opens_the_models_ends_with_a_killed_server() -> None:
-    script = (
-        "import functools, time\n"
-        "from inlayer.web.server import find_model_names, start_fork_server\n"
-        "find_model_names(functools.partial(time.sleep, 3600), start_fork_server())\n"
-    )
+def test_workers_that_open_the_models_end_with_a_killed_server() -> None:
+    script = "import functools, time\nfrom inlayer.web import serve\nserve(functools.partial(time.sleep, 3600))\n"
 
     def opening() -> list[int]:
         return [grandchild for child in children(program.pid) for grandchild in children(child)]
