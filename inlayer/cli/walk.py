@@ -162,7 +162,6 @@ def walk(
 def _open_pipeline(
     texts: list[str], source: str | None, tokenizer: str | None, random_settings: dict[str, Any] | None
 ) -> Pipeline:
-    """Open a model, or initialize a random table."""
     from inlayer.checkpoint import load
 
     model = load(source) if random_settings is None else None  # before torch is imported: a wrong path fails at once

@@ -97,7 +97,6 @@ def _dicts(rows: TextRows) -> list[dict[str, Any]]:
 def join_parts(
     parts: list[Path], target: Path, shape: tuple[int, int], dtype: np.dtype[Any], vector_settings: Any
 ) -> None:
-    """Join parts into one file."""
     if target.suffix == ".parquet":
         _join_parquet(parts, target, vector_settings)
         return

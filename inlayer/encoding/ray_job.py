@@ -77,7 +77,6 @@ class RayJob(EmbedJob):
         return sum(done.values())
 
     def _groups(self) -> Iterator[RowGroup]:
-        """Yield all row groups of the input."""
         first = 0
         for source in self.reader.sources:
             if not isinstance(source, Path) or source.suffix != ".parquet":

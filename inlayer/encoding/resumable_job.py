@@ -116,7 +116,6 @@ class EmbedJob:
         return rows
 
     def parts(self) -> list[Part]:
-        """Return the finished parts, in order."""
         names = (re.fullmatch(PART, path.name) for path in self.folder.glob("*-*-*-*"))
         return sorted(Part(int(name[1]), int(name[2]), int(name[3], 16), int(name[4])) for name in names if name)
 
@@ -128,19 +127,15 @@ class EmbedJob:
         if not self.parts():
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
-            raise InputError(
-                f"{format_path(self.folder)} has the parts of an interrupted run with different arguments, or a "
-                "different version of the model or the weighting; run it again with the same ones, or delete that "
-                "folder"
-            )
+            problem = "has the parts of an interrupted run with different arguments, or a different version"
+            advice = "run it again with the same ones, or delete that folder"
+            raise self._error(f"{problem} of the model or the weighting; {advice}")
 
     def _write_parts(self, progress: Callable[[int], None]) -> int:
         finished = expected = 0  # how many input rows the finished parts cover, and the checksum of these rows
         for part in self.parts():
             if part.start != finished:
-                raise InputError(
-                    f"{format_path(self.folder)} is missing the part from row {finished:,}; delete that folder"
-                )
+                raise self._error(f"is missing the part from row {finished:,}; delete that folder")
             finished, expected = part.end, part.checksum
         types = self._column_types()
         start, seen, crc, size = finished, 0, 0, 0
@@ -210,10 +205,8 @@ class EmbedJob:
         if path_kind(self.folder) != "folder":
             return
         if foreign := [path.name for path in self.folder.iterdir() if not JOB_FILE.fullmatch(path.name)]:
-            raise InputError(
-                f"{format_path(self.folder)} was not created by inlayer embed: it contains "
-                f"{join_names(foreign, 3)}; choose another --out, or move that folder"
-            )
+            problem = f"was not created by inlayer embed: it contains {join_names(foreign, 3)}"
+            raise self._error(f"{problem}; choose another --out, or move that folder")
 
     def _remove(self) -> None:
         """Remove the folder with its parts; files that are not parts stay, and the folder with them."""
@@ -224,7 +217,8 @@ class EmbedJob:
             self.folder.rmdir()
 
     def _changed(self) -> InputError:
-        return InputError(
-            "the input has changed since the interrupted run: the first rows differ; delete "
-            f"{format_path(self.folder)} to start over"
-        )
+        problem = "the input has changed since the interrupted run: the first rows differ"
+        return InputError(f"{problem}; delete {format_path(self.folder)} to start over")
+
+    def _error(self, problem: str) -> InputError:
+        return InputError(f"{format_path(self.folder)} {problem}")

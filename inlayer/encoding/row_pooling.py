@@ -187,7 +187,6 @@ def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
 
 
 def sum_with_numpy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
-    """Sum rows text by text."""
     bounds, sums = offsets.tolist(), np.empty((offsets.size - 1, rows.shape[1]), np.float32)
     for text in range(len(bounds) - 1):
         np.add.reduce(rows.take(ids[bounds[text] : bounds[text + 1]], 0), 0, out=sums[text])

@@ -22,12 +22,10 @@ class TextRows(NamedTuple):
     numbers: Sequence[int]  # of the lines or rows
 
     def slice(self, start: int, end: int) -> TextRows:
-        """Return rows `start` to `end`."""
         part = slice(start, end)
         return TextRows(self.texts[part], self.others[part], self.place, self.numbers[part])
 
     def take(self, kept: list[int]) -> TextRows:
-        """Return the rows with these indices."""
         if isinstance(self.others, list):
             others = [self.others[index] for index in kept]
         else:
@@ -37,7 +35,6 @@ class TextRows(NamedTuple):
         )
 
     def location(self, index: int) -> str:
-        """Say where a row comes from."""
         return f"{self.place} {self.numbers[index]}"
 
     def other_bytes(self) -> bytes:

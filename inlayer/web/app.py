@@ -74,9 +74,8 @@ class WalkService:
 
     def models(self) -> ModelList:
         """List the models that were named when the server started."""
-        return ModelList(
-            [replace(model.facts(), name=name, source=model.title) for name, model in self.pipelines.items()]
-        )
+        named = self.pipelines.items()
+        return ModelList([replace(model.facts(), name=name, source=model.title) for name, model in named])
 
     def find(self, name: str | None) -> Pipeline:
         """Return the model of that name; the first one by default."""

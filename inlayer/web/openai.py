@@ -50,7 +50,6 @@ def errors_about(name: str) -> Iterator[None]:
 
 
 def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], threads: WorkerThreads) -> None:
-    """Add the routes to an application."""
     models = {name: pipeline.model for name, pipeline in pipelines.items() if pipeline.model is not None}
 
     def model_entry(name: str) -> dict[str, Any]:

@@ -288,7 +288,6 @@ def _workers() -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listen on an address."""
     if not host:  # for an empty host, some systems listen on every address
         raise InputError("host is empty; use 127.0.0.1 for this machine only")
     if not 0 <= port <= 65_535:  # the system would reduce it modulo 65,536
