@@ -16,7 +16,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -95,7 +95,7 @@ class RowPooler:
     def _mean(self, ids: Ragged, out: Vectors) -> None:
         step, texts = SEGMENT * max(1, BLOCK_VALUES // self.width), len(ids)
         if ids.flat.size <= step:
-            write_means(partial(self._sums, ids.flat), ids.offsets, out)
+            self._short_means(ids, out)
         elif texts > 1:
             for half in (slice(0, texts // 2), slice(texts // 2, texts)):
                 self._mean(slice_texts(ids, half.start, half.stop), out[half])
@@ -108,6 +108,22 @@ class RowPooler:
                 segments[0] += total  # so all segments are added in order, as in a shorter text
                 total = segments.sum(0)
             out[0] = total / ids.flat.size
+
+    def _short_means(self, ids: Ragged, out: Vectors) -> None:
+        """Write the means of texts whose segments fit into memory."""
+        counts = ids.counts
+        pieces = np.maximum(-(-counts // SEGMENT), 1)  # segments of each text
+        first = np.cumsum(pieces) - pieces
+        starts = np.repeat(ids.offsets[:-1] - SEGMENT * first, pieces) + SEGMENT * np.arange(pieces.sum())
+        found = self._sums(ids.flat, np.append(starts, ids.flat.size))
+        divisors = np.maximum(counts, 1)[:, None]
+        if len(found) > len(out):
+            found.take(first, 0, out=out, mode="clip")  # "clip" writes to `out` directly
+        np.divide(found if len(found) == len(out) else out, divisors.astype(np.float32), out=out)
+        for number in np.unique(pieces[pieces > 1]).tolist():
+            texts = np.flatnonzero(pieces == number)
+            segments = found[first[texts, None] + np.arange(number)]
+            out[texts] = segments.sum(1, dtype=np.float64) / divisors[texts]
 
     def _sums(self, ids: IdArray, offsets: IdArray) -> Vectors:
         rows, index = self._of_batch(ids)
@@ -134,23 +150,6 @@ class RowPooler:
             for start in range(starts[text], ends[text], step):
                 block = rows.take(index[start : min(start + step, ends[text])], 0)
                 np.maximum(out[text], block.max(0), out=out[text])
-
-
-def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vectors) -> None:
-    """Write the means of texts; `sums` returns the sums of the rows between given offsets."""
-    counts = np.diff(offsets)
-    pieces = np.maximum(-(-counts // SEGMENT), 1)  # segments of each text
-    first = np.cumsum(pieces) - pieces
-    starts = np.repeat(offsets[:-1] - SEGMENT * first, pieces) + SEGMENT * np.arange(pieces.sum())
-    found = sums(np.append(starts, offsets[-1]))
-    divisors = np.maximum(counts, 1)[:, None]
-    if len(found) > len(out):
-        found.take(first, 0, out=out, mode="clip")  # "clip" writes to `out` directly
-    np.divide(found if len(found) == len(out) else out, divisors.astype(np.float32), out=out)
-    for number in np.unique(pieces[pieces > 1]).tolist():
-        texts = np.flatnonzero(pieces == number)
-        segments = found[first[texts, None] + np.arange(number)]
-        out[texts] = segments.sum(1, dtype=np.float64) / divisors[texts]
 
 
 def choose_sums() -> Sums:

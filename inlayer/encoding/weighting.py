@@ -26,6 +26,7 @@ from inlayer.encoding.row_pooling import RowPooler
 from inlayer.errors import CheckpointError, DtypeError, InputError, type_name
 from inlayer.files import check_is_file, check_path, format_path, write_output
 from inlayer.formats.safetensors import read_header
+from inlayer.ragged import Ragged, concatenate_batches
 from inlayer.tokenizers.base import check_texts
 
 if TYPE_CHECKING:
@@ -108,16 +109,16 @@ class Weighting:
             dim = check_size(dim, "dim")
             if not whiten or dim > width:
                 raise InputError(f"dim is {dim}; it requires whiten=True and must be at most {width}")
-        encoder, counts = Encoder(model), np.zeros(model.table.num_embeddings, np.int64)
-        for batch in batches(texts):
-            counts += np.bincount(encoder.ids(batch).flat, minlength=len(counts))
+        encoder = Encoder(model)
+        id_batches = [encoder.ids(batch) for batch in batches(texts)]
+        counts = np.bincount(concatenate_batches(id_batches).flat, minlength=model.table.num_embeddings)
         if not counts.any():
             raise InputError(
                 f"none of the given texts ({len(texts):,}) has tokens; pass texts similar to those you want to encode"
             )
         weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
         scale = weights if model.token_weights is None else weights * model.token_weights
-        mean, moment = _moments(RowPooler(model.table, scale), encoder, texts)
+        mean, moment = _moments(RowPooler(model.table, scale), id_batches)
         matrix, shift = np.eye(width), np.zeros(width)
         if components:
             common = np.linalg.eigh(moment)[1][:, -components:]
@@ -269,11 +270,10 @@ def open_weighting(weights: Weighting | str | os.PathLike[str] | None) -> Weight
     return weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
 
 
-def _moments(pooler: RowPooler, encoder: Encoder, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _moments(pooler: RowPooler, id_batches: list[Ragged]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the mean and the second moments of the texts' vectors, in float64; texts without tokens do not count."""
     total, products, count = np.zeros(pooler.width), np.zeros((pooler.width, pooler.width)), 0
-    for batch in batches(texts):
-        ids = encoder.ids(batch)
+    for ids in id_batches:
         vectors = pooler.pool(ids, "mean")[ids.counts > 0].astype(np.float64)
         total, products, count = total + vectors.sum(0), products + vectors.T @ vectors, count + len(vectors)
     return total / count, products / count
