@@ -103,10 +103,8 @@ def read_vectors(name: str) -> npt.NDArray[Any]:
     from inlayer.encoding.outputs import map_array
 
     mapped = map_array(check_is_file(check_path(name, "--embeds")))
-    if mapped.dtype.kind != "f" or mapped.dtype.itemsize > 8:
-        raise InputError(f"{format_path(name)} has dtype {mapped.dtype}; vectors must be float16, float32 or float64")
-    if mapped.ndim not in (2, 3):
-        raise InputError(f"{format_path(name)} has shape {mapped.shape}; vectors must be (T, D) or (B, T, D)")
-    if mapped.size > MAX_VALUES:
-        raise InputError(f"{format_path(name)} has {mapped.size:,} values; the limit is {MAX_VALUES:,}")
+    is_float = mapped.dtype.kind == "f" and mapped.dtype.itemsize <= 8
+    if not is_float or mapped.ndim not in (2, 3) or mapped.size > MAX_VALUES:
+        expected = f"float16, float32 or float64 (T, D) or (B, T, D), with at most {MAX_VALUES:,} values"
+        raise InputError(f"{format_path(name)} has dtype {mapped.dtype} and shape {mapped.shape}; expected {expected}")
     return np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C")

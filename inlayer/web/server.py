@@ -276,7 +276,7 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=int(IDLE_SECONDS) + 1,  # BoundedProtocol closes idle connections before
         timeout_graceful_shutdown=1,
         timeout_worker_healthcheck=int(START_SECONDS),
     )

@@ -235,6 +235,10 @@ def test_an_idle_connection_is_closed(pipeline: Pipeline, monkeypatch: pytest.Mo
             assert closed(connection) == b""
 
 
+def test_only_our_own_timer_closes_idle_connections() -> None:
+    assert server.make_config(make_app).timeout_keep_alive > server.IDLE_SECONDS
+
+
 def test_a_slow_body_is_rejected(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inlayer.web.request_body.BODY_SECONDS", 0.5)
     head = (
