@@ -1,6 +1,6 @@
-"""The columns of a Parquet output: each column keeps one type throughout a run.
+"""Rows of texts with their other columns, and the types of these columns in a Parquet output: one throughout a run.
 
-rows of texts -> [columns of one type] -> parts -> one file
+files -> [rows of texts, columns of one type] -> parts -> one file
 - a row whose value does not fit the earlier rows is bad. It is reported when it is read, not when parts are joined
 - a type may widen: from null to any type, from integers to floats, and by new fields of an object
 Tested in tests/encoding/test_columns.py and test_commands.py.
@@ -8,14 +8,52 @@ Tested in tests/encoding/test_columns.py and test_commands.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
-from inlayer.encoding.text_rows import TextRows
+import numpy as np
+
 from inlayer.errors import InputError
 from inlayer.files import quote
+
+
+class TextRows(NamedTuple):
+    """Texts, the other columns of their rows (one dict per text, or an Arrow table), and where they come from."""
+
+    texts: list[str]
+    others: Any
+    place: str  # such as "a.txt, line"
+    numbers: Sequence[int]  # of the lines or rows
+
+    def slice(self, start: int, end: int) -> TextRows:
+        part = slice(start, end)
+        return TextRows(self.texts[part], self.others[part], self.place, self.numbers[part])
+
+    def take(self, kept: list[int]) -> TextRows:
+        if isinstance(self.others, list):
+            others = [self.others[index] for index in kept]
+        else:
+            others = self.others.take(np.array(kept, np.int64))  # for Arrow, an empty list has no type
+        return TextRows(
+            [self.texts[index] for index in kept], others, self.place, [self.numbers[index] for index in kept]
+        )
+
+    def location(self, index: int) -> str:
+        return f"{self.place} {self.numbers[index]}"
+
+    def other_bytes(self) -> bytes:
+        """Return the other columns as bytes, for a checksum."""
+        if isinstance(self.others, list):
+            return repr(self.others).encode(errors="surrogatepass") if any(self.others) else b""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.others.schema) as stream:  # a batch lacks column names and categories
+            stream.write_table(self.others.combine_chunks())
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
 
 
 @contextmanager

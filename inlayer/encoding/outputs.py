@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.columns import column_errors
+from inlayer.encoding.columns import TextRows, column_errors
 from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, parquet_errors
-from inlayer.encoding.text_rows import TextRows
 from inlayer.encoding.weighting import parse_settings
 from inlayer.errors import InputError
 from inlayer.files import check_is_file, file_errors, format_path, path_kind, quote

@@ -24,9 +24,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from inlayer.encoding.columns import TextRows
 from inlayer.encoding.lines import BLOCK, MAX_TEXT, TOO_LONG, CountedLines, blocks
 from inlayer.encoding.source_files import PACKED, kind_of
-from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import file_errors, format_path, join_names, quote, utf8_problem
 from inlayer.render.numbers import count

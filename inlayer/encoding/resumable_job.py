@@ -22,11 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.columns import ColumnTypes
+from inlayer.encoding.columns import ColumnTypes, TextRows
 from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
 from inlayer.encoding.reader import VECTORS, Reader
-from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InputError
 from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, path_kind, sync, write_atomic
 
