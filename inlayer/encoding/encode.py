@@ -75,11 +75,6 @@ class EncodeSettings(NamedTuple):
                 raise InputError(f"dim is {self.dim}; it must be at most {width}, the width of the vectors")
         return self._replace(dtype=as_float_dtype(self.dtype))
 
-    @property
-    def is_identity(self) -> bool:
-        """True if checked settings leave pooled vectors as they are."""
-        return not self.normalize and self.dim is None and self.dtype == np.float32
-
     def finish(self, vectors: Array) -> Array:
         """Cut, normalize and convert pooled vectors (n, D)."""
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
@@ -148,9 +143,8 @@ class Encoder:
             vectors[ids.counts == 0] = 0
         return settings.finish(vectors)
 
-    def batch(self, texts: list[str], settings: EncodeSettings) -> Array | TokenVectors:
-        """Return the vectors of a batch, for checked settings."""
-        ids = self.ids(texts)
+    def vectors(self, ids: Ragged, settings: EncodeSettings) -> Array | TokenVectors:
+        """Return the vectors of texts, for checked settings."""
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
@@ -167,8 +161,7 @@ class Encoder:
             while start < len(ids):
                 fitting = int(np.searchsorted(ends, ends[start] + values // self.pooler.width, "right")) - 1
                 stop = max(start + 1, fitting)
-                part = slice_texts(ids, start, stop)
-                yield self.per_token(part, settings) if per_token else self.pooled(part, settings)
+                yield self.vectors(slice_texts(ids, start, stop), settings)
                 start = stop
 
     def per_token(self, ids: Ragged, settings: EncodeSettings) -> TokenVectors:
@@ -240,16 +233,17 @@ class Encoder:
             check_size(batch_size, "batch_size")
         if isinstance(texts, str):
             short = self._short(texts, settings)
-            one = self.batch([texts], settings) if short is None else short
+            one = self.vectors(self.ids([texts]), settings) if short is None else short
             return one if isinstance(one, TokenVectors) else np.asarray(one[0])
         texts = check_texts(_each(texts))
         done, parts = 0, []
+        is_plain = self.weighting is None and settings == EncodeSettings(settings.pool).checked(self.width)
         vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for ids in self._id_batches(texts, batch_size):
             start, done = done, done + len(ids)
             if per_token:
                 parts.append(ids)
-            elif self.weighting is None and settings.is_identity:
+            elif is_plain:  # without another copy
                 self.pooler.pool(ids, settings.pool, vectors[start:done])
             else:
                 vectors[start:done] = self.pooled(ids, settings)

@@ -27,7 +27,7 @@ from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
 from inlayer.encoding.reader import VECTORS, Reader
 from inlayer.errors import InputError
-from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, path_kind, sync, write_atomic
+from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, sync, write_atomic
 
 PART_BYTES = 2**26  # size of the vectors in one part
 PART = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
@@ -55,17 +55,17 @@ def embed_rows(
     if types is not None:
         rows = types.fitting(rows)
     try:
-        return rows, np.asarray(encoder.batch(rows.texts, settings))
+        return rows, encoder.pooled(encoder.ids(rows.texts), settings)
     except TEXT_ERRORS:
         kept = []
         for index, text in enumerate(rows.texts):
             try:
-                encoder.batch([text], settings)
+                encoder.ids([text])
                 kept.append(index)
             except TEXT_ERRORS as error:  # noqa: PERF203
                 on_bad_row(rows.location(index), str(error))
         rows = rows.take(kept)
-        return rows, np.asarray(encoder.batch(rows.texts, settings))
+        return rows, encoder.pooled(encoder.ids(rows.texts), settings)
 
 
 class EmbedJob:
@@ -201,9 +201,7 @@ class EmbedJob:
 
     def _check_folder(self) -> None:
         """Reject a folder that contains files not written by this job."""
-        if path_kind(self.folder) != "folder":
-            return
-        if foreign := [path.name for path in self.folder.iterdir() if not JOB_FILE.fullmatch(path.name)]:
+        if foreign := [path.name for path in self.folder.glob("*") if not JOB_FILE.fullmatch(path.name)]:
             problem = f"was not created by inlayer embed: it contains {join_names(foreign, 3)}"
             raise self._error(f"{problem}; choose another --out, or move that folder")
 

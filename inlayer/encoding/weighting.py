@@ -131,7 +131,8 @@ class Weighting:
                 raise InputError("the texts all have the same vector; whitening needs texts that differ")
             matrix = matrix @ (vectors[:, selected] / np.sqrt(values[selected]))
         settings = {"sif": sif, "components": components, "whiten": whiten, "dim": dim, "texts": len(texts)}
-        return cls(*(np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)), settings)
+        stored = [np.ascontiguousarray(array, np.float32) for array in (weights, shift, matrix)]
+        return cls(stored[0], stored[1], stored[2], settings)
 
     @property
     def width(self) -> int:

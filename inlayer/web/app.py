@@ -280,8 +280,6 @@ def _describe(problem: dict[str, Any]) -> str:
         message = re.sub(r"\d{5,19}", lambda digits: f"{int(digits[0]):,}", message)
         where = where or "the body"
     value = problem.get("input")
-    if value is None or isinstance(value, bool):
-        received = f" (got {json.dumps(value)})"
-    else:
-        received = f" (got {quote(value)})" if isinstance(value, (str, int, float)) else ""
+    shown = json.dumps(value) if value is None or isinstance(value, bool) else quote(value)
+    received = "" if isinstance(value, (dict, list)) else f" (got {shown})"
     return f"{where}: {message}{received}" if where else message
