@@ -37,22 +37,15 @@ def blocks(stream: Any, on_long_line: Callable[[int], None]) -> Iterator[tuple[i
 
 
 class CountedLines:
-    """Iterates over the lines of a text stream and counts them.
-
-    A line that is too long raises csv.Error; the next read continues after it.
-    """
+    """Reads the lines of a text stream and counts them."""
 
     def __init__(self, stream: Any) -> None:
         self.stream, self.number = stream, 0
 
-    def __iter__(self) -> CountedLines:
-        return self
-
-    def __next__(self) -> str:
+    def read(self) -> str:
+        """Return the next line, empty at the end; csv.Error if it is too long, and the next call continues after it."""
         line: str = self.stream.readline(MAX_TEXT)
-        if not line:
-            raise StopIteration
-        self.number += 1
+        self.number += bool(line)
         if len(line) < MAX_TEXT or line.endswith(("\n", "\r")):
             return line
         while line and not line.endswith(("\n", "\r")):

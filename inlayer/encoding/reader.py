@@ -174,7 +174,7 @@ class Reader:
     def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
         csv.field_size_limit(MAX_TEXT)
         lines = CountedLines(stream)
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        reader = csv.reader(iter(lines.read, ""), delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
             _check_utf8("".join(header), "the header")
