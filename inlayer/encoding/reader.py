@@ -186,8 +186,9 @@ class Reader:
             if len(row) != len(header):
                 raise InputError(f"{count(len(row), 'column')} instead of {len(header)}")
             record = dict(zip(header, row, strict=True))
-            for key, value in record.items():
-                _check_utf8(value, f"column {quote(key)}")
+            if not all(map(str.isascii, row)):
+                for key, value in record.items():
+                    _check_utf8(value, f"column {quote(key)}")
             return record.pop(column), record
 
         rows, size = list[tuple[int, list[str]]](), 0
