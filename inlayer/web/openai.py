@@ -106,7 +106,7 @@ def parse_input(encoder: Encoder, value: Any) -> Ragged:
     items: Any = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         raise InputError("input must be a nonempty text, list of texts, list of ids, or list of lists of ids")
-    if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+    if all(type(item) is int for item in items):
         items = [items]
     if len(items) > MAX_INPUTS:
         raise InputError(f"input has {len(items):,} items; the limit is {MAX_INPUTS:,} per request")
