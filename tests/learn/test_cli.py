@@ -365,7 +365,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["watch", "nope"], "unknown task"),
         (["notebook", "nope"], "unknown lesson"),
         (["grade", "no/such"], "no/such"),
-        (["grade"], "missing argument: FOLDER"),
+        (["grade"], "Missing argument 'folder'"),
         (["dev-check", "nope"], "unknown task"),
     ],
 )
