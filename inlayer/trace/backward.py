@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
-from inlayer.head import Head, project, scale_logits
+from inlayer.head import Head, scale_logits
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import Forward, UniqueRows
@@ -55,30 +55,42 @@ class LossInputs(NamedTuple):
     def bias(self) -> Tensor | None:
         return None if self.head.bias is None else self.head.bias.detach().float()
 
+    @property
+    def padding_index(self) -> int | None:
+        """The index of the padding row among the unique rows."""
+        padding, ids = self.layer.padding_idx, self.unique.ids_U.tolist()
+        return ids.index(padding) if padding in ids else None
+
     def gather(self, rows_UD: Tensor) -> Tensor:
         """Look up the rows of the batch; the padding row gets no gradient."""
-        padding, ids = self.layer.padding_idx, self.unique.ids_U.tolist()
-        index = ids.index(padding) if padding in ids else None
-        return functional.embedding(self.unique.inverse_BT, rows_UD, padding_idx=index)
+        return functional.embedding(self.unique.inverse_BT, rows_UD, padding_idx=self.padding_index)
 
-    def hidden(self, rows_UD: Tensor) -> Tensor:
-        """Compute the hidden states of the batch from its unique rows."""
-        return self.run_layer(self.gather(rows_UD))
-
-    def run_layer(self, gathered_BTD: Tensor) -> Tensor:
+    def hidden(self, gathered_BTD: Tensor) -> Tensor:
+        """Compute the hidden states of the batch from its rows."""
         rows_BTD, result = gathered_BTD * self.layer.scale, self.result
         if self.layer.adds_ngrams:
-            rows_BTD = self.layer.add_ngrams(rows_BTD, self.unique.ids_U[self.unique.inverse_BT], result.history)
-        hidden_BTD: Tensor = self.layer(inputs_embeds=rows_BTD, position_ids=result.layer_position_ids)
+            assert result.ids_BT is not None
+            rows_BTD = self.layer.add_ngrams(rows_BTD, result.ids_BT, result.history)
+        hidden_BTD: Tensor = self.layer(inputs_embeds=rows_BTD, position_ids=result.position_BT)
         return hidden_BTD
 
-    def logits(self, hidden: Tensor, weight_VD: Tensor) -> Tensor:
-        return project(self.head, hidden, weight_VD, self.bias)
+    def predicting(self, hidden_BTD: Tensor) -> Tensor:
+        """Select the hidden states whose next token is predicted."""
+        return hidden_BTD.flatten(0, 1)[self.index_N]
 
-    def loss(self, hidden_BTD: Tensor, weight_VD: Tensor) -> Tensor:
-        """Return the cross-entropy of the next tokens."""
-        assert self.targets is not None
-        return functional.cross_entropy(self.logits(hidden_BTD.flatten(0, 1)[self.index_N], weight_VD), self.targets)
+
+class Gradients(NamedTuple):
+    """The gradients of the loss, and what the gradient of a tied head's rows is computed from."""
+
+    loss: Tensor
+    unique_UD: Tensor  # of the unique rows, through the lookup
+    gathered_BTD: Tensor  # of the looked-up rows, padding included
+    products_NV: Tensor  # of the products of hidden states and the head's rows; empty if the loss is a sum
+    hidden_ND: Tensor  # the hidden states in these products
+
+    def of_head(self, ids: Tensor | slice) -> Tensor:
+        """Compute the gradients of some of the head's rows: those of a matrix product."""
+        return self.products_NV[:, ids].T @ self.hidden_ND
 
 
 def choose_loss(result: Forward) -> LossInputs:
@@ -86,23 +98,33 @@ def choose_loss(result: Forward) -> LossInputs:
     pipeline, unique = result.pipeline, result.unique
     assert unique is not None
     layer, head = pipeline.float32_layer(result.change.positions, result.change.theta), pipeline.head
-    index_N, targets_N = _targets(result, unique, layer)
+    index_N, targets_N = _targets(result, layer)
     fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
     return LossInputs(result, unique, layer, index_N, targets_N if fits and len(index_N) > 0 else None)
 
 
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
-    inputs = choose_loss(result)
-    pipeline, unique, shown, max_tokens = (
-        result.pipeline,
-        inputs.unique,
-        result.recorded.channels,
-        result.recorded.tokens,
-    )
-    by_head, padding = inputs.targets is not None, inputs.layer.padding_idx
-    loss, lookup_UD, head_UD, unmasked_D, n_other_rows = _gradients(inputs)
-    total_UD = lookup_UD if head_UD is None else lookup_UD + head_UD
+    inputs, max_tokens = choose_loss(result), result.recorded.tokens
+    unique, padding, padding_index = inputs.unique, inputs.layer.padding_idx, inputs.padding_index
+    by_head = inputs.targets is not None
+    gradients = differentiate(inputs)
+    lookup_UD = total_UD = gradients.unique_UD
+    head_UD = unmasked_D = None
+    reached_V = torch.zeros(result.pipeline.table.shape[0], dtype=torch.bool)  # rows that receive a gradient
+    if padding_index is not None:
+        unmasked_D = gradients.gathered_BTD[unique.inverse_BT == padding_index].sum(dim=0)
+    if by_head and inputs.head.tied:
+        head_UD = gradients.of_head(unique.ids_U)
+        if padding_index is not None:
+            unmasked_D = unmasked_D + head_UD[padding_index]
+            head_UD[padding_index] = 0
+        total_UD = lookup_UD + head_UD
+        reached_V = gradients.products_NV.abs().amax(dim=0).ne(0)  # .ne(0).any(dim=0) takes eight times as long
+        if padding is not None:
+            reached_V[padding] = False
+    reached_V[unique.ids_U] = total_UD.ne(0).any(dim=1)
+    shown = result.recorded.channels
     lookup, total = lookup_UD[:, shown].tolist(), total_UD[:, shown].tolist()
     through_head = None if head_UD is None else head_UD[:, shown].tolist()
     ids, norms = unique.ids_U.tolist(), total_UD.norm(dim=1).tolist()
@@ -120,76 +142,54 @@ def backward(result: Forward) -> Backward:
             head=None if through_head is None else through_head[index],
             total=total[index],
             norm=norms[index],
-            is_padding=ids[index] == padding,
+            is_padding=index == padding_index,
         )
         for index, positions in list(occurrences.items())[:max_tokens]
     ]
     return Backward(
         loss_kind="next token" if by_head else "sum",
-        loss=float(loss),
-        uniform_loss=math.log(pipeline.table.shape[0]) if by_head else None,
+        loss=float(gradients.loss),
+        uniform_loss=math.log(result.pipeline.table.shape[0]) if by_head else None,
         note=backward_note(inputs),
         tied=head_UD is not None,
-        n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + n_other_rows,
+        n_rows_with_gradient=int(reached_V.sum()),
         rows=rows,
         n_unique_ids=len(ids),
         unmasked_padding_gradient=None if unmasked_D is None else unmasked_D[shown].tolist(),
     )
 
 
-def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Tensor, Tensor]:
+def _targets(result: Forward, layer: Embeddings) -> tuple[Tensor, Tensor]:
     """Return the indices into the flattened batch whose next token is predicted, and those tokens.
 
     As in `Head.loss`, padding ids are never a target, even if written in a text.
     """
-    head, ids, mask = result.pipeline.head, unique.ids_U[unique.inverse_BT].tolist(), result.mask_BT.tolist()
-    padding = {layer.padding_idx, None if head is None else head.padding_idx}
-    found = [
-        (b * len(row) + t, following)
-        for b, row in enumerate(ids)
-        for t, following in enumerate(row[1:])
-        if mask[b][t] and mask[b][t + 1] and following not in padding
-    ]
-    index_2N = torch.tensor(found[: MAX_LOGITS // result.pipeline.table.shape[0]], dtype=torch.int64).view(-1, 2).T
-    return index_2N[0], index_2N[1]
+    assert result.ids_BT is not None
+    ids_BT, mask_BT = result.ids_BT, result.mask_BT
+    paddings = {layer.padding_idx, getattr(result.pipeline.head, "padding_idx", None)} - {None}
+    is_target_BT = mask_BT & ~torch.isin(ids_BT, torch.tensor(list(paddings), dtype=torch.int64))
+    is_predicted_BT = functional.pad(mask_BT[:, :-1] & is_target_BT[:, 1:], (0, 1))  # not after the last token
+    index_N = is_predicted_BT.flatten().nonzero()[: MAX_LOGITS // result.pipeline.table.shape[0], 0]
+    return index_N, ids_BT.flatten()[index_N + 1]
 
 
-def _gradients(inputs: LossInputs) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, int]:
-    """Compute the loss and the gradients.
-
-    Returns the loss, the gradients of the unique rows (U, D) through the lookup and through a tied head, the gradient
-    of the padding row without padding_idx, and how many other rows receive a gradient from a tied head.
-    """
-    unique, padding, mask_BT = inputs.unique, inputs.layer.padding_idx, inputs.result.mask_BT
-    head_UD, n_other_rows = None, 0
+def differentiate(inputs: LossInputs) -> Gradients:
+    """Compute the loss and its gradients."""
     with torch.enable_grad():
-        rows_UD = unique.rows_UD.float().clone().requires_grad_()
+        rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
         gathered_BTD = inputs.gather(rows_UD)
-        hidden_BTD = inputs.run_layer(gathered_BTD)
+        hidden_BTD = inputs.hidden(gathered_BTD)
         if inputs.targets is None:
             # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
+            padding, mask_BT = inputs.layer.padding_idx, inputs.result.mask_BT
             loss = (hidden_BTD if padding is not None else hidden_BTD * mask_BT[:, :, None]).sum()
-            lookup_UD, upstream_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
-        else:
-            head, hidden_ND = inputs.head, hidden_BTD.flatten(0, 1)[inputs.index_N] * inputs.head.hidden_scale
-            products_NV = functional.linear(hidden_ND, inputs.pipeline.head_rows(), inputs.bias)
-            loss = functional.cross_entropy(scale_logits(head, products_NV), inputs.targets)
-            lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))
-            if head.tied:
-                # What a tied head sends to the rows in use: the gradient of a matrix product.
-                head_UD = upstream_NV[:, unique.ids_U].T @ hidden_ND.detach()
-                reached_V = upstream_NV.abs().amax(dim=0).ne(0)  # .ne(0).any(dim=0) takes eight times as long
-                reached_V[unique.ids_U] = False
-                if padding is not None:
-                    reached_V[padding] = False
-                n_other_rows = int(reached_V.sum())
-    unmasked_D = None
-    if (is_padding_U := unique.ids_U.eq(-1 if padding is None else padding)).any():
-        unmasked_UD = torch.zeros_like(lookup_UD).index_add_(0, unique.inverse_BT.flatten(), upstream_BTD.flatten(0, 1))
-        unmasked_UD = unmasked_UD if head_UD is None else unmasked_UD + head_UD
-        unmasked_D = unmasked_UD[is_padding_U][0]
-        head_UD = None if head_UD is None else head_UD * ~is_padding_U[:, None]
-    return loss.detach(), lookup_UD, head_UD, unmasked_D, n_other_rows
+            empty = loss.new_empty(0, 0)
+            return Gradients(loss.detach(), *torch.autograd.grad(loss, (rows_UD, gathered_BTD)), empty, empty)
+        hidden_ND = inputs.predicting(hidden_BTD) * inputs.head.hidden_scale
+        products_NV = functional.linear(hidden_ND, inputs.pipeline.head_rows(), inputs.bias)
+        loss = functional.cross_entropy(scale_logits(inputs.head, products_NV), inputs.targets)
+        upstream = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))
+        return Gradients(loss.detach(), *upstream, hidden_ND.detach())
 
 
 def backward_note(inputs: LossInputs) -> str:

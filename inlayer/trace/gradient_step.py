@@ -25,8 +25,9 @@ from torch.nn import functional
 
 from inlayer.geometry.nearest import nearest_others
 from inlayer.geometry.projection import TableProjection
+from inlayer.head import project
 from inlayer.tensors import one_thread
-from inlayer.trace.backward import LossInputs, backward_note, choose_loss
+from inlayer.trace.backward import LossInputs, backward_note, choose_loss, differentiate
 from inlayer.trace.facts import Change
 from inlayer.trace.forward import Forward, RecordedRange
 
@@ -106,25 +107,29 @@ def take_gradient_step(
     if pipeline.values() > MAX_VALUES:
         note = "the table is too large to compute a training step here"
         return without_steps(kind="next token", note=note)
-    gradient_VD, steps = _gradient(inputs), []
-    used, known = inputs.unique.inverse_BT[result.mask_BT.bool()].tolist(), inputs.unique.ids_U.tolist()
-    ids = [known[index] for index in dict.fromkeys(used) if known[index] != inputs.layer.padding_idx][
-        :MAX_MOVED
-    ]  # in order
-    target = int(inputs.targets[-1])
+    padding, weight_VD, gradient_VD = inputs.layer.padding_idx, pipeline.head_rows(), _table_gradient(inputs)
+    assert result.ids_BT is not None
+    used = dict.fromkeys(result.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
+    ids = [token_id for token_id in used if token_id != padding][:MAX_MOVED]
     indices = torch.searchsorted(inputs.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
-    rows_ND, moves_ND = inputs.unique.rows_UD.float()[indices], gradient_VD[ids]
+    rows_UD, moves_UD = inputs.unique.rows_UD.float(), gradient_VD[inputs.unique.ids_U]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
+    steps = []
     for rate in map(float, rates):
-        loss, after_last_V, predicted_V = _evaluate(inputs, rate, gradient_VD, last)
+        moved_UD = rows_UD - rate * moves_UD
+        hidden_BTD = inputs.hidden(inputs.gather(moved_UD))
+        hidden_ND = torch.cat((hidden_BTD[0, last][None], inputs.predicting(hidden_BTD)))
+        moved_VD = weight_VD - rate * gradient_VD if inputs.head.tied else weight_VD
+        logits_NV = project(inputs.head, hidden_ND, moved_VD, inputs.bias)
+        after_last_V, predicted_V = functional.softmax(logits_NV[[0, -1]], dim=-1)
         steps.append(
             GradientStep(
                 rate=rate,
-                loss=loss,
+                loss=float(functional.cross_entropy(logits_NV[1:], inputs.targets)),
                 next_tokens=_most_probable(pipeline, after_last_V) if last >= 0 else [],
                 predicted_tokens=_most_probable(pipeline, predicted_V),
-                target=_next_token(pipeline, predicted_V, target),
-                moved=_moved(pipeline, ids, rows_ND.numpy(), (rows_ND - rate * moves_ND).numpy(), projection),
+                target=_next_token(pipeline, predicted_V, int(inputs.targets[-1])),
+                moved=_moved(pipeline, ids, rows_UD[indices].numpy(), moved_UD[indices].numpy(), projection),
             )
         )
     return GradientStepFacts(
@@ -137,31 +142,14 @@ def take_gradient_step(
     )
 
 
-def _gradient(inputs: LossInputs) -> Tensor:
+def _table_gradient(inputs: LossInputs) -> Tensor:
     """Return the gradient of the whole table (V, D): through the lookup, and through a tied head."""
-    head, padding, head_VD = inputs.head, inputs.layer.padding_idx, inputs.pipeline.head_rows()
-    with torch.enable_grad():
-        rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
-        weight_VD = head_VD.clone().requires_grad_(head.tied)
-        loss = inputs.loss(inputs.hidden(rows_UD), weight_VD)
-        lookup_UD, *through_head = torch.autograd.grad(loss, (rows_UD, weight_VD) if head.tied else (rows_UD,))
-    gradient_VD = through_head[0] if head.tied else torch.zeros(inputs.pipeline.table.shape)
-    gradient_VD.index_add_(0, inputs.unique.ids_U, lookup_UD)
+    gradients, padding = differentiate(inputs), inputs.layer.padding_idx
+    table_VD = gradients.of_head(slice(None)) if inputs.head.tied else torch.zeros(inputs.pipeline.table.shape)
+    table_VD.index_add_(0, inputs.unique.ids_U, gradients.unique_UD)
     if padding is not None:
-        gradient_VD[padding] = 0
-    return gradient_VD
-
-
-def _evaluate(inputs: LossInputs, rate: float, gradient_VD: Tensor, last: int) -> tuple[float, Tensor, Tensor]:
-    """Return the loss after a step, and the probabilities after token `last` of text 0 and after the last target."""
-    unique, weight_VD = inputs.unique, inputs.pipeline.head_rows()
-    hidden_BTD = inputs.hidden(unique.rows_UD.float() - rate * gradient_VD[unique.ids_U])
-    if inputs.head.tied:
-        weight_VD = weight_VD - rate * gradient_VD
-    loss = float(inputs.loss(hidden_BTD, weight_VD))
-    hidden_PD = torch.stack((hidden_BTD[0, last], hidden_BTD.flatten(0, 1)[inputs.index_N[-1]]))
-    after_last_V, predicted_V = functional.softmax(inputs.logits(hidden_PD, weight_VD), dim=-1)
-    return loss, after_last_V, predicted_V
+        table_VD[padding] = 0
+    return table_VD
 
 
 def _most_probable(pipeline: Pipeline, probabilities_V: Tensor) -> list[NextToken]:

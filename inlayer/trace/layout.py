@@ -125,6 +125,12 @@ class Layout:
         if amount > 0:
             yield Text(f"{' ' * INDENT}{self.glyphs.more} and {count(amount, f'more {noun}')}", style="dim")
 
+    def table_title(self, title: str, about: str) -> Iterator[Text]:
+        """Yield the title of another table below a blank line, and a note about it."""
+        yield Text()
+        yield from self.note(title, style="bold")
+        yield from self.note(about)
+
     # ---- texts and tokens
 
     def tokens(self, text: TextTrace) -> list[TokenTrace]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
+from inlayer.ragged import IdArray
 from inlayer.render.numbers import count
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_of_bytes
@@ -27,36 +28,25 @@ if TYPE_CHECKING:
 
 MAX_SHARED = 6  # groups of n-grams with the same rows
 
-Reads = list[list[list[NgramRead]]]
-
 
 def ngram_facts(result: Forward) -> list[NgramFacts]:
     """Return the facts of every n-gram memory of a walk that started from a text."""
-    if result.ids_BT is None:
+    if result.ids_BT is None or result.history is None:
         return []
-    return [_facts(result, memory) for memory in result.pipeline.layer.memories]
+    ids, history, mask = result.ids_BT.numpy(), result.history.numpy(), result.mask_BS.long().numpy()
+    return [_facts(result, memory, memory.ids(ids, history, mask)) for memory in result.pipeline.layer.memories]
 
 
-def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
-    spec = memory.spec
-    assert result.ids_BT is not None
-    first = result.recorded.first_token
-    end = first + result.count
-    ids, mask = result.ids_BT[:, :end].numpy(), result.whole_mask_BT[:, :end].long().numpy()
-    rows = memory.ids(ids[:, first:], ids[:, :first], mask)
-    heads = {
-        order: [head for head, head_order in enumerate(spec.orders) if head_order == order]
-        for order in sorted(set(spec.orders))
-    }
+def _facts(result: Forward, memory: NgramMemory, rows: IdArray) -> NgramFacts:
+    spec, tensor, different = memory.spec, memory.tensors[0], len(np.unique(rows))
+    heads = {order: np.flatnonzero(np.array(spec.orders) == order) for order in sorted(set(spec.orders))}
 
     def read(b: int, t: int, order: int) -> NgramRead:
         chosen = rows[b, t, heads[order]].tolist()
-        text = _text(result, spec, b, t + first, order)
+        text = _text(result, spec, b, t + result.recorded.first_token, order)
         return NgramRead(order=order, text=text, rows=chosen, offsets=[memory.locate(row)[1] for row in chosen])
 
     reads = [[[read(b, t, order) for order in heads] for t in range(result.count)] for b in range(len(rows))]
-    different = len(np.unique(rows))
-    tensor = memory.tensors[0]
     return NgramFacts(
         layer=spec.layer, tensor=tensor.name, n_tensors=len(memory.tensors), file=tensor.file, dtype=tensor.dtype,
         rows=spec.rows, width=spec.width, heads=spec.heads,
@@ -77,44 +67,42 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
     return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
 
 
-def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
+def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[SharedNgrams]:
     """Return tokens whose n-grams share all rows of an order, then tokens that share the row of one hash head."""
-    whole: dict[tuple[int, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
-    single: dict[tuple[int, int, int], list[TokenIndex]] = defaultdict(list)
+    tokens_of: dict[tuple[int, int | None, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
     for b, text in enumerate(reads):
         for t, token in enumerate(text):
             for order_index, read in enumerate(token if mask[b][t] else []):
-                whole[order_index, tuple(read.rows)].append((b, t))
+                tokens_of[order_index, None, tuple(read.rows)].append((b, t))
                 for head, row in enumerate(read.rows):
-                    single[order_index, head, row].append((b, t))
-    groups = [(order_index, tokens, len(rows)) for (order_index, rows), tokens in whole.items() if len(tokens) > 1]
-    for (order_index, _, _), tokens in single.items():
-        if len({tuple(reads[b][t][order_index].rows) for b, t in tokens}) > 1:  # a collision of different n-grams
-            groups.append((order_index, tokens, 1))
+                    tokens_of[order_index, head, (row,)].append((b, t))
     shared = []
-    for order_index, tokens, shared_heads in groups:
+    for (order_index, head, rows), tokens in tokens_of.items():
         chosen = [reads[b][t][order_index] for b, t in tokens]
-        texts = list(dict.fromkeys(read.text for read in chosen))
-        order, order_heads = chosen[0].order, len(chosen[0].rows)
-        shared.append(
-            SharedNgrams(
-                order=order, texts=texts, occurrences=tokens, shared_heads=shared_heads, order_heads=order_heads
+        is_collision = len({tuple(read.rows) for read in chosen}) > 1  # of different n-grams
+        if is_collision or (head is None and len(tokens) > 1):
+            texts, order, order_heads = (
+                dict.fromkeys(read.text for read in chosen),
+                chosen[0].order,
+                len(chosen[0].rows),
             )
-        )
-    return shared
+            shared.append(
+                SharedNgrams(
+                    order=order, texts=[*texts], occurrences=tokens, shared_heads=len(rows), order_heads=order_heads
+                )
+            )
+    return sorted(shared, key=lambda group: group.shared_heads < group.order_heads)
 
 
 def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     """Yield the lines of an n-gram memory: where it is, one line per token and order, and what shares rows."""
-    glyphs = layout.glyphs
-    where = "added to the rows" if memory.layer is None else f"read by layer {memory.layer}"
+    where, done = "added to the rows", "read"
+    if memory.layer is not None:
+        where, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
     parts = "" if memory.n_tensors == 1 else f" and {count(memory.n_tensors - 1, 'more tensor')}"
-    yield Text()
-    yield from layout.note(f"n-gram memory, {where}: {memory.tensor}{parts}", style="bold")
-    size = f"{memory.rows:,} {glyphs.times} {memory.width:,} {memory.dtype}"
-    done = "read" if memory.layer is None else "located"  # a walk ends before the layers
+    size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
     rows_used = f"{count(memory.rows_read, 'row')} {done}, {count(memory.bytes_read, 'byte')}"
-    yield from layout.note(f"{size}, {memory.heads} hash heads; {rows_used}")
+    yield from layout.table_title(f"n-gram memory, {where}: {memory.tensor}{parts}", f"{size}; {rows_used}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
     offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])

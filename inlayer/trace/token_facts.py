@@ -20,7 +20,7 @@ from inlayer.geometry.nearest import nearest_to_row
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import NeighborFacts, TokenFacts
-from inlayer.trace.record import stored_hex, values_of
+from inlayer.trace.record import values_of
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -87,8 +87,8 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
         label=pipeline.spelling(token_id),
         bytes=(token_bytes(pipeline.tokenizer, token_id) or b"").hex(),
         special=pipeline.tokenizer is None or token_id in pipeline.tokenizer.special_ids,
-        offset=pipeline.offset_of(token_id),
-        stored_hex=stored_hex(pipeline.raw_rows([token_id], row_D[None])[0], pipeline.table.itemsize, slice(0, 8)),
+        offset=pipeline.table.offset_of(token_id),
+        stored_hex=pipeline.stored_hex([token_id], row_D[None], slice(0, 8))[0],
         row=values_of(row_D, slice(0, MAX_CHANNELS)),
         width=width,
         norm=float(row_D.float().norm()),
