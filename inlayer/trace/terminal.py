@@ -132,13 +132,12 @@ def ids_step(layout: Layout) -> Iterator[Text]:
     def lines(_: int, text: TextTrace) -> Iterator[Text]:
         tokens = layout.tokens(text)
         for index, token in enumerate(tokens):
+            mark = "  special" if token.special and token.mask else "" if token.mask or token.bytes else "  padding"
+            available = layout.columns - layout.head_width - digits - 4 - len(mark)
+            data = layout.glyphs.hex(token.bytes, available)
             line = layout.head(index, token)
             line.append(f"  {token.id:>{digits}}", style="bold cyan" if token.mask else "dim")
-            mark = "special" if token.special and token.mask else "" if token.mask or token.bytes else "padding"
-            available = layout.columns - layout.head_width - digits - 4 - (len(mark) + 2 if mark else 0)
-            data = layout.glyphs.hex(token.bytes, available)
-            line.append(f"  {data}" if data else "", style="dim")
-            yield line.append(f"  {mark}" if mark else "", style="magenta")
+            yield line.append(f"  {data}" if data else "", style="dim").append(mark, style="magenta")
         yield from layout.omitted_tokens(text, len(tokens))
         yield from _merges(layout, text, len(tokens))
 
@@ -161,8 +160,8 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         line.append(f"  {token.offset:>{offsets},}  ")
         data = " ".join(token.stored_hex)
         if len(data) > available:
-            fitting = data[: max(0, available - len(glyphs.more))].rpartition(" ")
-            data = "".join([*fitting[:2], glyphs.more])[: max(0, available)]
+            whole, space, _ = data[: max(0, available - len(glyphs.more))].rpartition(" ")
+            data = f"{whole}{space}{glyphs.more}"[: max(0, available)]
         yield line.append(data, style="dim")
 
     yield from layout.each_token(lines)
@@ -276,18 +275,13 @@ def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
 
 
 def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
-    shown = [
-        "+".join(layout.glyphs.truncate_bytes(part, layout.widest_label) for part in (merge.left, merge.right))
-        for merge in pre_token.merges or []
-    ]
-    available = layout.columns - cell_len(line.plain)
-    for index, merge in enumerate(shown):
-        left_out = len(shown) - index - 1
-        rest = f"  {layout.glyphs.more} {left_out} more"
-        if cell_len(merge) + (len(rest) if left_out else 0) > available:
-            return line.append(f"{layout.glyphs.more} {left_out + 1} more"[:available], style="dim")
-        line.append(merge).append("  ")
-        available -= cell_len(merge) + 2
+    merges = pre_token.merges or []
+    for left_out, merge in zip(reversed(range(len(merges))), merges, strict=True):
+        shown = "+".join(layout.glyphs.truncate_bytes(part, layout.widest_label) for part in (merge.left, merge.right))
+        rest = f"  {layout.glyphs.more} {left_out} more" if left_out else ""
+        if cell_len(line.plain + shown + rest) > layout.columns:
+            return line.append(f"{layout.glyphs.more} {left_out + 1} more", style="dim")
+        line.append(shown).append("  ")
     return line
 
 
@@ -352,16 +346,14 @@ def _stages(layout: Layout) -> Iterator[Text]:
 
 def _masks(layout: Layout) -> Iterator[Text]:
     """Yield the mask of each text, one digit per token."""
-    name = len(f"text {len(layout.trace.texts)}")
+    before = INDENT + len(f"text {len(layout.trace.texts)}")
+    available = (layout.columns - before - len(f"  mask {layout.glyphs.more}")) // 2
     for index, text in enumerate(layout.texts, start=1):
-        line = padded(Text(f"{' ' * INDENT}text {index}", style="dim"), INDENT + name)
-        line.append("  mask")
-        available = (layout.columns - INDENT - name - 6 - len(layout.glyphs.more) - 1) // 2
+        line = padded(Text(f"{' ' * INDENT}text {index}", style="dim"), before).append("  mask")
         for token in text.tokens[:available]:
             line.append(f" {token.mask}", style="not dim" if token.mask else "dim")
-        if len(text.tokens) < text.n_tokens + text.n_padding or len(text.tokens) > available:
-            line.append(f" {layout.glyphs.more}")
-        yield line
+        is_cut = len(text.tokens[:available]) < text.n_tokens + text.n_padding
+        yield line.append(f" {layout.glyphs.more}" if is_cut else "")
 
 
 def _gradients(layout: Layout, backward: Backward, channels: int) -> Iterator[Text]:
