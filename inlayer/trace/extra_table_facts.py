@@ -89,12 +89,10 @@ def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
     blocks = f"{facts.layers} blocks of {facts.width} channels"
     yield from layout.table_title(title, f"{size}{blocks}{_reads(facts)}; norms of the blocks' vectors")
 
-    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        line = layout.head(index, token)
-        if facts.offsets is not None:
-            line.append(f"  byte {facts.offsets[text_index][index]:,}", style="cyan")
-        norms = " ".join(f"{norm:.3g}" for norm in facts.norms[text_index][index])
-        yield line.append(f"  {norms}", style="dim")
+    def lines(b: int, t: int, token: TokenTrace) -> Iterator[Text]:
+        place = "" if facts.offsets is None else f"  byte {facts.offsets[b][t]:,}"
+        norms = " ".join(f"{norm:.3g}" for norm in facts.norms[b][t])
+        yield layout.head(t, token).append(place, style="cyan").append(f"  {norms}", style="dim")
 
     yield from layout.each_token(lines)
 
@@ -107,11 +105,7 @@ def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
     yield from layout.table_title(title, f"{size}{_reads(facts)}; {blocks}")
     grid = layout.grid([vector for text in facts.vectors for vector in text], facts.width)
     yield layout.grid_heading(grid)
-
-    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        yield layout.vector(layout.head(index, token), facts.vectors[text_index][index], grid)
-
-    yield from layout.each_token(lines)
+    yield from layout.each_token(lambda b, t, token: [layout.vector(layout.head(t, token), facts.vectors[b][t], grid)])
 
 
 def _reads(facts: PerLayerFacts | ValueFacts) -> str:
@@ -126,9 +120,9 @@ def routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
     read = f"a token reads {first.row_bytes:,} bytes{of_each}"
     about = f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block"
     yield from layout.table_title(f"routing: {first.tensor}{more}", about)
+    bar = f" {layout.glyphs.bar} "
 
-    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        groups = (" ".join(map(str, table.experts[text_index][index])) for table in tables)
-        yield layout.head(index, token).append("  " + f" {layout.glyphs.bar} ".join(groups))
+    def experts_of(b: int, t: int) -> str:
+        return bar.join(" ".join(map(str, table.experts[b][t])) for table in tables)
 
-    yield from layout.each_token(lines)
+    yield from layout.each_token(lambda b, t, token: [layout.head(t, token).append(f"  {experts_of(b, t)}")])

@@ -194,24 +194,23 @@ def positions_step(layout: Layout) -> Iterator[Text]:
         yield from _rotary(layout, which, rotary)
     if layout.trace.positions.relative is not None:
         yield from relative_lines(layout, layout.trace.positions.relative)
-    names = ["row", *(f"after {stage.name}" for stage in layout.trace.stages)]
-    if "after position" not in names:
+    stages = [stage.name for stage in layout.trace.stages]
+    if "position" not in stages:
         return
-    stage = names.index("after position") - 1
+    stage = stages.index("position")
 
     def parts(token: TokenTrace) -> NamedVectors:
-        before, value = token.stages[stage - 1].after if stage else token.row, token.stages[stage]
-        added = [] if value.added is None else [(f"+ position {token.position}", value.added)]
-        return [(names[stage], before), *added, ("= sum", value.after)]
-
-    def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        return layout.named_vectors(index, layout.label(token), parts(token), grid)
+        before = (f"after {stages[stage - 1]}", token.stages[stage - 1].after) if stage else ("row", token.row)
+        value = token.stages[stage]
+        return [before, (f"+ position {token.position}", value.added or []), ("= sum", value.after)]
 
     shown = MAX_BATCH_SUMS if layout.is_batch else MAX_SUMS
     tokens = [token for text in layout.texts for token in layout.tokens(text)[:shown]]
     grid = layout.named_grid([parts(token) for token in tokens], layout.trace.shape[2])
     yield layout.grid_heading(grid)
-    yield from layout.each_token(lines, shown)
+    yield from layout.each_token(
+        lambda _, t, token: layout.named_vectors(t, layout.label(token), parts(token), grid), shown
+    )
 
 
 def hidden_step(layout: Layout) -> Iterator[Text]:
@@ -293,10 +292,10 @@ def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channel
     grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
     yield layout.grid_heading(grid)
 
-    def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        yield layout.vector(layout.head(index, token), vector(token), grid, style="" if token.mask else "dim")
+    def line(_: int, index: int, token: TokenTrace) -> list[Text]:
+        return [layout.vector(layout.head(index, token), vector(token), grid, style="" if token.mask else "dim")]
 
-    yield from layout.each_token(lines)
+    yield from layout.each_token(line)
 
 
 def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
