@@ -78,7 +78,6 @@ class MarkdownNode:
 
 @lru_cache(maxsize=1_024)
 def parse(text: str) -> tuple[MarkdownNode, ...]:
-    """Parse Markdown into blocks."""
     return _convert_children(SyntaxTreeNode(PARSER.parse(text)))
 
 

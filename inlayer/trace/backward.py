@@ -94,7 +94,6 @@ class Gradients(NamedTuple):
 
 
 def choose_loss(result: Forward) -> LossInputs:
-    """Choose the loss of a forward pass."""
     pipeline, unique = result.pipeline, result.unique
     assert unique is not None
     layer, head = pipeline.float32_layer(result.change.positions, result.change.theta), pipeline.head
@@ -174,7 +173,6 @@ def _targets(result: Forward, layer: Embeddings) -> tuple[Tensor, Tensor]:
 
 
 def differentiate(inputs: LossInputs) -> Gradients:
-    """Compute the loss and its gradients."""
     with torch.enable_grad():
         rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
         gathered_BTD = inputs.gather(rows_UD)

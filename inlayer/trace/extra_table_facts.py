@@ -1,29 +1,111 @@
-"""Other tables in a walk: per-layer embeddings (Gemma), value embeddings (NeoMME) and the experts of each token.
+"""Other tables in a walk: n-gram memories, per-layer and value embeddings, and the experts of each token.
 
-text -> ids -> [rows of the second table] -> vectors of each block
-- the vectors come from `Embeddings.per_layer` and `.value_embeddings`. For per-layer vectors, the terminal shows norms,
-  and the page shows heat strips
-Part of step 4 of trace/terminal.py. Tested in tests/trace/test_per_layer.py.
+text -> ids -> [rows of other tables] -> hidden states, vectors of each block
+- n-gram memories: which n-gram of the text reads which row, and which n-grams share rows. The text of an n-gram ends
+  where its look-back ends. Only the recorded range is shown, but n-grams reach back to the tokens before it
+- per-layer embeddings (Gemma): the terminal shows norms, and the page shows heat strips
+- row indices and vectors come from the layer: `memories`, `per_layer` and `value_embeddings`
+Part of step 4 of trace/terminal.py. Tested in tests/trace/test_ngrams.py and tests/trace/test_per_layer.py.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.text import Text
 from torch import Tensor
 
 from inlayer.checkpoint.store import INTEGERS
 from inlayer.formats.row_reader import FileRows
+from inlayer.ragged import IdArray
 from inlayer.render.numbers import count
 from inlayer.tables import RowSource, StoredEmbedding, Table
-from inlayer.trace.family_facts import PerLayerFacts, RoutingFacts, ValueFacts
+from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
+from inlayer.tokenizers.base import text_of_bytes
+from inlayer.trace.family_facts import (
+    NgramFacts,
+    NgramRead,
+    PerLayerFacts,
+    RoutingFacts,
+    SharedNgrams,
+    TokenIndex,
+    ValueFacts,
+)
 from inlayer.trace.layout import Layout
 
 if TYPE_CHECKING:
     from inlayer.trace.facts import TokenTrace
     from inlayer.trace.forward import Forward
+
+
+MAX_SHARED = 6  # groups of n-grams with the same rows that the terminal shows
+
+
+def ngram_facts(result: Forward) -> list[NgramFacts]:
+    if result.ids_BT is None or result.history is None:
+        return []
+    ids, history, mask = result.ids_BT.numpy(), result.history.numpy(), result.mask_BS.long().numpy()
+    return [_facts(result, memory, memory.ids(ids, history, mask)) for memory in result.pipeline.layer.memories]
+
+
+def _facts(result: Forward, memory: NgramMemory, rows: IdArray) -> NgramFacts:
+    spec, tensor, different = memory.spec, memory.tensors[0], len(np.unique(rows))
+    heads = {order: np.flatnonzero(np.array(spec.orders) == order) for order in sorted(set(spec.orders))}
+
+    def read(b: int, t: int, order: int) -> NgramRead:
+        chosen = rows[b, t, heads[order]].tolist()
+        text = _text(result, spec, b, t + result.recorded.first_token, order)
+        return NgramRead(order=order, text=text, rows=chosen, offsets=[memory.locate(row)[1] for row in chosen])
+
+    reads = [[[read(b, t, order) for order in heads] for t in range(result.count)] for b in range(len(rows))]
+    return NgramFacts(
+        layer=spec.layer, tensor=tensor.name, n_tensors=len(memory.tensors), file=tensor.file, dtype=tensor.dtype,
+        rows=spec.rows, width=spec.width, heads=spec.heads,
+        normalized=spec.compressed_size is not None, rows_read=different,
+        bytes_read=different * memory.table.source.row_bytes, reads=reads,
+        shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.tokens],
+    )  # fmt: skip
+
+
+def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> str:
+    """Return the tokens that an n-gram hashes, oldest first."""
+    tokens, start = result.tokens[b], index
+    if index >= len(tokens):
+        return "<pad>"
+    while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stops:
+        start -= 1
+    parts = ((token.bytes, token.id) for token in tokens[start : index + 1])
+    return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
+
+
+def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[SharedNgrams]:
+    """Return tokens whose n-grams share all rows of an order, then tokens that share the row of one hash head."""
+    tokens_of: dict[tuple[int, int | None, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
+    for b, text in enumerate(reads):
+        for t, token in enumerate(text):
+            for order_index, read in enumerate(token if mask[b][t] else []):
+                tokens_of[order_index, None, tuple(read.rows)].append((b, t))
+                for head, row in enumerate(read.rows):
+                    tokens_of[order_index, head, (row,)].append((b, t))
+    shared = []
+    for (order_index, head, rows), tokens in tokens_of.items():
+        chosen = [reads[b][t][order_index] for b, t in tokens]
+        is_collision = len({tuple(read.rows) for read in chosen}) > 1  # of different n-grams
+        if is_collision or (head is None and len(tokens) > 1):
+            texts, order, order_heads = (
+                dict.fromkeys(read.text for read in chosen),
+                chosen[0].order,
+                len(chosen[0].rows),
+            )
+            shared.append(
+                SharedNgrams(
+                    order=order, texts=[*texts], occurrences=tokens, shared_heads=len(rows), order_heads=order_heads
+                )
+            )
+    return sorted(shared, key=lambda group: group.shared_heads < group.order_heads)
 
 
 def per_layer_facts(result: Forward) -> PerLayerFacts | None:
@@ -78,6 +160,48 @@ def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
     if isinstance(source, FileRows):
         offsets = (source.offset + ids.clamp(0, source.rows - 1) * source.row_bytes).tolist()
     return {"tensor": name, "row_bytes": source.row_bytes, "offsets": offsets}
+
+
+# ---- on the terminal
+
+
+def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
+    """Yield the lines of an n-gram memory: where it is, one line per token and order, and what shares rows."""
+    where, done = "added to the rows", "read"
+    if memory.layer is not None:
+        where, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
+    parts = "" if memory.n_tensors == 1 else f" and {count(memory.n_tensors - 1, 'more tensor')}"
+    size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
+    rows_used = f"{count(memory.rows_read, 'row')} {done}, {count(memory.bytes_read, 'byte')}"
+    yield from layout.table_title(f"n-gram memory, {where}: {memory.tensor}{parts}", f"{size}; {rows_used}")
+    shown = [read for text in memory.reads for token in text for read in token]
+    rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
+    offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])
+    heading = f"  n  {'row':>{rows}}  {'byte':>{offsets}}  heads  n-gram"
+    yield Text(" " * layout.head_width + heading, style="dim")
+
+    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
+        for order, read in enumerate(memory.reads[text_index][index]):
+            line = layout.head(index, token) if order == 0 else Text(" " * layout.head_width)
+            line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
+            line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
+            available = layout.columns - len(line.plain) - 2
+            yield line.append(f"  {layout.glyphs.truncate(read.text, max(1, available))}", style="dim")
+
+    yield from layout.each_token(lines)
+    for group in memory.shared[:MAX_SHARED]:
+        yield from layout.note(_sharing(layout, group), max_lines=2)
+    yield from layout.more(len(memory.shared) - MAX_SHARED, "group")
+
+
+def _sharing(layout: Layout, group: SharedNgrams) -> str:
+    first, several = layout.trace.first_token, layout.is_batch
+    places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.occurrences)
+    names = " and ".join(repr(layout.glyphs.truncate(text, layout.widest_label)) for text in group.texts[:3])
+    shares_all = group.shared_heads == group.order_heads
+    heads = "all" if shares_all else f"{group.shared_heads} of {group.order_heads}"
+    heads += " hash heads" if shares_all else " hash heads, by collision"
+    return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
 
 
 def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:

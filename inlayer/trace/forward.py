@@ -42,7 +42,6 @@ class RecordedRange(NamedTuple):
 
     @property
     def channels(self) -> slice:
-        """The channels of a vector."""
         return slice(self.first_channel, self.first_channel + self.dims)
 
     @property
@@ -100,14 +99,13 @@ class Forward:
             swapped = self.tokens[0]
             first, second = _check_swap(change.swap, min(len(swapped), self.recorded.end))
             swapped[first], swapped[second] = swapped[second], swapped[first]
-        ids, padding = [[token.id for token in tokens] for tokens in self.tokens], pipeline.padding_id
-        missing = [max(map(len, ids)) - len(row) + change.pad for row in ids]
-        if padding is None and any(missing):
+        length = max(map(len, self.tokens)) + change.pad
+        mask_BT = torch.arange(length) < torch.tensor([[len(tokens)] for tokens in self.tokens])
+        if pipeline.padding_id is None and not mask_BT.all():
             hint = "walk one text, or texts with the same number of tokens, unpadded"
             raise InputError(f"{pipeline.source} has no padding token; {hint}")
-        padded = [row + [padding or 0] * n for row, n in zip(ids, missing, strict=True)]
-        mask = [[True] * len(row) + [False] * n for row, n in zip(ids, missing, strict=True)]
-        ids_BT, mask_BT = torch.tensor(padded, dtype=torch.int64), torch.tensor(mask, dtype=torch.bool)
+        ids_BT = torch.full(mask_BT.shape, pipeline.padding_id or 0)
+        ids_BT[mask_BT] = torch.tensor([token.id for tokens in self.tokens for token in tokens], dtype=torch.int64)
         check_id_range(ids_BT, self.active.layer.vocab_size)
         self._run(mask_BT, ids_BT, None)
         assert self.ids_BT is not None
@@ -134,10 +132,8 @@ class Forward:
         layer, (batch, length) = self.active.layer, mask_BT.shape
         first, end = self.recorded.first_token, min(length, self.recorded.end)
         if first and first >= length:
-            limit = f"{max(0, length - 1):,}"
-            raise InputError(
-                f"first_token is {first:,}; the longest text has {count(length, 'token')}; the maximum is {limit}"
-            )
+            limits = f"the longest text has {count(length, 'token')}; the maximum is {max(0, length - 1):,}"
+            raise InputError(f"first_token is {first:,}; {limits}")
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.length, self.count = length, end - first  # in tokens: total, run
         self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]  # of the tokens that are run; with the history

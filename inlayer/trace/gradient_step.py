@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -99,14 +98,15 @@ def take_gradient_step(
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
     result = Forward(pipeline, change or Change(), RecordedRange(tokens, 1, first_token)).run_texts(texts)
     inputs = choose_loss(result) if result.count else None
-    uniform_loss = math.log(pipeline.table.shape[0])
-    without_steps = partial(GradientStepFacts, uniform_loss=uniform_loss, predicted_at=None, method=None, steps=[])
+    facts = GradientStepFacts(
+        uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
+        method=None, steps=[],
+    )  # fmt: skip
     if inputs is None or inputs.targets is None:
-        note = "the text has no tokens" if inputs is None else backward_note(inputs)
-        return without_steps(kind="sum", note=note)
+        return facts if inputs is None else replace(facts, note=backward_note(inputs))
+    facts = replace(facts, kind="next token", note=backward_note(inputs))
     if pipeline.values() > MAX_VALUES:
-        note = "the table is too large to compute a training step here"
-        return without_steps(kind="next token", note=note)
+        return replace(facts, note="the table is too large to compute a training step here")
     padding, weight_VD, gradient_VD = inputs.layer.padding_idx, pipeline.head_rows(), _table_gradient(inputs)
     assert result.ids_BT is not None
     used = dict.fromkeys(result.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
@@ -132,14 +132,8 @@ def take_gradient_step(
                 moved=_moved(pipeline, ids, rows_UD[indices].numpy(), moved_UD[indices].numpy(), projection),
             )
         )
-    return GradientStepFacts(
-        uniform_loss=uniform_loss,
-        kind="next token",
-        note=backward_note(inputs),
-        predicted_at=divmod(int(inputs.index_N[-1]), result.count),
-        method=None if projection is None else projection.method,
-        steps=steps,
-    )
+    method = None if projection is None else projection.method
+    return replace(facts, predicted_at=divmod(int(inputs.index_N[-1]), result.count), method=method, steps=steps)
 
 
 def _table_gradient(inputs: LossInputs) -> Tensor:
@@ -169,10 +163,8 @@ def _moved(
     projection: TableProjection | None,
 ) -> list[UpdatedRow]:
     with np.errstate(all="ignore"):
-        norms = np.linalg.norm(after.astype(np.float64), axis=1)
-        cosines = (
-            np.vecdot(before.astype(np.float64), after) / norms / np.linalg.norm(before.astype(np.float64), axis=1)
-        )
+        before_norms, norms = (np.linalg.norm(rows.astype(np.float64), axis=1) for rows in (before, after))
+        cosines = np.vecdot(before.astype(np.float64), after) / norms / before_norms
     known = np.isfinite(cosines)
     shifts = np.full((len(ids), 2), np.nan)
     if projection is not None and known.any():

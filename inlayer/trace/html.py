@@ -159,5 +159,4 @@ def shared_style() -> str:
 
 
 def read_part(name: str, package: str = "inlayer.trace") -> str:
-    """Read a file of a package's page/ folder."""
     return read_files(package, f"page/{name}")

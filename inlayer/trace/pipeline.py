@@ -226,7 +226,6 @@ class Pipeline:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The texts of the rows."""
         return Vocabulary(self.tokenizer, self.table.shape[0])
 
     def values(self) -> int:
@@ -273,7 +272,6 @@ class Pipeline:
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
 
     def float32_rows(self, module: nn.Embedding | StoredEmbedding | Head) -> Tensor:
-        """Return the rows of the table or the head in float32."""
         return module.weight.detach().float()
 
     def rotations(
@@ -283,7 +281,6 @@ class Pipeline:
         return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
 
     def analyze(self, text: str) -> Analysis:
-        """Return the tokens and the pre-tokens of a text."""
         assert self.tokenizer is not None
         return self._analyzed.pop(check_text(text), None) or self.tokenizer._analyze(text)
 

@@ -46,7 +46,6 @@ class ActiveLayer(NamedTuple):
 
 
 def scheme_of(layer: Embeddings) -> str:
-    """Return the name of a layer's position scheme."""
     position = layer.position_embedding
     return "none" if position is None else type(position).__name__.removesuffix("Positions").lower()
 

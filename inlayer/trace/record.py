@@ -22,7 +22,7 @@ from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.extra_table_facts import per_layer_facts, routing_facts, value_facts
+from inlayer.trace.extra_table_facts import ngram_facts, per_layer_facts, routing_facts, value_facts
 from inlayer.trace.facts import (
     Change,
     Character,
@@ -37,7 +37,6 @@ from inlayer.trace.facts import (
     Trace,
 )
 from inlayer.trace.forward import Forward, RecordedRange, TokenizedText
-from inlayer.trace.ngrams import ngram_facts
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_lines import relative_facts
 from inlayer.trace.steps import describe_steps
@@ -103,7 +102,6 @@ def record_walk(
 
 
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
-    """Record every token of every text."""
     pipeline, channels = result.pipeline, result.recorded.channels
     # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
     rows, *after = [values_of(stage.after, channels) for stage in result.stages]

@@ -129,7 +129,6 @@ def sample_table(pipeline: Pipeline) -> TableScene:
 
 
 def _strip(vectors: Tensor) -> Strip:
-    """Quantize vectors to signed bytes."""
     values = vectors.float().numpy()
     finite = np.isfinite(values)
     sizes = np.abs(values[finite])

@@ -18,10 +18,9 @@ from rich.text import Text
 from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
-from inlayer.trace.extra_table_facts import per_layer_lines, routing_lines, value_lines
+from inlayer.trace.extra_table_facts import memory_lines, per_layer_lines, routing_lines, value_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
-from inlayer.trace.ngrams import memory_lines
 from inlayer.trace.relative_lines import relative_lines
 from inlayer.trace.steps import setup_code
 
@@ -78,7 +77,6 @@ def _lines(layout: Layout, only_step: int | None, setup: list[str]) -> Iterator[
 
 
 def _model(layout: Layout) -> Iterator[Text]:
-    """Yield the model, and the changes that were made."""
     trace = layout.trace
     name = f"{trace.source} ({trace.note})" if trace.note else trace.source
     yield from layout.note(name, style="bold", indent=0)
@@ -288,7 +286,6 @@ def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
 
 
 def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channels: int) -> Iterator[Text]:
-    """Yield one vector per token, for each text shown."""
     grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
     yield layout.grid_heading(grid)
 
@@ -328,7 +325,6 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
 
 
 def _stages(layout: Layout) -> Iterator[Text]:
-    """Yield the stages of the layer, and the first token after each of them."""
     trace = layout.trace
     for stage in trace.stages:
         yield from layout.note(f"{stage.name}: {stage.note}", max_lines=2)
@@ -344,7 +340,6 @@ def _stages(layout: Layout) -> Iterator[Text]:
 
 
 def _masks(layout: Layout) -> Iterator[Text]:
-    """Yield the mask of each text, one digit per token."""
     before = INDENT + len(f"text {len(layout.trace.texts)}")
     available = (layout.columns - before - len(f"  mask {layout.glyphs.more}")) // 2
     for index, text in enumerate(layout.texts, start=1):
