@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
 from inlayer.head import Head, scale_logits
+from inlayer.render.numbers import count
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import Forward, UniqueRows
@@ -39,7 +40,8 @@ class LossInputs(NamedTuple):
     unique: UniqueRows
     layer: Embeddings  # a copy in float32
     index_N: Tensor  # indices into the flattened batch whose next token is predicted
-    targets: Tensor | None  # those tokens; None if the loss is the sum of the hidden states
+    targets_N: Tensor  # those tokens
+    why_sum: str  # why the loss is the sum of the hidden states; empty if it is the cross-entropy of the targets
 
     @property
     def pipeline(self) -> Pipeline:
@@ -94,26 +96,33 @@ class Gradients(NamedTuple):
 
 
 def choose_loss(result: Forward) -> LossInputs:
-    pipeline, unique = result.pipeline, result.unique
+    pipeline, unique, head = result.pipeline, result.unique, result.pipeline.head
     assert unique is not None
-    layer, head = pipeline.float32_layer(result.change.positions, result.change.theta), pipeline.head
+    layer = pipeline.float32_layer(result.change.positions, result.change.theta)
     index_N, targets_N = _targets(result, layer)
-    fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
-    return LossInputs(result, unique, layer, index_N, targets_N if fits and len(index_N) > 0 else None)
+    why_sum = ""
+    if head is None:
+        why_sum = "the model's head is not available"
+    elif len(index_N) == 0:
+        why_sum = "no token has a next token to predict"
+    elif head.n_embd != layer.n_embd:
+        why_sum = "the head expects vectors of a different width, which only the decoder produces"
+    elif pipeline.values() > MAX_HEAD_VALUES:
+        why_sum = "the head is too large to run here"
+    return LossInputs(result, unique, layer, index_N, targets_N, why_sum)
 
 
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
     inputs, max_tokens = choose_loss(result), result.recorded.tokens
     unique, padding, padding_index = inputs.unique, inputs.layer.padding_idx, inputs.padding_index
-    by_head = inputs.targets is not None
     gradients = differentiate(inputs)
     lookup_UD = total_UD = gradients.unique_UD
     head_UD = unmasked_D = None
     reached_V = torch.zeros(result.pipeline.table.shape[0], dtype=torch.bool)  # rows that receive a gradient
     if padding_index is not None:
         unmasked_D = gradients.gathered_BTD[unique.inverse_BT == padding_index].sum(dim=0)
-    if by_head and inputs.head.tied:
+    if not inputs.why_sum and inputs.head.tied:
         head_UD = gradients.of_head(unique.ids_U)
         if padding_index is not None:
             unmasked_D = unmasked_D + head_UD[padding_index]
@@ -146,9 +155,9 @@ def backward(result: Forward) -> Backward:
         for index, positions in list(occurrences.items())[:max_tokens]
     ]
     return Backward(
-        loss_kind="next token" if by_head else "sum",
+        loss_kind="sum" if inputs.why_sum else "next token",
         loss=float(gradients.loss),
-        uniform_loss=math.log(result.pipeline.table.shape[0]) if by_head else None,
+        uniform_loss=None if inputs.why_sum else math.log(result.pipeline.table.shape[0]),
         note=backward_note(inputs),
         tied=head_UD is not None,
         n_rows_with_gradient=int(reached_V.sum()),
@@ -168,8 +177,12 @@ def _targets(result: Forward, layer: Embeddings) -> tuple[Tensor, Tensor]:
     paddings = {layer.padding_idx, getattr(result.pipeline.head, "padding_idx", None)} - {None}
     is_target_BT = mask_BT & ~torch.isin(ids_BT, torch.tensor(list(paddings), dtype=torch.int64))
     is_predicted_BT = functional.pad(mask_BT[:, :-1] & is_target_BT[:, 1:], (0, 1))  # not after the last token
-    index_N = is_predicted_BT.flatten().nonzero()[: MAX_LOGITS // result.pipeline.table.shape[0], 0]
+    index_N = is_predicted_BT.flatten().nonzero()[: _max_targets(result), 0]
     return index_N, ids_BT.flatten()[index_N + 1]
+
+
+def _max_targets(result: Forward) -> int:
+    return MAX_LOGITS // result.pipeline.table.shape[0]
 
 
 def differentiate(inputs: LossInputs) -> Gradients:
@@ -177,7 +190,7 @@ def differentiate(inputs: LossInputs) -> Gradients:
         rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
         gathered_BTD = inputs.gather(rows_UD)
         hidden_BTD = inputs.hidden(gathered_BTD)
-        if inputs.targets is None:
+        if inputs.why_sum:
             # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
             padding, mask_BT = inputs.layer.padding_idx, inputs.result.mask_BT
             loss = (hidden_BTD if padding is not None else hidden_BTD * mask_BT[:, :, None]).sum()
@@ -185,40 +198,25 @@ def differentiate(inputs: LossInputs) -> Gradients:
             return Gradients(loss.detach(), *torch.autograd.grad(loss, (rows_UD, gathered_BTD)), empty, empty)
         hidden_ND = inputs.predicting(hidden_BTD) * inputs.head.hidden_scale
         products_NV = functional.linear(hidden_ND, inputs.pipeline.head_rows(), inputs.bias)
-        loss = functional.cross_entropy(scale_logits(inputs.head, products_NV), inputs.targets)
+        loss = functional.cross_entropy(scale_logits(inputs.head, products_NV), inputs.targets_N)
         upstream = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))
         return Gradients(loss.detach(), *upstream, hidden_ND.detach())
 
 
 def backward_note(inputs: LossInputs) -> str:
     """Describe what the loss is computed from."""
-    head, n_targets, part = inputs.pipeline.head, len(inputs.index_N), _part(inputs.result)
-    if inputs.targets is not None:
-        tokens = "1 next token" if n_targets == 1 else f"{n_targets:,} next tokens"
-        if n_targets == MAX_LOGITS // inputs.pipeline.table.shape[0]:
-            tokens = f"the first {tokens}"
-        how = "predicted by the head directly from the hidden states, without the decoder"
-        return f"cross-entropy of {tokens}{part}, {how}"
-    if head is None:
-        why = "the model's head is not available"
-    elif n_targets == 0:
-        why = "no token has a next token to predict"
-    elif head.n_embd != inputs.pipeline.layer.n_embd:
-        why = "the head expects vectors of a different width, which only the decoder produces"
-    else:
-        why = "the head is too large to run here"
-    return f"sum of all hidden states{part}, because {why}"
-
-
-def _part(result: Forward) -> str:
-    """Name the tokens that were run, if they are only a part of the text."""
-    if result.count == result.length:
-        return ""
-    first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1
-    if first:
-        return f" in tokens {first:,} to {end - 1:,} of {'each text' if is_batch else f'{result.length:,}'}"
-    return (
-        f" in the first {end:,} tokens of each text"
-        if is_batch
-        else f" in the first {end:,} of {result.length:,} tokens"
-    )
+    result, n_targets, part = inputs.result, len(inputs.index_N), ""
+    if result.count < result.length:
+        first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1
+        part = (
+            f" in the first {end:,} tokens of each text"
+            if is_batch
+            else f" in the first {end:,} of {result.length:,} tokens"
+        )
+        if first:
+            part = f" in tokens {first:,} to {end - 1:,} of {'each text' if is_batch else f'{result.length:,}'}"
+    if inputs.why_sum:
+        return f"sum of all hidden states{part}, because {inputs.why_sum}"
+    limited = "the first " if n_targets == _max_targets(result) else ""
+    how = "predicted by the head directly from the hidden states, without the decoder"
+    return f"cross-entropy of {limited}{count(n_targets, 'next token')}{part}, {how}"

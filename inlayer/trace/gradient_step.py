@@ -102,7 +102,7 @@ def take_gradient_step(
         uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
         method=None, steps=[],
     )  # fmt: skip
-    if inputs is None or inputs.targets is None:
+    if inputs is None or inputs.why_sum:
         return facts if inputs is None else replace(facts, note=backward_note(inputs))
     facts = replace(facts, kind="next token", note=backward_note(inputs))
     if pipeline.values() > MAX_VALUES:
@@ -125,10 +125,10 @@ def take_gradient_step(
         steps.append(
             GradientStep(
                 rate=rate,
-                loss=float(functional.cross_entropy(logits_NV[1:], inputs.targets)),
+                loss=float(functional.cross_entropy(logits_NV[1:], inputs.targets_N)),
                 next_tokens=_most_probable(pipeline, after_last_V) if last >= 0 else [],
                 predicted_tokens=_most_probable(pipeline, predicted_V),
-                target=_next_token(pipeline, predicted_V, int(inputs.targets[-1])),
+                target=_next_token(pipeline, predicted_V, int(inputs.targets_N[-1])),
                 moved=_moved(pipeline, ids, rows_UD[indices].numpy(), moved_UD[indices].numpy(), projection),
             )
         )
