@@ -57,8 +57,10 @@ def fitted_table(
     table = Table(box=None, pad_edge=False, header_style=style, show_header=any(titles))
     label_width = max(1, room // len(labels)) if labels and sum(labels) > room else None
     for index, title in enumerate(titles):
-        justify, number_width = ("left", None) if index in left else ("right", numbers[index])
-        table.add_column(Text(title), justify=justify, width=number_width, max_width=label_width, overflow="fold")
+        if index in left:
+            table.add_column(Text(title), max_width=label_width, overflow="fold")
+        else:
+            table.add_column(Text(title), justify="right", width=numbers[index], overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table

@@ -13,72 +13,20 @@ Tested against autograd on the whole table in tests/trace/test_backward.py.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.embeddings import Embeddings
 from inlayer.head import Head, scale_logits
 from inlayer.render.numbers import count
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
-from inlayer.trace.forward import Forward, UniqueRows
-
-if TYPE_CHECKING:
-    from inlayer.trace.pipeline import Pipeline
+from inlayer.trace.forward import Forward
 
 MAX_HEAD_VALUES = 2**27  # largest head run in this step: 512 MB in float32
 MAX_LOGITS = 2**23  # logits held at once; in a longer text, only the first tokens are predicted
-
-
-class LossInputs(NamedTuple):
-    """The inputs of the loss: a forward pass in float32, and the tokens to predict."""
-
-    result: Forward
-    unique: UniqueRows
-    layer: Embeddings  # a copy in float32
-    index_N: Tensor  # indices into the flattened batch whose next token is predicted
-    targets_N: Tensor  # those tokens
-    why_sum: str  # why the loss is the sum of the hidden states; empty if it is the cross-entropy of the targets
-
-    @property
-    def pipeline(self) -> Pipeline:
-        return self.result.pipeline
-
-    @property
-    def head(self) -> Head:
-        head = self.result.pipeline.head
-        assert head is not None
-        return head
-
-    @property
-    def bias(self) -> Tensor | None:
-        return None if self.head.bias is None else self.head.bias.detach().float()
-
-    @property
-    def padding_index(self) -> int | None:
-        """The index of the padding row among the unique rows."""
-        padding, ids = self.layer.padding_idx, self.unique.ids_U.tolist()
-        return ids.index(padding) if padding in ids else None
-
-    def gather(self, rows_UD: Tensor) -> Tensor:
-        """Look up the rows of the batch; the padding row gets no gradient."""
-        return functional.embedding(self.unique.inverse_BT, rows_UD, padding_idx=self.padding_index)
-
-    def hidden(self, gathered_BTD: Tensor) -> Tensor:
-        """Compute the hidden states of the batch from its rows."""
-        rows_BTD, result = gathered_BTD * self.layer.scale, self.result
-        if self.layer.adds_ngrams:
-            assert result.ids_BT is not None
-            rows_BTD = self.layer.add_ngrams(rows_BTD, result.ids_BT, result.history)
-        hidden_BTD: Tensor = self.layer(inputs_embeds=rows_BTD, position_ids=result.position_BT)
-        return hidden_BTD
-
-    def predicting(self, hidden_BTD: Tensor) -> Tensor:
-        """Select the hidden states whose next token is predicted."""
-        return hidden_BTD.flatten(0, 1)[self.index_N]
 
 
 class Gradients(NamedTuple):
@@ -95,42 +43,124 @@ class Gradients(NamedTuple):
         return self.products_NV[:, ids].T @ self.hidden_ND
 
 
-def choose_loss(result: Forward) -> LossInputs:
-    pipeline, unique, head = result.pipeline, result.unique, result.pipeline.head
-    assert unique is not None
-    layer = pipeline.float32_layer(result.change.positions, result.change.theta)
-    index_N, targets_N = _targets(result, layer)
-    why_sum = ""
-    if head is None:
-        why_sum = "the model's head is not available"
-    elif len(index_N) == 0:
-        why_sum = "no token has a next token to predict"
-    elif head.n_embd != layer.n_embd:
-        why_sum = "the head expects vectors of a different width, which only the decoder produces"
-    elif pipeline.values() > MAX_HEAD_VALUES:
-        why_sum = "the head is too large to run here"
-    return LossInputs(result, unique, layer, index_N, targets_N, why_sum)
+class Loss:
+    """The loss of a forward pass, in float32: of the next tokens or, if these cannot be predicted, a sum.
+
+    Attributes:
+        padding_index: Index of the padding row among the unique rows.
+        index_N: Indices into the flattened batch whose next token is predicted; `targets_N` are these tokens.
+        why_sum: Why the loss is the sum of the hidden states; empty if it is the cross-entropy of the targets.
+    """
+
+    def __init__(self, result: Forward) -> None:
+        pipeline, head = result.pipeline, result.pipeline.head
+        assert result.unique is not None
+        assert result.ids_BT is not None
+        self.result, self.pipeline, self.unique, self.ids_BT = result, pipeline, result.unique, result.ids_BT
+        self.layer = pipeline.float32_layer(result.change.positions, result.change.theta)
+        padding, ids = self.layer.padding_idx, self.unique.ids_U.tolist()
+        self.padding_index = ids.index(padding) if padding in ids else None
+        # As in `Head.loss`, padding ids are never a target, even if written in a text.
+        paddings = {padding, getattr(head, "padding_idx", None)} - {None}
+        is_target_BT = result.mask_BT & ~torch.isin(self.ids_BT, torch.tensor(list(paddings), dtype=torch.int64))
+        is_predicted_BT = functional.pad(result.mask_BT[:, :-1] & is_target_BT[:, 1:], (0, 1))  # not the last token
+        self.max_targets = MAX_LOGITS // pipeline.table.shape[0]
+        self.index_N = is_predicted_BT.flatten().nonzero()[: self.max_targets, 0]
+        self.targets_N = self.ids_BT.flatten()[self.index_N + 1]
+        self.why_sum = ""
+        if head is None:
+            self.why_sum = "the model's head is not available"
+        elif len(self.index_N) == 0:
+            self.why_sum = "no token has a next token to predict"
+        elif head.n_embd != self.layer.n_embd:
+            self.why_sum = "the head expects vectors of a different width, which only the decoder produces"
+        elif pipeline.values() > MAX_HEAD_VALUES:
+            self.why_sum = "the head is too large to run here"
+
+    @property
+    def head(self) -> Head:
+        head = self.pipeline.head
+        assert head is not None
+        return head
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.head.bias is None else self.head.bias.detach().float()
+
+    def gather(self, rows_UD: Tensor) -> Tensor:
+        """Look up the rows of the batch; the padding row gets no gradient."""
+        return functional.embedding(self.unique.inverse_BT, rows_UD, padding_idx=self.padding_index)
+
+    def hidden(self, gathered_BTD: Tensor) -> Tensor:
+        """Compute the hidden states of the batch from its rows."""
+        rows_BTD = gathered_BTD * self.layer.scale
+        if self.layer.adds_ngrams:
+            rows_BTD = self.layer.add_ngrams(rows_BTD, self.ids_BT, self.result.history)
+        hidden_BTD: Tensor = self.layer(inputs_embeds=rows_BTD, position_ids=self.result.position_BT)
+        return hidden_BTD
+
+    def predicting(self, hidden_BTD: Tensor) -> Tensor:
+        """Select the hidden states whose next token is predicted."""
+        return hidden_BTD.flatten(0, 1)[self.index_N]
+
+    def gradients(self) -> Gradients:
+        """Compute the loss and its gradients."""
+        with torch.enable_grad():
+            rows_UD = self.unique.rows_UD.float().clone().requires_grad_()
+            gathered_BTD = self.gather(rows_UD)
+            hidden_BTD = self.hidden(gathered_BTD)
+            if self.why_sum:
+                # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
+                is_masked = self.layer.padding_idx is None
+                loss = (hidden_BTD * self.result.mask_BT[:, :, None] if is_masked else hidden_BTD).sum()
+                of_unique, of_gathered = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
+                return Gradients(loss.detach(), of_unique, of_gathered, loss.new_empty(0, 0), loss.new_empty(0, 0))
+            hidden_ND = self.predicting(hidden_BTD) * self.head.hidden_scale
+            products_NV = functional.linear(hidden_ND, self.pipeline.head_rows(), self.bias)
+            loss = functional.cross_entropy(scale_logits(self.head, products_NV), self.targets_N)
+            of_unique, of_gathered, of_products = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))
+            return Gradients(loss.detach(), of_unique, of_gathered, of_products, hidden_ND.detach())
+
+    def note(self) -> str:
+        """Describe what the loss is computed from."""
+        result, n_targets, part = self.result, len(self.index_N), ""
+        if result.count < result.length:
+            first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1
+            of = "each text" if is_batch else f"{result.length:,}"
+            part = f" in the first {end:,} tokens of {of}" if is_batch else f" in the first {end:,} of {of} tokens"
+            if first:
+                part = f" in tokens {first:,} to {end - 1:,} of {of}"
+        if self.why_sum:
+            return f"sum of all hidden states{part}, because {self.why_sum}"
+        limited = "the first " if n_targets == self.max_targets else ""
+        how = "predicted by the head directly from the hidden states, without the decoder"
+        return f"cross-entropy of {limited}{count(n_targets, 'next token')}{part}, {how}"
 
 
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
-    inputs, max_tokens = choose_loss(result), result.recorded.tokens
-    unique, padding, padding_index = inputs.unique, inputs.layer.padding_idx, inputs.padding_index
-    gradients = differentiate(inputs)
+    loss, max_tokens = Loss(result), result.recorded.tokens
+    unique, padding, padding_index, gradients = (
+        loss.unique,
+        loss.layer.padding_idx,
+        loss.padding_index,
+        loss.gradients(),
+    )
     lookup_UD = total_UD = gradients.unique_UD
     head_UD = unmasked_D = None
     reached_V = torch.zeros(result.pipeline.table.shape[0], dtype=torch.bool)  # rows that receive a gradient
-    if padding_index is not None:
-        unmasked_D = gradients.gathered_BTD[unique.inverse_BT == padding_index].sum(dim=0)
-    if not inputs.why_sum and inputs.head.tied:
+    if not loss.why_sum and loss.head.tied:
         head_UD = gradients.of_head(unique.ids_U)
-        if padding_index is not None:
-            unmasked_D = unmasked_D + head_UD[padding_index]
-            head_UD[padding_index] = 0
-        total_UD = lookup_UD + head_UD
         reached_V = gradients.products_NV.abs().amax(dim=0).ne(0)  # .ne(0).any(dim=0) takes eight times as long
         if padding is not None:
             reached_V[padding] = False
+    if padding_index is not None:
+        unmasked_D = gradients.gathered_BTD[unique.inverse_BT == padding_index].sum(dim=0)
+        if head_UD is not None:
+            unmasked_D += head_UD[padding_index]
+            head_UD[padding_index] = 0
+    if head_UD is not None:
+        total_UD = lookup_UD + head_UD
     reached_V[unique.ids_U] = total_UD.ne(0).any(dim=1)
     shown = result.recorded.channels
     lookup, total = lookup_UD[:, shown].tolist(), total_UD[:, shown].tolist()
@@ -155,68 +185,13 @@ def backward(result: Forward) -> Backward:
         for index, positions in list(occurrences.items())[:max_tokens]
     ]
     return Backward(
-        loss_kind="sum" if inputs.why_sum else "next token",
+        loss_kind="sum" if loss.why_sum else "next token",
         loss=float(gradients.loss),
-        uniform_loss=None if inputs.why_sum else math.log(result.pipeline.table.shape[0]),
-        note=backward_note(inputs),
+        uniform_loss=None if loss.why_sum else math.log(result.pipeline.table.shape[0]),
+        note=loss.note(),
         tied=head_UD is not None,
         n_rows_with_gradient=int(reached_V.sum()),
         rows=rows,
         n_unique_ids=len(ids),
         unmasked_padding_gradient=None if unmasked_D is None else unmasked_D[shown].tolist(),
     )
-
-
-def _targets(result: Forward, layer: Embeddings) -> tuple[Tensor, Tensor]:
-    """Return the indices into the flattened batch whose next token is predicted, and those tokens.
-
-    As in `Head.loss`, padding ids are never a target, even if written in a text.
-    """
-    assert result.ids_BT is not None
-    ids_BT, mask_BT = result.ids_BT, result.mask_BT
-    paddings = {layer.padding_idx, getattr(result.pipeline.head, "padding_idx", None)} - {None}
-    is_target_BT = mask_BT & ~torch.isin(ids_BT, torch.tensor(list(paddings), dtype=torch.int64))
-    is_predicted_BT = functional.pad(mask_BT[:, :-1] & is_target_BT[:, 1:], (0, 1))  # not after the last token
-    index_N = is_predicted_BT.flatten().nonzero()[: _max_targets(result), 0]
-    return index_N, ids_BT.flatten()[index_N + 1]
-
-
-def _max_targets(result: Forward) -> int:
-    return MAX_LOGITS // result.pipeline.table.shape[0]
-
-
-def differentiate(inputs: LossInputs) -> Gradients:
-    with torch.enable_grad():
-        rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
-        gathered_BTD = inputs.gather(rows_UD)
-        hidden_BTD = inputs.hidden(gathered_BTD)
-        if inputs.why_sum:
-            # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
-            padding, mask_BT = inputs.layer.padding_idx, inputs.result.mask_BT
-            loss = (hidden_BTD if padding is not None else hidden_BTD * mask_BT[:, :, None]).sum()
-            empty = loss.new_empty(0, 0)
-            return Gradients(loss.detach(), *torch.autograd.grad(loss, (rows_UD, gathered_BTD)), empty, empty)
-        hidden_ND = inputs.predicting(hidden_BTD) * inputs.head.hidden_scale
-        products_NV = functional.linear(hidden_ND, inputs.pipeline.head_rows(), inputs.bias)
-        loss = functional.cross_entropy(scale_logits(inputs.head, products_NV), inputs.targets_N)
-        upstream = torch.autograd.grad(loss, (rows_UD, gathered_BTD, products_NV))
-        return Gradients(loss.detach(), *upstream, hidden_ND.detach())
-
-
-def backward_note(inputs: LossInputs) -> str:
-    """Describe what the loss is computed from."""
-    result, n_targets, part = inputs.result, len(inputs.index_N), ""
-    if result.count < result.length:
-        first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1
-        part = (
-            f" in the first {end:,} tokens of each text"
-            if is_batch
-            else f" in the first {end:,} of {result.length:,} tokens"
-        )
-        if first:
-            part = f" in tokens {first:,} to {end - 1:,} of {'each text' if is_batch else f'{result.length:,}'}"
-    if inputs.why_sum:
-        return f"sum of all hidden states{part}, because {inputs.why_sum}"
-    limited = "the first " if n_targets == _max_targets(result) else ""
-    how = "predicted by the head directly from the hidden states, without the decoder"
-    return f"cross-entropy of {limited}{count(n_targets, 'next token')}{part}, {how}"

@@ -91,10 +91,10 @@ def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[S
                 for head, row in enumerate(read.rows):
                     tokens_of[order_index, head, (row,)].append((b, t))
     shared = []
-    for (order_index, head, rows), tokens in tokens_of.items():
+    for (order_index, one_head, rows), tokens in tokens_of.items():
         chosen = [reads[b][t][order_index] for b, t in tokens]
         is_collision = len({tuple(read.rows) for read in chosen}) > 1  # of different n-grams
-        if is_collision or (head is None and len(tokens) > 1):
+        if is_collision or (one_head is None and len(tokens) > 1):
             texts, order, order_heads = (
                 dict.fromkeys(read.text for read in chosen),
                 chosen[0].order,

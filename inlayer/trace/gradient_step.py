@@ -26,7 +26,7 @@ from inlayer.geometry.nearest import nearest_others
 from inlayer.geometry.projection import TableProjection
 from inlayer.head import project
 from inlayer.tensors import one_thread
-from inlayer.trace.backward import LossInputs, backward_note, choose_loss, differentiate
+from inlayer.trace.backward import Loss
 from inlayer.trace.facts import Change
 from inlayer.trace.forward import Forward, RecordedRange
 
@@ -97,50 +97,49 @@ def take_gradient_step(
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
     result = Forward(pipeline, change or Change(), RecordedRange(tokens, 1, first_token)).run_texts(texts)
-    inputs = choose_loss(result) if result.count else None
+    loss = Loss(result) if result.count else None
     facts = GradientStepFacts(
         uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
         method=None, steps=[],
     )  # fmt: skip
-    if inputs is None or inputs.why_sum:
-        return facts if inputs is None else replace(facts, note=backward_note(inputs))
-    facts = replace(facts, kind="next token", note=backward_note(inputs))
+    if loss is None or loss.why_sum:
+        return facts if loss is None else replace(facts, note=loss.note())
+    facts = replace(facts, kind="next token", note=loss.note())
     if pipeline.values() > MAX_VALUES:
         return replace(facts, note="the table is too large to compute a training step here")
-    padding, weight_VD, gradient_VD = inputs.layer.padding_idx, pipeline.head_rows(), _table_gradient(inputs)
-    assert result.ids_BT is not None
-    used = dict.fromkeys(result.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
+    padding, weight_VD, gradient_VD = loss.layer.padding_idx, pipeline.head_rows(), _table_gradient(loss)
+    used = dict.fromkeys(loss.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
     ids = [token_id for token_id in used if token_id != padding][:MAX_MOVED]
-    indices = torch.searchsorted(inputs.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
-    rows_UD, moves_UD = inputs.unique.rows_UD.float(), gradient_VD[inputs.unique.ids_U]
+    indices = torch.searchsorted(loss.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
+    rows_UD, moves_UD = loss.unique.rows_UD.float(), gradient_VD[loss.unique.ids_U]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
     steps = []
     for rate in map(float, rates):
         moved_UD = rows_UD - rate * moves_UD
-        hidden_BTD = inputs.hidden(inputs.gather(moved_UD))
-        hidden_ND = torch.cat((hidden_BTD[0, last][None], inputs.predicting(hidden_BTD)))
-        moved_VD = weight_VD - rate * gradient_VD if inputs.head.tied else weight_VD
-        logits_NV = project(inputs.head, hidden_ND, moved_VD, inputs.bias)
+        hidden_BTD = loss.hidden(loss.gather(moved_UD))
+        hidden_ND = torch.cat((hidden_BTD[0, last][None], loss.predicting(hidden_BTD)))
+        moved_VD = weight_VD - rate * gradient_VD if loss.head.tied else weight_VD
+        logits_NV = project(loss.head, hidden_ND, moved_VD, loss.bias)
         after_last_V, predicted_V = functional.softmax(logits_NV[[0, -1]], dim=-1)
         steps.append(
             GradientStep(
                 rate=rate,
-                loss=float(functional.cross_entropy(logits_NV[1:], inputs.targets_N)),
+                loss=float(functional.cross_entropy(logits_NV[1:], loss.targets_N)),
                 next_tokens=_most_probable(pipeline, after_last_V) if last >= 0 else [],
                 predicted_tokens=_most_probable(pipeline, predicted_V),
-                target=_next_token(pipeline, predicted_V, int(inputs.targets_N[-1])),
+                target=_next_token(pipeline, predicted_V, int(loss.targets_N[-1])),
                 moved=_moved(pipeline, ids, rows_UD[indices].numpy(), moved_UD[indices].numpy(), projection),
             )
         )
     method = None if projection is None else projection.method
-    return replace(facts, predicted_at=divmod(int(inputs.index_N[-1]), result.count), method=method, steps=steps)
+    return replace(facts, predicted_at=divmod(int(loss.index_N[-1]), result.count), method=method, steps=steps)
 
 
-def _table_gradient(inputs: LossInputs) -> Tensor:
+def _table_gradient(loss: Loss) -> Tensor:
     """Return the gradient of the whole table (V, D): through the lookup, and through a tied head."""
-    gradients, padding = differentiate(inputs), inputs.layer.padding_idx
-    table_VD = gradients.of_head(slice(None)) if inputs.head.tied else torch.zeros(inputs.pipeline.table.shape)
-    table_VD.index_add_(0, inputs.unique.ids_U, gradients.unique_UD)
+    gradients, padding = loss.gradients(), loss.layer.padding_idx
+    table_VD = gradients.of_head(slice(None)) if loss.head.tied else torch.zeros(loss.pipeline.table.shape)
+    table_VD.index_add_(0, loss.unique.ids_U, gradients.unique_UD)
     if padding is not None:
         table_VD[padding] = 0
     return table_VD

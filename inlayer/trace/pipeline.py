@@ -291,10 +291,9 @@ class Pipeline:
     def merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
         """Return the merges that turned the bytes of one pre-token into these ids."""
         assert self.tokenizer is not None
-        merges = self.tokenizer.merges(ids)
-        return merges and [
-            MergeFacts(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id) for merge in merges
-        ]
+        if (merges := self.tokenizer.merges(ids)) is None:
+            return None
+        return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
 
     def padding(self, first_channel: int, dims: int) -> Padding:
         """Describe the padding token and some channels of its row."""

@@ -158,8 +158,8 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         line.append(f"  {token.offset:>{offsets},}  ")
         data = " ".join(token.stored_hex)
         if len(data) > available:
-            whole, space, _ = data[: max(0, available - len(glyphs.more))].rpartition(" ")
-            data = f"{whole}{space}{glyphs.more}"[: max(0, available)]
+            whole = data[: max(0, available - len(glyphs.more))].rpartition(" ")
+            data = "".join([*whole[:2], glyphs.more])[: max(0, available)]
         yield line.append(data, style="dim")
 
     yield from layout.each_token(lines)
