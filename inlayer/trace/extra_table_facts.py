@@ -18,9 +18,10 @@ import numpy as np
 from rich.text import Text
 from torch import Tensor
 
+from inlayer.checkpoint.model import Model
 from inlayer.checkpoint.store import INTEGERS
 from inlayer.formats.row_reader import FileRows
-from inlayer.ragged import IdArray
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.render.numbers import count
 from inlayer.tables import RowSource, StoredEmbedding, Table
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
@@ -44,14 +45,21 @@ if TYPE_CHECKING:
 MAX_SHARED = 6  # groups of n-grams with the same rows that the terminal shows
 
 
-def ngram_facts(result: Forward) -> list[NgramFacts]:
-    if result.ids_BT is None or result.history is None:
-        return []
-    ids, history, mask = result.ids_BT.numpy(), result.history.numpy(), result.mask_BS.long().numpy()
-    return [_facts(result, memory, memory.ids(ids, history, mask)) for memory in result.pipeline.layer.memories]
+def extra_tables(result: Forward) -> dict[str, Any]:
+    """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
+    pipeline, ids, history = result.pipeline, result.ids_BT, result.history
+    if ids is None or history is None:
+        return {"memories": [], "per_layer": None, "value": None, "routing": []}
+    return {
+        "memories": [_ngrams(result, memory, ids, history) for memory in pipeline.layer.memories],
+        "per_layer": _per_layer(result, ids),
+        "value": _value(result, ids),
+        "routing": [_routing(pipeline.model, tensor, ids) for tensor in pipeline.routing_tables],
+    }
 
 
-def _facts(result: Forward, memory: NgramMemory, rows: IdArray) -> NgramFacts:
+def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) -> NgramFacts:
+    rows = memory.ids(ids.numpy(), history.numpy(), result.mask_BS.long().numpy())
     spec, tensor, different = memory.spec, memory.tensors[0], len(np.unique(rows))
     heads = {order: np.flatnonzero(np.array(spec.orders) == order) for order in sorted(set(spec.orders))}
 
@@ -108,11 +116,9 @@ def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[S
     return sorted(shared, key=lambda group: group.shared_heads < group.order_heads)
 
 
-def per_layer_facts(result: Forward) -> PerLayerFacts | None:
-    """Return the second table and what the shown tokens read; None for a model without one, or a walk without ids."""
-    layer, ids = result.pipeline.layer, result.ids_BT
-    extra = layer.per_layer_embedding
-    if extra is None or ids is None:
+def _per_layer(result: Forward, ids: Tensor) -> PerLayerFacts | None:
+    layer, extra = result.pipeline.layer, result.pipeline.layer.per_layer_embedding
+    if extra is None:
         return None
     vectors = layer.per_layer(ids).float()
     return PerLayerFacts(
@@ -122,11 +128,9 @@ def per_layer_facts(result: Forward) -> PerLayerFacts | None:
     )  # fmt: skip
 
 
-def value_facts(result: Forward) -> ValueFacts | None:
-    """Value embeddings of the shown tokens; None for a model without them, or a walk without ids."""
-    layer, ids = result.pipeline.layer, result.ids_BT
-    table = layer.value_embedding
-    if table is None or ids is None:
+def _value(result: Forward, ids: Tensor) -> ValueFacts | None:
+    layer, table = result.pipeline.layer, result.pipeline.layer.value_embedding
+    if table is None:
         return None
     vectors = layer.value_embeddings(ids).float()[..., result.recorded.channels]
     return ValueFacts(
@@ -135,17 +139,12 @@ def value_facts(result: Forward) -> ValueFacts | None:
     )  # fmt: skip
 
 
-def routing_facts(result: Forward) -> list[RoutingFacts]:
-    """Return the experts of the shown tokens in every block with a routing table; empty for a walk without ids."""
-    model, ids, facts = result.pipeline.model, result.ids_BT, list[RoutingFacts]()
-    if model is None or ids is None:
-        return facts
-    for tensor in result.pipeline.routing_tables:
-        source = model.store.open_rows(tensor)
-        values = source.take(ids.flatten().numpy()).view(INTEGERS[tensor.dtype])
-        experts = values.reshape(*ids.shape, tensor.shape[1]).tolist()
-        facts.append(RoutingFacts(rows=tensor.shape[0], experts=experts, **_place(tensor.name, source, ids)))
-    return facts
+def _routing(model: Model | None, tensor: TensorInfo, ids: Tensor) -> RoutingFacts:
+    assert model is not None
+    source = model.store.open_rows(tensor)
+    values = source.take(ids.flatten().numpy()).view(INTEGERS[tensor.dtype])
+    experts = values.reshape(*ids.shape, tensor.shape[1]).tolist()
+    return RoutingFacts(rows=tensor.shape[0], experts=experts, **_place(tensor.name, source, ids))
 
 
 def _stored(table: Table | StoredEmbedding | None, ids: Tensor) -> dict[str, Any]:
@@ -165,8 +164,20 @@ def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
 # ---- on the terminal
 
 
-def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
-    """Yield the lines of an n-gram memory: where it is, one line per token and order, and what shares rows."""
+def extra_table_lines(layout: Layout) -> Iterator[Text]:
+    """Yield each of the other tables, and one line per token with what it reads."""
+    trace = layout.trace
+    for memory in trace.memories:
+        yield from _memory_lines(layout, memory)
+    if trace.per_layer is not None:
+        yield from _per_layer_lines(layout, trace.per_layer)
+    if trace.value is not None:
+        yield from _value_lines(layout, trace.value)
+    if trace.routing:
+        yield from _routing_lines(layout, trace.routing)
+
+
+def _memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     where, done = "added to the rows", "read"
     if memory.layer is not None:
         where, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
@@ -204,8 +215,7 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
     return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
 
 
-def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
-    """Yield the second table, and one line per token: the byte of its row, and the norm of each block's vector."""
+def _per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
     title, size = "per-layer embeddings: projections of the token's own row", ""
     if facts.rows:
         title = f"per-layer table: {facts.tensor or 'in memory'}"
@@ -221,8 +231,7 @@ def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
     yield from layout.each_token(lines)
 
 
-def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
-    """Yield the table of value embeddings, and one line per token: the byte of its row, and its first channels."""
+def _value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
     blocks = f"attention of blocks {' and '.join(map(str, facts.layers))} adds them to its values"
     size = f"{facts.rows:,} {layout.glyphs.times} {facts.width:,}"
     title = f"value embeddings: {facts.tensor or 'in memory'}"
@@ -236,8 +245,7 @@ def _reads(facts: PerLayerFacts | ValueFacts) -> str:
     return "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
 
 
-def routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
-    """Yield the routing tables, and one line per token: its experts in each block."""
+def _routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
     first, *others = tables
     more, of_each = (f" and {count(len(others), 'more table')}", " of each") if others else ("", "")
     experts = count(len(first.experts[0][0]) if first.experts[0] else 0, "expert")

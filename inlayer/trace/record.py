@@ -22,7 +22,7 @@ from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.extra_table_facts import ngram_facts, per_layer_facts, routing_facts, value_facts
+from inlayer.trace.extra_table_facts import extra_tables
 from inlayer.trace.facts import (
     Change,
     Character,
@@ -92,10 +92,7 @@ def record_walk(
         positions=_positions(result),
         padding=pipeline.padding(recorded.first_channel, recorded.dims),
         streams=pipeline.layer.streams,
-        memories=ngram_facts(result),
-        per_layer=per_layer_facts(result),
-        value=value_facts(result),
-        routing=routing_facts(result),
+        **extra_tables(result),
         backward=backward(result) if result.unique is not None and result.count else None,
     )
     return replace(trace, steps=describe_steps(trace))

@@ -18,7 +18,7 @@ from rich.text import Text
 from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
-from inlayer.trace.extra_table_facts import memory_lines, per_layer_lines, routing_lines, value_lines
+from inlayer.trace.extra_table_facts import extra_table_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
 from inlayer.trace.relative_lines import relative_lines
@@ -163,14 +163,7 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         yield line.append(data, style="dim")
 
     yield from layout.each_token(lines)
-    for memory in layout.trace.memories:
-        yield from memory_lines(layout, memory)
-    if layout.trace.per_layer is not None:
-        yield from per_layer_lines(layout, layout.trace.per_layer)
-    if layout.trace.value is not None:
-        yield from value_lines(layout, layout.trace.value)
-    if layout.trace.routing:
-        yield from routing_lines(layout, layout.trace.routing)
+    yield from extra_table_lines(layout)
 
 
 def rows_step(layout: Layout) -> Iterator[Text]:
