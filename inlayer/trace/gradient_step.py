@@ -25,6 +25,7 @@ from torch.nn import functional
 from inlayer.geometry.nearest import nearest_others
 from inlayer.geometry.projection import TableProjection
 from inlayer.head import project
+from inlayer.ragged import IdArray
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import Loss
 from inlayer.trace.facts import Change
@@ -38,6 +39,8 @@ MAX_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
 MAX_MOVED = 64  # rows reported
 MAX_NEXT = 5
 NEIGHBORS = 10
+
+Rows = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +158,7 @@ def _next_token(pipeline: Pipeline, probabilities_V: Tensor, token_id: int) -> N
 
 
 def _moved(
-    pipeline: Pipeline,
-    ids: list[int],
-    before: npt.NDArray[np.float32],
-    after: npt.NDArray[np.float32],
-    projection: TableProjection | None,
+    pipeline: Pipeline, ids: list[int], before: Rows, after: Rows, projection: TableProjection | None
 ) -> list[UpdatedRow]:
     with np.errstate(all="ignore"):
         before_norms, norms = (np.linalg.norm(rows.astype(np.float64), axis=1) for rows in (before, after))
@@ -184,13 +183,8 @@ def _moved(
     ]
 
 
-def _neighborhood(
-    pipeline: Pipeline, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32], projection: TableProjection
-) -> npt.NDArray[np.float64]:
+def _neighborhood(pipeline: Pipeline, ids: IdArray, rows: Rows, projection: TableProjection) -> npt.NDArray[np.float64]:
     """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
     near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
-    means = np.full((len(ids), 2), np.nan)
-    for index, near in enumerate(near_ids):
-        if (near >= 0).any():
-            means[index] = projection.points[near[near >= 0]].mean(axis=0)
-    return means
+    is_found = (near_ids >= 0)[..., None]
+    return projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)
