@@ -4,7 +4,7 @@ text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> 
 - every number is read from the objects that do the work; none is recomputed
 - runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
-Tested against the library call by call in tests/trace/test_walk.py.
+Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 3 in tests/trace/test_tokenization.py.
 """
 
 from __future__ import annotations
