@@ -209,9 +209,9 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
     first, several = layout.trace.first_token, layout.is_batch
     places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.occurrences)
     names = " and ".join(repr(layout.glyphs.truncate(text, layout.widest_label)) for text in group.texts[:3])
-    shares_all = group.shared_heads == group.order_heads
-    heads = "all" if shares_all else f"{group.shared_heads} of {group.order_heads}"
-    heads += " hash heads" if shares_all else " hash heads, by collision"
+    heads = "all hash heads"
+    if group.shared_heads < group.order_heads:
+        heads = f"{group.shared_heads} of {group.order_heads} hash heads, by collision"
     return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
 
 

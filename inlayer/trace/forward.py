@@ -155,8 +155,8 @@ class Forward:
     @cached_property
     def rotary(self) -> list[Rotary]:
         """The rotary angles of the tokens, which are the same for every text of this length."""
-        change, dims = self.change, self.recorded.dims
-        return self.pipeline.rotations(change.positions, change.theta, self.shown.start, self.count, self.length, dims)
+        change, shown = self.change, range(self.shown.start, self.shown.stop)
+        return self.pipeline.rotations(change.positions, change.theta, shown, self.length, self.recorded.dims)
 
     def label(self, b: int, t: int, token_id: int) -> str:
         """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""

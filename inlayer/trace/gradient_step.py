@@ -187,4 +187,5 @@ def _neighborhood(pipeline: Pipeline, ids: IdArray, rows: Rows, projection: Tabl
     """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
     near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
     is_found = (near_ids >= 0)[..., None]
-    return projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)
+    means: npt.NDArray[np.float64] = projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)
+    return means

@@ -274,11 +274,9 @@ class Pipeline:
     def float32_rows(self, module: nn.Embedding | StoredEmbedding | Head) -> Tensor:
         return module.weight.detach().float()
 
-    def rotations(
-        self, scheme: str | None, theta: float | None, first: int, count: int, length: int, dims: int
-    ) -> list[Rotary]:
-        """Return the rotary angles of some tokens, the same for every text of this length."""
-        return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
+    def rotations(self, scheme: str | None, theta: float | None, shown: range, length: int, dims: int) -> list[Rotary]:
+        """Return the rotary angles of the tokens that are shown, the same for every text of this length."""
+        return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
 
     def analyze(self, text: str) -> Analysis:
         assert self.tokenizer is not None

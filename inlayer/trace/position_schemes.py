@@ -99,9 +99,9 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
     return changed.eval()
 
 
-def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) -> list[Rotary]:
-    """Compute the rotary angles of `count` tokens of a text of `length` tokens, for each layer type."""
-    rotary, position_T, rotations = layer.position_embedding, torch.arange(first, first + count), list[Rotary]()
+def rotate(layer: Embeddings, shown: range, length: int, dims: int) -> list[Rotary]:
+    """Compute the rotary angles of some tokens of a text of `length` tokens, for each layer type."""
+    rotary, position_T, rotations = layer.position_embedding, torch.arange(shown.start, shown.stop), list[Rotary]()
     if not isinstance(rotary, RotaryPositions):
         return []
     own = rotary.rope_parameters

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
@@ -62,15 +61,8 @@ def record_walk(
         raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
     result = Forward(pipeline, change, recorded)
     result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
-    layer, width = result.active.layer, result.width
-    stages = [
-        StageFacts(
-            name=stage.name,  # type: ignore[arg-type]  # every name but "row"
-            note=_stage_note(layer, stage),
-            table=pipeline.table_of(stage.name, layer),
-        )
-        for stage in result.stages[1:]
-    ]
+    width = result.width
+    stages = [_stage(result, stage) for stage in result.stages[1:]]
     trace = Trace(
         steps=[],
         source=pipeline.source,
@@ -225,8 +217,9 @@ def _gather(result: Forward) -> Gather:
     return Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
 
 
-def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
-    return {
+def _stage(result: Forward, stage: LayerStage) -> StageFacts:
+    layer = result.active.layer
+    notes = {
         "scale": f"each row is multiplied by {layer.scale:g}",
         "n-grams": "the rows of the n-grams that end at the token are "
         + ("added" if layer.ngrams and layer.ngrams[0].added == "sum" else "projected, and all are averaged with it"),
@@ -236,7 +229,9 @@ def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
         "position": "the embedding of the token's position is added",
         "norm": "each vector is normalized over its channels",
         "mask": "vectors of padding are set to zero",
-    }[stage.name]
+    }
+    table = result.pipeline.table_of(stage.name, layer)
+    return StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
 
 
 def _positions(result: Forward) -> Positions:

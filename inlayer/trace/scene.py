@@ -103,7 +103,7 @@ def describe_scene(
     row_BTD, hidden_BTD = result.stages[0].after, result.stages[-1].after
     added = [stage.added.expand_as(stage.after) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
     compared = list(range(max(0, first_token), min(len(result.tokens[0]), result.count)))[:MAX_COMPARED]
-    rotary = pipeline.rotations(change.positions, change.theta, 0, 0, result.length, result.width)
+    rotary = pipeline.rotations(change.positions, change.theta, range(0), result.length, result.width)
     position = _strip(added[0]) if added else None
     row_cosines, hidden_cosines = _cosines(row_BTD[0, compared]), _cosines(hidden_BTD[0, compared])
     return SceneFacts(
