@@ -23,7 +23,6 @@ from typing import Any
 
 @cache
 def read_files(package: str, *names: str) -> str:
-    """Read and join text files of a package."""
     return "\n".join(files(package).joinpath(*name.split("/")).read_text(encoding="utf-8") for name in names)
 
 
