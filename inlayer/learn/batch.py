@@ -34,7 +34,7 @@ from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
-    from inlayer.learn.sandbox.limits import GradingLimits
+    from inlayer.learn.sandbox.restrict import GradingLimits
 
 MAX_CELL_CHARACTERS = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")

@@ -26,8 +26,9 @@ TOLERANCE = 1e-5  # relative to the largest value; allows for a different order 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The step of the walk that was compared, and the result in a sentence."""
+    """The learner's tensor, the step of the walk that was compared, and the result in a sentence."""
 
+    tensor: Tensor
     trace: Trace
     step: int
     message: str
@@ -54,7 +55,7 @@ def compare(tensor: Tensor, step: int) -> Comparison:
             break
         if of_step == step and matches is None:
             message, matches = f"It has the shape of {name} of the walk, but different numbers.", False
-    return Comparison(trace=pipeline.walk([TEXT]), step=step, message=message, matches=matches)
+    return Comparison(tensor=tensor, trace=pipeline.walk([TEXT]), step=step, message=message, matches=matches)
 
 
 def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from inlayer.checks import check_seed
 from inlayer.learn.assertions import NO_OUTPUT, LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
-from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.sandbox.restrict import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 from inlayer.render.numbers import count
 

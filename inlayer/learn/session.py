@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.assertions import NO_OUTPUT, CheckFailed, LearnerException, RecordedCall, describe_value
-from inlayer.learn.sandbox.fork_server import fork_server, kill_group
-from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.sandbox.fork_server import fork_server
 from inlayer.learn.sandbox.protocol import (
     MAX_TENSORS,
     MAX_TREE,
@@ -39,6 +38,7 @@ from inlayer.learn.sandbox.protocol import (
     receive,
     send,
 )
+from inlayer.learn.sandbox.restrict import GradingLimits
 
 __all__ = [
     "CallResult", "CheckFailed", "GradingSession", "LearnerException", "RemoteObject", "check_raised",
@@ -103,12 +103,13 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             self._output = stack.enter_context(tempfile.TemporaryFile(buffering=0))
             self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
             stack.pop_all()  # from now on, __exit__ cleans up
+        self._end: tuple[int, float] | None = None
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
     def __exit__(self, *_: object) -> None:
         """Kill the process and its group, keep what it printed, and remove its scratch folder."""
-        kill_group(self.pid)
+        self._kill()
         self.channel.close()
         with self._output as file:
             size = file.seek(0, os.SEEK_END)
@@ -216,7 +217,10 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             raise self._tampered() from None
         except (EOFError, OSError):
             self._check_output()
-            if self._ended_by_cpu_limit():
+            number, seconds = self._kill()
+            # On a busy machine, the kernel may see first that it is too slow. It counts its limit in ticks, so what it
+            # reports can be much less.
+            if number == signal.SIGXCPU or (number == signal.SIGKILL and seconds >= self.limits.seconds / 2):
                 raise self._too_slow() from None
             message = "the process of your code ended unexpectedly: it crashed or used too much memory"
             raise CheckFailed("ended", message) from None
@@ -236,15 +240,11 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         cause = "does it wait for something?" if waits else "is there an endless loop?"
         return CheckFailed("timeout", f"your code ran longer than {limit} and was stopped; {cause}")
 
-    def _ended_by_cpu_limit(self) -> bool:
-        """Return whether the kernel ended the process at its CPU limit, before the grader saw that it is too slow."""
-        end = self.server.wait_for_end(self.pid)
-        if end is None:
-            return False
-        number, seconds = end
-        # The kernel counts the limit in ticks; what it reports is precise, and can be much less on a busy machine.
-        used_up = number == signal.SIGKILL and seconds >= self.limits.seconds / 2
-        return number == signal.SIGXCPU or used_up
+    def _kill(self) -> tuple[int, float]:
+        """Kill the process and its group; returns the signal that ended it and its CPU seconds."""
+        if self._end is None:
+            self._end = self.server.kill(self.pid)
+        return self._end
 
     def _tampered(self) -> CheckFailed:
         return CheckFailed(

@@ -64,15 +64,14 @@ class TaskFile:
     is_new: bool = False
 
 
-def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
-    """Return the folder of the learner's files, recorded in the progress."""
-    if folder is not None:
-        path = expand_home(check_path(folder, "--folder")).absolute()
-        if path_kind(path) not in {"folder", "missing"}:
-            raise InputError(f"{format_path(folder)} is not a folder")
-        state.folder = str(path)
-    state.folder = state.folder or str(Path.cwd() / DEFAULT_FOLDER)
-    return Path(state.folder)
+def find_folder(state: ProgressState, folder: str | None = None) -> Path:
+    """Return the folder of the learner's files: a new one, the one in the progress, or the default."""
+    if folder is None:
+        return Path(state.folder) if state.folder else Path.cwd() / DEFAULT_FOLDER
+    path = expand_home(check_path(folder, "--folder")).absolute()
+    if path_kind(path) not in {"folder", "missing"}:
+        raise InputError(f"{format_path(folder)} is not a folder")
+    return path
 
 
 def open_file(task: Task, folder: Path, *, create: bool) -> TaskFile:
@@ -120,13 +119,6 @@ def read_file(path: Path) -> SourceFile:
         if error.rule in {"not-found", "not-a-file"}:
             raise not_a_file(path, path_kind(path)) from None
         raise InputError(f"{format_path(path)}: {error}") from None
-
-
-def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None]:
-    """Return the path of the learner's file for a task, and its content if it exists."""
-    folder = Path(state.folder) if state.folder else Path.cwd() / DEFAULT_FOLDER
-    path = (folder / f"{task.id}.py").resolve()
-    return path, read_file(path) if path_kind(path) != "missing" else None
 
 
 def require_unchanged(path: Path, current: SourceFile | None, base_digest: str | None) -> None:

@@ -121,7 +121,7 @@ class CoursePrinter:
         for name in ("read", "tasks", "exercises", "quiz"):
             table.add_column(name, justify="right", no_wrap=True)
         for status in overview.lessons:
-            cells = [Text("✓" if status.is_read else "·", style="green" if status.is_read else "")]
+            cells = [Text("✓", style="green") if status.read.done else Text("·")]
             for done, total in list(status.counts.values())[1:]:
                 cells.append(Text(f"{done}/{total}", style="green" if done == total else ""))
             table.add_row(str(status.lesson.number), status.lesson.id, Text(status.lesson.title), *cells)
@@ -131,7 +131,7 @@ class CoursePrinter:
         """Print everything in a lesson by name, with what is done."""
         lesson = status.lesson
         self.heading(f"{lesson.number}. {lesson.title}")
-        self.item(f"inlayer learn read {lesson.id}", done=status.is_read)
+        self.item(f"inlayer learn read {lesson.id}", done=status.read.done)
         self.line()
         self.heading("Tasks (graded)")
         for task, record in status.tasks:
@@ -204,7 +204,7 @@ class CoursePrinter:
         self.line()
         self.heading("Why it works")
         self.markdown(task.why)
-        if comparison is None or verdict.walk_output is None:
+        if comparison is None:
             self.line("See it in the walk:")
             self.command(f"inlayer walk --step {task.step}")
             return
@@ -215,7 +215,7 @@ class CoursePrinter:
         show(comparison.trace, self.console, step=comparison.step)
         self.line()
         self.line("Your result", style="bold", indent=3)
-        self.untrusted(format_value(verdict.walk_output), indent=3, style="")
+        self.untrusted(format_value(comparison.tensor), indent=3, style="")
         self.line(comparison.message, indent=3)
 
     def hint(self, task: Task, level: int) -> None:

@@ -28,7 +28,6 @@ from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, parse_letter
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
-from inlayer.render.numbers import count
 from inlayer.tensors import dtype_name
 from inlayer.trace.facts import plain
 from inlayer.web import schemas
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 GRADING_THREADS, GRADING_QUEUE = 2, 16
 READING_THREADS, READING_QUEUE = 1, 256
-MAX_PRINTED = 16_384  # characters of the code's output
 MAX_ROWS, MAX_CHANNELS = 12, 8  # shown part of the learner's tensor
 READ_ONLY = (
     "This server can be reached from other machines, so it does not run code or save anything. You can read the course "
@@ -207,17 +205,13 @@ class CourseView:
         return {**self._verdict(self.service.check(task, body.code), task), **saved}
 
     def _verdict(self, verdict: Verdict, task: Task) -> dict[str, Any]:
-        failure, printed = verdict.failure, verdict.printed
-        line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
-        if len(printed) > MAX_PRINTED:
-            printed = f"{printed[:MAX_PRINTED]}\n({count(len(printed) - MAX_PRINTED, 'more character')})"
+        line = re.search(r"\bline (\d{1,6})\b", verdict.failure.message) if verdict.failure else None
         comparison = self.service.compare_with_walk(verdict)
         return verdict.to_dict() | {
-            "printed": printed,
             "line": int(line[1]) if line else None,
             "step": task.step,
             "why": course_elements(task.why) if verdict.passed else None,
-            "tensor": comparison and _tensor(verdict.walk_output, comparison.message),
+            "tensor": comparison and _tensor(comparison.tensor, comparison.message),
         }
 
     # ---- help
@@ -262,10 +256,8 @@ def _reveal(question: GradedQuestion, only: int | None = None) -> dict[str, Any]
     return data
 
 
-def _tensor(tensor: Tensor | None, message: str) -> dict[str, Any] | None:
+def _tensor(tensor: Tensor, message: str) -> dict[str, Any]:
     """Show the first rows of the learner's tensor, and how it compares with the walk's."""
-    if tensor is None:
-        return None
     width = tensor.shape[-1] if tensor.dim() else 1
     rows = tensor.detach().reshape(-1, width) if width else tensor.reshape(0, 1)
     is_integer = not (tensor.is_floating_point() or tensor.is_complex())

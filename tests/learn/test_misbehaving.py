@@ -14,7 +14,7 @@ import pytest
 
 from inlayer.learn.grader import Verdict, grade
 from inlayer.learn.sandbox.fork_server import GraderError, fork_server
-from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.sandbox.restrict import GradingLimits
 from inlayer.learn.session import GradingSession
 from tests.learn.toy import SOLUTION, toy, values
 

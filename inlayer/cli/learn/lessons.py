@@ -17,7 +17,7 @@ from inlayer.errors import InputError
 from inlayer.files import check_path, format_path, not_a_file, path_kind, write_output
 from inlayer.learn.course import not_found
 from inlayer.learn.course_steps import CourseOverview
-from inlayer.learn.progress_file import MAX_BYTES, DamagedProgressError, ProgressState, dump_state, load_state
+from inlayer.learn.progress_file import MAX_BYTES, ProgressState, dump_state, load_state
 from inlayer.learn.service import CourseService
 
 NO_PAGER = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]
@@ -162,7 +162,8 @@ def progress(
     elif export is not None:
         export_progress(service.state(), export, overwrite=overwrite)
     elif import_ is not None:
-        service.progress.merge(read_export(import_))
+        exported = read_start(check_path(import_, "--import"), MAX_BYTES)
+        service.progress.merge(load_state(exported, format_path(import_)))
         sys.stdout.write(f"Added the progress in {format_path(import_)} to yours.\n")
     else:
         show_progress(service, as_json=as_json)
@@ -182,16 +183,6 @@ def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None
         raise InputError(f"{format_path(name)} already exists; use --overwrite to replace it")
     write_output(path.absolute(), data)
     sys.stdout.write(f"Wrote your progress to {format_path(name)}.\n")
-
-
-def read_export(name: str) -> ProgressState:
-    data = read_start(check_path(name, "--import"), MAX_BYTES)
-    try:
-        return load_state(data)
-    except DamagedProgressError as error:
-        raise InputError(f"{format_path(name)} {error}") from None
-    except InputError as error:
-        raise InputError(f"{format_path(name)}: {error}") from None
 
 
 def show_progress(service: CourseService, *, as_json: bool) -> None:

@@ -175,7 +175,7 @@ def ask_quiz(
 ) -> None:
     """Ask until each question was answered correctly; `command` continues a quiz that the learner left."""
     run, number = QuizRun(questions, random_seed() if seed is None else seed), 0
-    with service.edit():  # finds out early whether progress can be saved
+    with service.progress.edit():  # finds out early whether progress can be saved
         pass
     missed = {old.id for old in service.overview().due}
     with stoppable(service, command):

@@ -97,7 +97,9 @@ def hint(
 ) -> None:
     """Show a hint: a nudge, then the idea, then most of the code. Each call shows one more."""
     service, out = open_service(), open_printer()
-    started = service.started_task(task)
+    started = service.find_task(task)
+    if task is None and service.state().record("task", started.id).done:  # a guess would be recorded
+        raise InputError(f"you have passed {started.id}, and no other task is in progress; run inlayer learn next")
     level = service.hint(started, level)
     out.hint(started, level)
     if level == len(started.hints):
@@ -114,7 +116,7 @@ def solution(
 ) -> None:
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()
-    started = service.started_task(task, allow_passed=True)
+    started = service.find_task(task)
     question = f"You have not passed {started.id} yet. Your progress will show that you viewed the solution."
     can_ask = sys.stdin and sys.stdin.isatty()
     if not (show or service.may_see_solution(started) or (can_ask and confirm(question))):
@@ -133,7 +135,7 @@ def reset(
 ) -> None:
     """Restore the starter file of a task; the old file is kept. `progress --reset` resets all progress."""
     service = open_service(folder=folder)
-    started = service.started_task(task, allow_passed=True)
+    started = service.find_task(task)
     if not yes and task is None and not confirm(f"This restores the starter file of {started.id}."):
         raise InputError("nothing was reset")
     backup = service.reset_file(started)

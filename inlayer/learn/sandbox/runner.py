@@ -2,7 +2,7 @@
 
 fork server -> [runner] <-> session
 - it has no expected values and grades nothing, so code that changes this process only changes its own results
-- it has resource limits (limits.py) and its own process group, so all of it can be killed
+- it has resource limits (restrict.py) and its own process group, so all of it can be killed
 - an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
   files outside the scratch folder, reading the course's files. The first refusal ends the session
 - code that gets around the hook is stopped by the kernel (restrict.py). It is not a security boundary: docs/learn.md
@@ -37,9 +37,8 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inlayer.learn.sandbox.limits import GradingLimits, set_limits
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
-from inlayer.learn.sandbox.restrict import restrict
+from inlayer.learn.sandbox.restrict import GradingLimits, restrict, set_limits
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
 MAX_LINE_CHARACTERS = 120  # characters of a line that is not valid Python
@@ -237,9 +236,9 @@ class Runner:
 
     # ---- objects and errors
 
-    def keep(self, value: Any) -> RemoteHandle:
+    def keep(self, value: Any) -> int:
         self.objects.append(value)
-        return RemoteHandle(len(self.objects) - 1, type(value).__name__)
+        return len(self.objects) - 1
 
     def find(self, handle: RemoteHandle) -> Any:
         return self.objects[handle.number]
