@@ -63,7 +63,6 @@ class CoursePart:
 
     @cached_property
     def document(self) -> Document:
-        """The file lesson.md or task.md."""
         return read_document(self.folder / f"{type(self).__name__.lower()}.md")
 
     @property
@@ -209,16 +208,12 @@ def read_quiz(path: Path, lesson: str) -> tuple[Question, ...]:
 
 
 def _read_question(name: str, body: str, lesson: str) -> Question:
-    text: list[str] = []
-    options: list[tuple[bool, str, list[str]]] = []  # correct, text, lines of the reason
-    for line in body.splitlines():
-        if match := re.fullmatch(r"- \[([ x])\] (.*)", line):
-            options.append((match[1] == "x", match[2], []))
-        elif options and line.startswith("  "):
-            options[-1][2].append(line.strip())
-        elif options and line.strip():
-            raise InputError(f"question {name}: {quote(line)} is neither an option nor an indented reason")
-        elif not options:
-            text.append(line)
-    built = tuple(Option(text=option, correct=correct, reason=" ".join(reason)) for correct, option, reason in options)
-    return Question(id=name, lesson=lesson, text="\n".join(text).strip(), options=built)
+    text, *parts = re.split(r"^- \[([ x])\] ", body, flags=re.MULTILINE)
+    options = []
+    for mark, part in zip(parts[::2], parts[1::2], strict=True):
+        option, *reason = filter(str.strip, part.splitlines())
+        for line in reason:
+            if not line.startswith("  "):
+                raise InputError(f"question {name}: {quote(line)} is neither an option nor an indented reason")
+        options.append(Option(text=option, correct=mark == "x", reason=" ".join(map(str.strip, reason))))
+    return Question(id=name, lesson=lesson, text=text.strip(), options=tuple(options))

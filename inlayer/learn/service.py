@@ -179,7 +179,7 @@ class CourseService:
 
     def compare_with_walk(self, verdict: Verdict) -> Comparison | None:
         """Compare the learner's tensor with the walk's, if the task has one."""
-        if verdict.walk_output is None or not verdict.passed:
+        if verdict.walk_output is None:
             return None
         from inlayer.learn.comparison import compare
 

@@ -1,10 +1,14 @@
 """Routes of the course: its page, and what the page shows and does.
 
 page -> guard -> [course] -> CourseService
+- the page is one document: the files of learn/page/ and parts of the walk's page, plain JavaScript in small files that
+  share one scope, in the order below. Only the editor, CodeMirror, has a build step (scripts/editor)
+- the content security policy lists scripts and the style sheet by hash. The editor creates <style> elements, which a
+  nonce in each response allows. Only the walk page of the same server may be framed
 - everything reads or writes files, so it runs in threads (worker_threads.py); grading has separate threads
 - code is run and files are written only if the server is reachable from this machine alone; others may read and answer
 - an answer reaches the page only after the learner has given one, or asked to see it
-Tested in tests/web/test_course.py.
+Tested in tests/web/test_course.py, and in Chromium in tests/browser/test_learn.py.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import re
 import secrets
 import threading
 from contextlib import suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -21,15 +26,17 @@ from fastapi.responses import Response
 
 from inlayer.errors import InputError
 from inlayer.files import format_path
+from inlayer.geometry.map_page import map_files
 from inlayer.learn.course import Task
-from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, parse_letter
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
+from inlayer.render import fill_page, hash_of, read_files
 from inlayer.tensors import dtype_name
 from inlayer.trace.facts import plain
+from inlayer.trace.html import read_part, shared_style
 from inlayer.web import schemas
 from inlayer.web.guard import error_response
 from inlayer.web.worker_threads import WorkerThreads, add_route
@@ -48,6 +55,38 @@ READ_ONLY = (
 )
 
 
+SHARED_SCRIPTS = ("dom.js", "format.js", "grid.js")
+SCRIPTS = (
+    "state.js", "server.js", "text.js", "walk_pane.js", "results.js", "task.js", "exercises.js", "quiz.js",
+    "lessons.js", "main.js",
+)  # fmt: skip
+read_own = partial(read_part, package="inlayer.learn")
+
+
+@cache
+def page_parts() -> dict[str, str]:
+    files = [
+        map_files("visible.js"),
+        read_files("inlayer.render", "theme.js"),
+        *map(read_part, SHARED_SCRIPTS),
+        *map(read_own, SCRIPTS),
+    ]
+    return {
+        "style": "\n".join([shared_style(), read_own("learn.css"), read_own("exercises.css")]),
+        "editor": read_own("editor.js"),
+        "script": "\n(() => {\n" + '"use strict";\n' + "\n".join(files) + "})();\n",
+    }
+
+
+def page_policy(nonce: str) -> str:
+    """Return the content security policy of the page."""
+    style, editor, script = (hash_of(page_parts()[name]) for name in ("style", "editor", "script"))
+    return (
+        f"default-src 'none'; script-src '{editor}' '{script}'; style-src '{style}' 'nonce-{nonce}'; img-src data:; "
+        "connect-src 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
 def add_course(app: FastAPI, *, runs_code: bool) -> None:
     """Add the course to an application; each route is a method of `CourseView`."""
     view = CourseView(read_only=not runs_code)
@@ -64,8 +103,8 @@ def add_course(app: FastAPI, *, runs_code: bool) -> None:
     @app.get("/learn", include_in_schema=False)
     async def get_page() -> Response:
         nonce = secrets.token_urlsafe(18)
-        headers = {"content-security-policy": learn_policy(nonce)}
-        return Response(learn_page(nonce), media_type="text/html", headers=headers)
+        page = fill_page(read_own("learn.html"), {"nonce": nonce, **page_parts()})
+        return Response(page, media_type="text/html", headers={"content-security-policy": page_policy(nonce)})
 
     @app.exception_handler(ReadOnlyError)
     async def read_only(_: Request, __: Exception) -> Response:
@@ -82,7 +121,6 @@ class CourseView:
     def __init__(self, *, read_only: bool) -> None:
         self.read_only = read_only
         self.notices: list[str] = []  # for example, that a damaged progress file was replaced
-        self._warming: threading.Thread | None = None
 
     @property
     def service(self) -> CourseService:
@@ -183,9 +221,7 @@ class CourseView:
         task = self.service.course.task(query.task)
         if self.read_only:
             return {"code": task.start, "digest": None, "path": ""}
-        if self._warming is None:  # starting it takes seconds, while the learner is still reading
-            self._warming = threading.Thread(target=_start_fork_server, name="inlayer-fork-server", daemon=True)
-            self._warming.start()
+        warm_up()
         path, source = self.service.load_file(task)
         code, digest = (task.start, None) if source is None else (source.text, source.digest)
         return {"code": code, "digest": digest, "path": format_path(path)}
@@ -229,11 +265,17 @@ class CourseView:
         return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.why)}
 
 
-def _start_fork_server() -> None:
-    from inlayer.learn.sandbox.fork_server import fork_server
+@cache
+def warm_up() -> None:
+    """Start the fork server once, in the background: it takes seconds, while the learner is still reading."""
 
-    with suppress(Exception):  # the first check reports what is wrong
-        fork_server()
+    def start() -> None:
+        from inlayer.learn.sandbox.fork_server import fork_server
+
+        with suppress(Exception):  # the first check reports what is wrong
+            fork_server()
+
+    threading.Thread(target=start, name="inlayer-fork-server", daemon=True).start()
 
 
 def _question(question: TheoryQuestion) -> dict[str, Any]:
