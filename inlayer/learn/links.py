@@ -19,7 +19,6 @@ from urllib.parse import parse_qs
 from inlayer.learn.course import CONTENT
 from inlayer.render.markdown import Element, parse, to_elements
 
-
 LINKS = {  # patterns of addresses, by the kind of their target
     "walk": r"walk:([1-8])(?:\?(.*))?",
     "task": r"task:([a-z0-9_]+)",

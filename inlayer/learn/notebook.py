@@ -88,8 +88,7 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
                  for number, hint in enumerate(task.hints, start=1)]  # fmt: skip
         yield _markdown("\n\n".join(hints))
         yield _code(f"%%task {task.id}\n{task.start.rstrip()}")
-    if lesson.exercises:
-        yield _markdown("## Exercises")
+    yield _markdown("## Exercises")
     for exercise in lesson.exercises:
         yield _markdown(f"### {exercise.title}")
         yield from _question_cells(exercise, seed)

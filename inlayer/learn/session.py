@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -46,6 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_FRAME_BYTES = MAX_TENSORS + 3 * MAX_TREE  # the runner sends nothing larger; its JSON and header have MAX_TREE each
+TAMPERED = "your code wrote to the grader's channel; no task needs that, and it is not allowed"
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 
@@ -115,7 +116,8 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             self.printed = file.read(MAX_PRINTED * 4).decode("utf-8", "replace")[:MAX_PRINTED]
-        self.printed += f"\n... {size:,} bytes in total" if size > MAX_PRINTED * 4 else ""
+        if size > MAX_PRINTED * 4:
+            self.printed += f"\n... {size:,} bytes in total"
         try:
             shutil.rmtree(self.scratch, ignore_errors=True)
         except RecursionError:  # very deeply nested folders
@@ -194,7 +196,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             raised = answer.pop("raised", None)
             return CallResult(**answer, raised=None if raised is None else LearnerException(**raised))
         except TypeError:
-            raise self._tampered() from None
+            raise CheckFailed("refused", TAMPERED) from None
 
     def _request(self, **request: Any) -> dict[str, Any]:
         """Send a request and wait for the answer within the limits; only waiting counts as wall time."""
@@ -202,19 +204,21 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
 
         def wait() -> None:
             self._check_output()
-            used = cpu_seconds(self.pid)
-            if used is not None and used >= self.limits.seconds:
+            if cpu_seconds(self.pid) >= self.limits.seconds:
                 raise self._too_slow()
             if time.monotonic() >= end:
-                raise self._too_slow(waits=True)
+                limit = f"{self.limits.wall_seconds:g} seconds and was stopped; does it wait for something?"
+                raise CheckFailed("timeout", f"your code ran longer than {limit}")
 
         encoded = encode(request)
         try:
             send(self.channel, encoded, wait)
             answer = decode(receive(self.channel, MAX_FRAME_BYTES, wait))
             self.wall_left = end - time.monotonic()
+            if not isinstance(answer, dict):
+                raise ProtocolError("an answer without names")
         except ProtocolError:
-            raise self._tampered() from None
+            raise CheckFailed("refused", TAMPERED) from None
         except (EOFError, OSError):
             self._check_output()
             number, seconds = self._kill()
@@ -224,8 +228,6 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
                 raise self._too_slow() from None
             message = "the process of your code ended unexpectedly: it crashed or used too much memory"
             raise CheckFailed("ended", message) from None
-        if not isinstance(answer, dict):
-            raise self._tampered()
         if "rule" in answer:
             raise CheckFailed(str(answer["rule"]), str(answer.get("message")))
         return answer
@@ -234,11 +236,9 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         if os.fstat(self._output.fileno()).st_size > self.limits.output:
             raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
 
-    def _too_slow(self, *, waits: bool = False) -> CheckFailed:
-        """Say which limit was reached. On a busy machine, code takes longer than its CPU time."""
-        limit = f"{self.limits.wall_seconds:g} seconds" if waits else f"{self.limits.seconds:g} seconds of CPU time"
-        cause = "does it wait for something?" if waits else "is there an endless loop?"
-        return CheckFailed("timeout", f"your code ran longer than {limit} and was stopped; {cause}")
+    def _too_slow(self) -> CheckFailed:
+        limit = f"{self.limits.seconds:g} seconds of CPU time and was stopped; is there an endless loop?"
+        return CheckFailed("timeout", f"your code ran longer than {limit}")
 
     def _kill(self) -> tuple[int, float]:
         """Kill the process and its group; returns the signal that ended it and its CPU seconds."""
@@ -246,20 +246,13 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             self._end = self.server.kill(self.pid)
         return self._end
 
-    def _tampered(self) -> CheckFailed:
-        return CheckFailed(
-            "refused", "your code wrote to the grader's channel; no task needs that, and it is not allowed"
-        )
 
-
-def cpu_seconds(pid: int) -> float | None:
-    """CPU time used by a process; None if the system cannot tell."""
-    if sys.platform != "linux":  # elsewhere RLIMIT_CPU and the wall clock apply
-        return None
-    try:
-        return time.clock_gettime((~pid << 3) | 2)  # the kernel's id for the CPU clock of another process
-    except OSError:
-        return None
+def cpu_seconds(pid: int) -> float:
+    """CPU time used by a process; 0 if the system cannot tell, because it has ended or this is not Linux."""
+    with suppress(OSError):
+        if sys.platform == "linux":  # elsewhere RLIMIT_CPU and the wall clock apply
+            return time.clock_gettime((~pid << 3) | 2)  # the kernel's id for the CPU clock of another process
+    return 0.0
 
 
 @dataclass(frozen=True)

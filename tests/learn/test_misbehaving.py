@@ -177,7 +177,7 @@ def test_misbehaving_code_fails_by_its_rule_and_the_next_check_works(name: str) 
 @pytest.mark.parametrize("is_handled", [False, True])
 def test_the_kernels_cpu_limit_is_a_timeout(is_handled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, the kernel may end an endless loop before the grader sees that it is too slow."""
-    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda _: None)
+    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda _: 0.0)
     ignoring = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n" if is_handled else ""
     failure = run(ignoring + BODY + "while True: pass\n", QUICK).failure
     assert failure is not None
@@ -185,7 +185,7 @@ def test_the_kernels_cpu_limit_is_a_timeout(is_handled: bool, monkeypatch: pytes
 
 
 def test_a_process_killed_early_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda pid: os.kill(pid, signal.SIGKILL))
+    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda pid: os.kill(pid, signal.SIGKILL) or 0.0)
     failure = run("import time\ntime.sleep(100)\n").failure
     assert failure is not None
     assert failure.rule == "ended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -115,17 +115,18 @@ def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def prompt(text: str) -> str | None:
-    """Read a stripped line; None at the end of the input."""
+def prompt(text: str) -> str:
+    """Read a stripped line; QuitError at the end of the input."""
     sys.stdout.flush()
     try:
-        return input(text).strip() if sys.stdin else None
-    except (EOFError, UnicodeDecodeError):
+        return input(text).strip()
+    except (EOFError, UnicodeDecodeError, RuntimeError):  # RuntimeError: there is no standard input
         sys.stdout.write("\n")
-        return None
+        raise QuitError from None
 
 
 def confirm(question: str) -> bool:
     """Ask for a typed "yes"."""
-    answer = prompt(f"{question} Type yes to continue: ")
-    return answer is not None and answer.lower() == "yes"
+    with suppress(QuitError):
+        return prompt(f"{question} Type yes to continue: ").lower() == "yes"
+    return False

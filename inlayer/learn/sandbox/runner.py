@@ -131,7 +131,6 @@ class Runner:
         gigabytes = f"{limits.memory / (1 << 30):g} GiB"
         self.too_much_memory = failure("memory", f"your code used more than {gigabytes} of memory")
         self.streams = (sys.stdout, sys.stderr)  # the code may replace them in sys
-        self.encode, self.decode = encode, decode  # the module is removed from sys.modules
         self.on_refusal, self.realpath, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
         self.pid, self.builtin_hash = str(os.getpid()), hash
         self.forbidden: tuple[str, ...] = ()
@@ -139,27 +138,19 @@ class Runner:
     # ---- requests
 
     def answer(self, message: bytes) -> None:
-        request = self.decode(message, self.find)
+        request = decode(message, self.find)
         handler: Callable[..., dict[str, Any]] = getattr(self, "do_" + request.pop("do"))
         try:
             answer = handler(**request)
-        except MemoryError:
-            answer = self.too_much_memory
-        except (SystemExit, KeyboardInterrupt) as error:
-            name = type(error).__name__
-            answer = failure("ended", f"your code raised {name}; it must return a result, not end the program")
         except BaseException as error:
-            is_memory = isinstance(error, RuntimeError) and "allocate memory" in str(error)
-            answer = self.too_much_memory if is_memory else self.raised(error)
+            answer = self.raised(error)
         for stream in self.streams:
             with suppress(OSError, ValueError):
                 stream.flush()
         try:
-            message = self.encode(answer, self.keep)
-        except MemoryError:
-            message = self.encode(self.too_much_memory)
-        except ProtocolError as error:
-            message = self.encode(failure("too-large", f"your code returned too much: {error}"))
+            message = encode(answer, self.keep)
+        except (MemoryError, ProtocolError) as error:
+            message = encode(self.raised(error))
         self.send(message)
 
     def do_parse(self, source: str) -> dict[str, Any]:
@@ -201,13 +192,13 @@ class Runner:
         return {"kind": kind, "parameters": parameters}
 
     def do_call(
-        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
-    ) -> dict[str, Any]:
-        """Call `target` or its attribute `path`; with `gradients`, also differentiate sum(result * weight)."""
+        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+        of: int | str | None = None, item: int | None = None, weight: Tensor | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Call `target` or its attribute `path`; with `weight`, also differentiate sum(result * weight)."""
         function = self.module.__dict__[target] if isinstance(target, str) else target
         if path:
             function = attrgetter(path)(function)
-        of, item, weight = (gradients.get(name) for name in ("of", "item", "weight"))
         leaf = None if of is None else (kwargs[of] if isinstance(of, str) else args[of]).requires_grad_()
         if is_module := of is None and weight is not None:
             target.zero_grad(set_to_none=True)
@@ -244,6 +235,14 @@ class Runner:
         return self.objects[handle.number]
 
     def raised(self, error: BaseException) -> dict[str, Any]:
+        """Return the answer for an error of the code, or for a result that cannot be sent."""
+        if isinstance(error, ProtocolError):
+            return failure("too-large", f"your code returned too much: {error}")
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
+            return self.too_much_memory
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            name = type(error).__name__
+            return failure("ended", f"your code raised {name}; it must return a result, not end the program")
         frames = traceback.walk_tb(error.__traceback__)  # not extract_tb, which reads every file
         own = [line for frame, line in frames if frame.f_code.co_filename == self.module.__file__]
         line = own[-1] if own else None
@@ -332,7 +331,7 @@ class Runner:
 
     def fail(self, rule: str, message: str) -> NoReturn:
         """Report first, because the code may catch the error."""
-        self.send(self.encode(failure(rule, message)))
+        self.send(encode(failure(rule, message)))
         raise PermissionError(message)
 
 
