@@ -232,7 +232,7 @@ def labeled(label: str, text: str) -> list[str]:
     return [f"  {'' if number else label:<12} {line}" for number, line in enumerate(text.splitlines())]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class RecordedCall:
     """A call of the learner's code and its output or error; the parameters name the arguments if they are known."""
 
@@ -240,7 +240,7 @@ class RecordedCall:
     parameters: tuple[str, ...]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    output: Any
+    output: Any = NO_OUTPUT
 
     def input_lines(self) -> list[str]:
         """Return the call and its inputs as lines of text."""

@@ -49,10 +49,10 @@ TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """An entry of a class folder: code to grade, or the failure code if the code could not be read."""
+    """An entry of a class folder: code to grade, or the rule and message that say why there is none."""
 
     learner: str
-    file: str
+    file: str = ""
     task: Task | None = None
     source: str | None = None
     rule: str = ""
@@ -276,7 +276,6 @@ def _from_entry(
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """Return the sorted entries of a folder, without ignored ones."""
     with os.scandir(path) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
     return sorted(visible, key=lambda entry: entry.name)

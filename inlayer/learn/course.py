@@ -24,7 +24,6 @@ from inlayer.learn.questions import Exercise, Option, Question
 from inlayer.render.markdown import parse
 
 CONTENT = Path(__file__).parent / "content"
-HINT_SECTIONS = ("Hint 1", "Hint 2", "Hint 3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +87,7 @@ class Task(CoursePart):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        return tuple(self.document.sections[name] for name in HINT_SECTIONS)
+        return tuple(self.document.sections[name] for name in ("Hint 1", "Hint 2", "Hint 3"))
 
     @property
     def why(self) -> str:
@@ -187,13 +186,11 @@ def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> Inpu
 
 @cache
 def open_course() -> Course:
-    """Return the bundled course."""
     lessons = [Lesson(id=name, number=number, folder=CONTENT / name) for number, name in enumerate(LESSONS, start=1)]
     return Course(lessons=tuple(lessons))
 
 
 def read_document(path: Path) -> Document:
-    """Read a Markdown file with its title and keys."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0].startswith("# "):
         raise InputError(f"{path.name} of {path.parent.name} has no title; its first line must be `# Title`")

@@ -92,7 +92,6 @@ class LessonStatus:
         return sum(record.due > 0 for _, record in self.questions)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the lesson and the progress as plain JSON values."""
         return {
             **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
             "read": bool(self.read.done),
@@ -158,7 +157,6 @@ class CourseOverview:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Done and total of all lessons by kind of step."""
         counts = [lesson.counts for lesson in self.lessons]
         return {
             kind: (sum(lesson[kind][0] for lesson in counts), sum(lesson[kind][1] for lesson in counts))

@@ -62,7 +62,6 @@ def parse_link(address: str) -> CourseLink | None:
 
 
 def link_command(address: str) -> str | None:
-    """Return the command that follows a link."""
     link = parse_link(address)
     return None if link is None else link.command
 

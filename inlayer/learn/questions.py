@@ -135,7 +135,6 @@ class ChoiceQuestion(TheoryQuestion):
 
     @property
     def formatted_answer(self) -> str:
-        """The text of the correct option."""
         return next(option.text for option in self.options if option.correct)
 
     def grade(self, answer: str) -> AnswerResult:
@@ -183,7 +182,6 @@ class Question(ChoiceQuestion):
 
 
 def shuffled(question: C, seed: str) -> C:
-    """Return the question with its options shuffled."""
     options = list(question.options)
     random.Random(seed).shuffle(options)
     return replace(question, options=tuple(options))

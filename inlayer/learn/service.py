@@ -69,7 +69,6 @@ class CourseService:
     # ---- the course
 
     def overview(self) -> CourseOverview:
-        """Return the lessons with their progress, and what is next."""
         return CourseOverview(self.course, self.state())
 
     def mark_read(self, lesson: Lesson) -> None:
@@ -167,7 +166,6 @@ class CourseService:
         return TaskFile(task=chosen, path=path)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
-        """Grade code and record the result."""
         from inlayer.learn.grader import grade
 
         self.require_writable()
@@ -282,7 +280,6 @@ class CourseService:
     # ---- exercises and quizzes
 
     def ask(self, name: str, seed: int) -> TheoryQuestion:
-        """Return an exercise or quiz question by its id."""
         return (self.course.exercises.get(name) or self.question(name)).ask(seed)
 
     def question(self, name: str) -> Question:

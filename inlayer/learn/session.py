@@ -19,25 +19,16 @@ import sys
 import tempfile
 import time
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from inlayer.learn.assertions import NO_OUTPUT, CheckFailed, LearnerException, RecordedCall, describe_value
+from inlayer.learn.assertions import CheckFailed, LearnerException, RecordedCall, describe_value
 from inlayer.learn.sandbox.fork_server import fork_server
-from inlayer.learn.sandbox.protocol import (
-    MAX_TENSORS,
-    MAX_TREE,
-    ProtocolError,
-    RemoteHandle,
-    decode,
-    encode,
-    receive,
-    send,
-)
+from inlayer.learn.sandbox.protocol import MAX_MESSAGE, ProtocolError, RemoteHandle, decode, encode, receive, send
 from inlayer.learn.sandbox.restrict import GradingLimits
 
 __all__ = [
@@ -45,7 +36,6 @@ __all__ = [
     "describe_value", "value_of",
 ]  # fmt: skip
 
-MAX_FRAME_BYTES = MAX_TENSORS + 3 * MAX_TREE  # the runner sends nothing larger; its JSON and header have MAX_TREE each
 TAMPERED = "your code wrote to the grader's channel; no task needs that, and it is not allowed"
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
@@ -183,11 +173,11 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     ) -> CallResult:
         name = ".".join(filter(None, [target.kind if isinstance(target, RemoteHandle) else target, path]))
         parameters = self.parameters if target == self.handle else ()
-        call = RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs, output=NO_OUTPUT)
+        call = RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs)
         self.calls.append(call)
         result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **gradients)
         returned = result.gradient if gradients.get("of") is not None else result.value
-        self.calls[-1] = replace(call, output=returned if result.raised is None else result.raised)
+        call.output = returned if result.raised is None else result.raised
         return result
 
     def _result(self, **request: Any) -> CallResult:
@@ -213,7 +203,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         encoded = encode(request)
         try:
             send(self.channel, encoded, wait)
-            answer = decode(receive(self.channel, MAX_FRAME_BYTES, wait))
+            answer = decode(receive(self.channel, MAX_MESSAGE, wait))
             self.wall_left = end - time.monotonic()
             if not isinstance(answer, dict):
                 raise ProtocolError("an answer without names")
@@ -269,7 +259,7 @@ class RemoteObject(CallTarget):
     def attribute(self, path: str) -> Any:
         """Return an attribute of the object or of a part of it; the check fails if it does not exist."""
         reply = self.session._request(do="attribute", target=self.handle, path=path)
-        if "raised" in reply or "missing" in reply:
+        if "raised" in reply:
             raise CheckFailed("missing", f"the object has no {path}")
         return self._local(reply.get("value"))
 

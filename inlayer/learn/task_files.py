@@ -138,6 +138,5 @@ def write_file(path: Path, source: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder for the learner's files, unless it exists."""
     with file_errors(folder, UNWRITABLE):
         folder.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,6 @@ def open_service(*, must_save: bool = False, folder: str | None = None) -> Cours
 
 
 def open_printer() -> CoursePrinter:
-    """Return a printer for standard output."""
     return CoursePrinter(console(MAX_WIDTH, file=EncodedOutput(sys.stdout)))
 
 
@@ -126,7 +125,6 @@ def prompt(text: str) -> str:
 
 
 def confirm(question: str) -> bool:
-    """Ask for a typed "yes"."""
     with suppress(QuitError):
         return prompt(f"{question} Type yes to continue: ").lower() == "yes"
     return False

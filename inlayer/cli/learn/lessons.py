@@ -31,12 +31,10 @@ def list_(
     """List the lessons, your progress and the next step."""
     service = open_service()
     overview = service.overview()
-    chosen = list(overview.lessons)
-    if lesson is not None:
-        chosen = [chosen[service.course.lesson(lesson).number - 1]]
+    chosen = overview.lessons if lesson is None else [overview.lessons[service.course.lesson(lesson).number - 1]]
     if as_json:
         step = overview.next_step
-        print_json({"lessons": [entry.to_dict() for entry in chosen], "next": None if step is None else step.to_dict()})
+        print_json({"lessons": [entry.to_dict() for entry in chosen], "next": step and step.to_dict()})
         return
     out = open_printer()
     if lesson is not None:

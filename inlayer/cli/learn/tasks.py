@@ -69,8 +69,7 @@ def show_verdict(
     if not verdict.passed:
         out.line(f"{format_path(file.path)}, random values from seed {verdict.seed}", style="dim", wrap=False)
         if not watching:
-            out.line("Need a hint?")
-            out.command(f"inlayer learn hint {file.task.id}")
+            out.commands("Need a hint?", f"inlayer learn hint {file.task.id}")
         return
     out.passed(file.task, verdict, service.compare_with_walk(verdict))
     if not watching:
@@ -83,9 +82,8 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
     out.task(file.task)
     out.line(f"{'Created for you to edit' if file.is_new else 'Your file'}: {format_path(file.path)}", wrap=False)
     if not watching:
-        out.line("Then run one of:")
-        for command in ("check", "watch", "hint"):
-            out.command(f"inlayer learn {command} {file.task.id}")
+        commands = (f"inlayer learn {verb} {file.task.id}" for verb in ("check", "watch", "hint"))
+        out.commands("Then run one of:", *commands)
 
 
 @command("hint", "", "gather --level 3")
@@ -103,8 +101,7 @@ def hint(
     level = service.hint(started, level)
     out.hint(started, level)
     if level == len(started.hints):
-        out.line("This is the last hint. To see the solution:")
-        out.command(f"inlayer learn solution {started.id} --show")
+        out.commands("This is the last hint. To see the solution:", f"inlayer learn solution {started.id} --show")
 
 
 @command("solution", "gather", "gather --show")
@@ -143,5 +140,4 @@ def reset(
     out.line(f"{format_path(path)} is the starter file again.", wrap=False)
     if backup is not None:
         out.line(f"Your old file is kept: {format_path(backup)}", wrap=False)
-    out.line("Next: write your answer there, then run:")
-    out.command(f"inlayer learn check {started.id}")
+    out.commands("Next: write your answer there, then run:", f"inlayer learn check {started.id}")

@@ -162,8 +162,8 @@ class FileWatcher:
         if self.service.may_see_solution(task) or record.hints == len(task.hints):
             self.out.solution(task, passed=self.service.record_solution(task))
         else:
-            self.out.line("Not passed yet. See the hints first (h), or quit and run:")
-            self.out.command(f"inlayer learn solution {task.id} --show")
+            command = f"inlayer learn solution {task.id} --show"
+            self.out.commands("Not passed yet. See the hints first (h), or quit and run:", command)
 
     def _next_task(self) -> bool:
         """Continue with the next open task; False if there is none and you have passed this one."""

@@ -123,7 +123,6 @@ def fork_server() -> ForkServer:
 
 
 def kill_group(pid: int) -> None:
-    """Kill a process and its group, if they still exist."""
     for kill in (os.kill, os.killpg):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)

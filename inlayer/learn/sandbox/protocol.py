@@ -29,6 +29,7 @@ from inlayer.tensors import dtype_name
 MAX_DEPTH = 24
 MAX_TREE = 4 << 20  # bytes of JSON, and of what safetensors says about the tensors: bounds time and memory
 MAX_TENSORS = 64 << 20  # bytes of all tensors of a message
+MAX_MESSAGE = MAX_TENSORS + 3 * MAX_TREE  # bytes that a runner sends; its JSON and header have MAX_TREE each
 DTYPES = {dtype_name(dtype): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,

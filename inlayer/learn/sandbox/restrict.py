@@ -61,7 +61,6 @@ class GradingLimits:
 
 
 def set_limits(limits: GradingLimits) -> None:
-    """Limit the CPU time, memory and files of this process."""
     import resource
 
     # Ends an endless loop even if the grader is gone: SIGXCPU, which says why, then SIGKILL, which cannot be caught.

@@ -154,7 +154,6 @@ class Runner:
         self.send(message)
 
     def do_parse(self, source: str) -> dict[str, Any]:
-        """Parse the source without running it."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -214,10 +213,7 @@ class Runner:
         return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": of_parameters}
 
     def do_attribute(self, target: Any, path: str) -> dict[str, Any]:
-        try:
-            return {"value": attrgetter(path)(target)}
-        except AttributeError:
-            return {"missing": True}
+        return {"value": attrgetter(path)(target)}
 
     def do_tensors(self, target: Any, which: str) -> dict[str, Any]:
         if not isinstance(target, nn.Module):
