@@ -97,11 +97,12 @@ def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, fol
             data = file.read(max_bytes + 1)
     except IsADirectoryError:
         raise SubmissionError("not-a-file", "it is a folder, not a file") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise SubmissionError("not-found", "not found") from None
     except OSError as error:
         if not follow_links and Path(path).is_symlink():
             raise SubmissionError("link", LINK_MESSAGE) from None
-        rule = "not-found" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else "unreadable"
-        raise SubmissionError(rule, f"it cannot be read: {error.strerror}") from None
+        raise SubmissionError("unreadable", f"it cannot be read: {error.strerror}") from None
     if len(data) > max_bytes:
         raise SubmissionError("too-large", f"it is larger than {max_bytes:,} bytes")
     try:
@@ -116,8 +117,6 @@ def read_file(path: Path) -> SourceFile:
     try:
         return read_source_file(path)
     except SubmissionError as error:
-        if error.rule in {"not-found", "not-a-file"}:
-            raise not_a_file(path, path_kind(path)) from None
         raise InputError(f"{format_path(path)}: {error}") from None
 
 

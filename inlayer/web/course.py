@@ -142,25 +142,22 @@ class CourseView:
 
     def lesson(self, query: Annotated[schemas.LessonQuery, Query()]) -> dict[str, Any]:
         """Return a lesson: its text, tasks, exercises and quiz questions."""
-        service = self.service
-        lesson, overview = service.course.lesson(query.id), service.overview()
-        state, data = overview.state, overview.lessons[lesson.number - 1].to_dict()
-        for shown_task, task in zip(data["tasks"], lesson.tasks, strict=True):
-            hints = [course_elements(text) for text in task.hints[: shown_task["hints"]]]
-            shown_task |= {"step": task.step, "text": course_elements(task.text), "hints": hints}
-            shown_task["n_hints"] = len(task.hints)
-        return data | {
-            "text": course_elements(lesson.text),
-            "exercises": [
-                _question(service.ask(exercise.id, random_seed()))
-                | {"done": bool(state.record("exercise", exercise.id).done)}
-                for exercise in lesson.exercises
-            ],
-            "questions": [
-                _question(service.ask(question.id, random_seed())) | {"due": state.record("question", question.id).due}
-                for question in overview.quiz(lesson)
-            ],
-        }
+        overview = self.service.overview()
+        lesson = overview.course.lesson(query.id)
+        status = overview.lessons[lesson.number - 1]
+        data = status.to_dict() | {"text": course_elements(lesson.text)}
+        for shown, (task, record) in zip(data["tasks"], status.tasks, strict=True):
+            hints = [course_elements(text) for text in task.hints[: record.hints]]
+            shown |= {"step": task.step, "text": course_elements(task.text), "hints": hints, "n_hints": len(task.hints)}
+        data["exercises"] = [
+            _question(exercise.ask(random_seed())) | {"done": bool(record.done)}
+            for exercise, record in status.exercises
+        ]
+        data["questions"] = [
+            _question(question.ask(random_seed())) | {"due": overview.state.record("question", question.id).due}
+            for question in overview.quiz(lesson)
+        ]
+        return data
 
     def misconceptions(self) -> dict[str, Any]:
         """Return the page of common misconceptions."""

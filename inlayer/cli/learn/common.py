@@ -105,7 +105,7 @@ def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, QuitError) as error:
-        saved = "progress is not saved" if service.progress.unsaved else "your progress is saved"
+        saved = "progress is not saved" if service.progress.unsaved is not None else "your progress is saved"
         if isinstance(error, QuitError):
             sys.stdout.write(f"Stopped here; {saved}. To continue:\n  {command}\n")
             raise typer.Exit from None

@@ -99,8 +99,10 @@ def next_(
     """Do the next step: read a lesson, start a task, answer an exercise or take a quiz."""
     service, out = open_service(folder=folder), open_printer()
     step = None if task is not None else service.overview().next_step
-    if task is not None or (step is not None and step.kind == "task"):
-        show_task_file(out, service.start_task(task if step is None else step.id))
+    if step is not None and step.kind == "task":
+        task = step.id
+    if task is not None:
+        show_task_file(out, service.start_task(task))
         return
     service.remember_folder()
     if step is not None and step.kind == "read":

@@ -78,17 +78,16 @@ def decode(message: bytes, find: Callable[[RemoteHandle], Any] = lambda handle: 
         raise ProtocolError(f"{type(error).__name__}: {error}") from None
 
 
-def send(channel: socket.socket, message: bytes, wait: Callable[[], None] | None = None) -> None:
+def send(channel: socket.socket, message: bytes, wait: Callable[[], None] = lambda: None) -> None:
     """Send a message; `wait` is called after each part or channel timeout, and may raise."""
     remaining = memoryview(LENGTH.pack(len(message)) + message)
     while remaining:
         with suppress(TimeoutError):
             remaining = remaining[channel.send(remaining) :]
-        if wait is not None:
-            wait()
+        wait()
 
 
-def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] | None = None) -> bytes:
+def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] = lambda: None) -> bytes:
     """Receive the next message; `wait` is called after each part or channel timeout, and may raise."""
     (size,) = LENGTH.unpack(_receive(channel, LENGTH.size, wait))
     if size > max_bytes:
@@ -96,17 +95,15 @@ def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] | N
     return _receive(channel, size, wait)
 
 
-def _receive(channel: socket.socket, size: int, wait: Callable[[], None] | None) -> bytes:
+def _receive(channel: socket.socket, size: int, wait: Callable[[], None]) -> bytes:
     received = bytearray()
     while len(received) < size:
-        part = None
         with suppress(TimeoutError):
             part = channel.recv(min(size - len(received), 1 << 20))
-        if wait is not None:
-            wait()
-        if part == b"":
-            raise EOFError
-        received += part or b""
+            if not part:
+                raise EOFError
+            received += part
+        wait()
     return bytes(received)
 
 

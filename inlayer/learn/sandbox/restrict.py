@@ -90,13 +90,9 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     version = syscall(CREATE_RULESET, None, 0, 1)
     if version < 1:  # not supported by this kernel
         return
-    changes = CHANGE_RIGHTS & ((1 << (13 if version < 2 else 14 if version < 3 else 15)) - 1)
-    handled = EXECUTE | READ | LIST | changes
-    attributes = struct.pack("<Q", handled)
-    if version >= 4:
-        attributes += struct.pack("<Q", NETWORK)
-    if version >= 6:
-        attributes += struct.pack("<Q", SCOPES)
+    handled = (EXECUTE | READ | LIST | CHANGE_RIGHTS) & ((1 << min(12 + version, 15)) - 1)
+    known = 24 if version >= 6 else 16 if version >= 4 else 8  # bytes of attributes
+    attributes = struct.pack("<QQQ", handled, NETWORK, SCOPES)[:known]
     rules = syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
 
     def allow(path: str, rights: int) -> None:

@@ -192,7 +192,7 @@ class Runner:
 
     def do_call(
         self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any],
-        of: int | str | None = None, item: int | None = None, weight: Tensor | None = None,
+        of: int | str | None = None, item: int | None = None, weight: Any = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Call `target` or its attribute `path`; with `weight`, also differentiate sum(result * weight)."""
         function = self.module.__dict__[target] if isinstance(target, str) else target
