@@ -29,6 +29,8 @@ class CourseStep:
     id: str
     lesson: Lesson
     title: str  # in words: "the task gather, Gather the rows yourself"
+    is_done: bool
+    is_skipped: bool
 
     @property
     def key(self) -> str:
@@ -42,35 +44,29 @@ class CourseStep:
         return {"kind": self.kind, "id": self.id, "lesson": self.lesson.id, "title": self.title,
                 "command": self.command}  # fmt: skip
 
-    def is_done(self, state: ProgressState) -> bool:
-        if self.kind == "quiz":
-            return all(state.record("question", question.id).done for question in self.lesson.questions)
-        return bool(state.record(self.kind, self.id).done)
-
-    def is_skipped(self, state: ProgressState) -> bool:
-        return bool(state.record(self.kind, self.id).skipped)
-
-
-def lesson_steps(lesson: Lesson) -> Iterator[CourseStep]:
-    """Yield the steps of a lesson in order: the text, its tasks, its exercises, its quiz."""
-    name = f"lesson {lesson.number}, {lesson.title}"
-    yield CourseStep("read", lesson.id, lesson, f"read {name}")
-    for task in lesson.tasks:
-        yield CourseStep("task", task.id, lesson, f"the task {task.id}, {task.title}")
-    for exercise in lesson.exercises:
-        yield CourseStep("exercise", exercise.id, lesson, f"the exercise {exercise.id}, {exercise.title}")
-    yield CourseStep("quiz", lesson.id, lesson, f"the quiz of {name}")
-
 
 class LessonStatus:
     """A lesson with a learner's progress: its tasks, exercises and questions, each with its record."""
 
     def __init__(self, lesson: Lesson, state: ProgressState) -> None:
         self.lesson = lesson
-        self.read = state.record("read", lesson.id)
+        self.read, self.quiz = state.record("read", lesson.id), state.record("quiz", lesson.id)
         self.tasks = [(task, state.record("task", task.id)) for task in lesson.tasks]
         self.exercises = [(exercise, state.record("exercise", exercise.id)) for exercise in lesson.exercises]
         self.questions = [(question, state.record("question", question.id)) for question in lesson.questions]
+
+    def steps(self) -> Iterator[CourseStep]:
+        """Yield the steps of the lesson in order: the text, its tasks, its exercises, its quiz."""
+        lesson, name = self.lesson, f"lesson {self.lesson.number}, {self.lesson.title}"
+        yield CourseStep("read", lesson.id, lesson, f"read {name}", bool(self.read.done), bool(self.read.skipped))
+        for task, record in self.tasks:
+            title = f"the task {task.id}, {task.title}"
+            yield CourseStep("task", task.id, lesson, title, bool(record.done), bool(record.skipped))
+        for exercise, record in self.exercises:
+            title = f"the exercise {exercise.id}, {exercise.title}"
+            yield CourseStep("exercise", exercise.id, lesson, title, bool(record.done), bool(record.skipped))
+        is_done = all(record.done for _, record in self.questions)
+        yield CourseStep("quiz", lesson.id, lesson, f"the quiz of {name}", is_done, bool(self.quiz.skipped))
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -120,12 +116,12 @@ class CourseOverview:
     def __init__(self, course: Course, state: ProgressState) -> None:
         self.course, self.state = course, state
         self.lessons = [LessonStatus(lesson, state) for lesson in course.lessons]
-        self.steps = [step for lesson in course.lessons for step in lesson_steps(lesson)]
+        self.steps = [step for lesson in self.lessons for step in lesson.steps()]
 
     def open_steps(self, kind: str | None = None) -> list[CourseStep]:
         """Return the steps that are not done, of one kind or of all; the skipped ones are last."""
-        remaining = [step for step in self.steps if kind in {None, step.kind} and not step.is_done(self.state)]
-        return sorted(remaining, key=lambda step: step.is_skipped(self.state))
+        remaining = [step for step in self.steps if kind in {None, step.kind} and not step.is_done]
+        return sorted(remaining, key=lambda step: step.is_skipped)
 
     @property
     def next_step(self) -> CourseStep | None:

@@ -88,7 +88,7 @@ class CourseService:
                 step = steps[near or f"task/{self.course.task(name).id}"]
             elif (next_step := overview.next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
-            elif next_step.is_skipped(state):
+            elif next_step.is_skipped:
                 raise InputError(f"only skipped steps are left; the first is {next_step.title}")
             else:
                 step = next_step

@@ -287,7 +287,7 @@ class CoursePrinter:
         if with_current and (current := overview.current_task) is not None:
             self.commands(f"In progress: {current.id}, {current.title}", "inlayer learn check")
         if step is not None:
-            skipped = " (skipped before)" if step.is_skipped(overview.state) else ""
+            skipped = " (skipped before)" if step.is_skipped else ""
             self.commands(f"Next: {step.title}{skipped}", "inlayer learn next")
             return
         self.line("You have finished the course: every lesson, task, exercise and quiz.", style="bold")

@@ -18,7 +18,7 @@ import pytest
 from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.learn import progress_file as progress_module
-from inlayer.learn.course_steps import CourseOverview, lesson_steps
+from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import (
     ProgressFile,
     ProgressRecord,
@@ -235,7 +235,7 @@ def test_merging_two_machines_is_idempotent() -> None:
 
 def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
     course, state = make_course(tmp_path), ProgressState()
-    keys = [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
+    keys = [step.key for step in CourseOverview(course, state).steps]
     assert keys == [
         "read/first", "task/add", "task/add_again", "exercise/first/sum_of", "exercise/first/which",
         "exercise/first/words", "quiz/first", "read/second", "task/add_more", "exercise/second/which", "quiz/second",

@@ -11,6 +11,7 @@ Tested on a pseudo-terminal in tests/learn/test_watch.py.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -190,29 +191,21 @@ def keyboard() -> Iterator[Callable[[float], str] | None]:
     import tty
 
     descriptor = sys.stdin.fileno()
+
+    def read_key(seconds: float) -> str:
+        if not select.select([descriptor], [], [], seconds)[0]:
+            return ""
+        try:
+            pressed = os.read(descriptor, 4096)
+        except OSError:  # the terminal was closed
+            return END
+        return pressed.decode("utf-8", "replace").lower() if pressed else END
+
     before = termios.tcgetattr(descriptor)
-    handlers = {number: signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in (signal.SIGTERM, signal.SIGHUP):  # exit through the cleanup below
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         tty.setcbreak(descriptor, termios.TCSADRAIN)  # one key at a time, without echo; Ctrl-C still works
-        yield lambda seconds: _read_key(descriptor, seconds)
+        yield read_key
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _exit_on_signal(number: int, _: object) -> None:
-    """Exit through the cleanup that restores the terminal."""
-    raise SystemExit(128 + number)
-
-
-def _read_key(descriptor: int, seconds: float) -> str:
-    import select
-
-    if not select.select([descriptor], [], [], seconds)[0]:
-        return ""
-    try:
-        pressed = os.read(descriptor, 4096)
-    except OSError:  # the terminal was closed
-        return END
-    return pressed.decode("utf-8", "replace").lower() if pressed else END
