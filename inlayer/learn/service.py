@@ -82,10 +82,10 @@ class CourseService:
             overview = CourseOverview(self.course, state)
             steps = {step.key: step for step in overview.steps}
             if name is not None:
-                near = next((key for key in (name, f"exercise/{name}") if key in steps), None)
-                if near is None and "/" in name:
+                key = name if name in steps else f"exercise/{name}"
+                if key not in steps and "/" in name:
                     raise not_found("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
-                step = steps[near or f"task/{self.course.task(name).id}"]
+                step = steps[key if key in steps else f"task/{self.course.task(name).id}"]
             elif (next_step := overview.next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
             elif next_step.is_skipped:
@@ -243,11 +243,12 @@ class CourseService:
             if not remaining:
                 raise InputError("every exercise is done; name one to repeat it")
             return remaining[:1]
-        query, everything = name.strip(), self.course.exercises.values()
-        if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
-            if len(matches) > 1:
-                raise InputError(f"{quote(name)} is in several lessons: {', '.join(match.id for match in matches)}")
-            return matches
+        query = name.strip()
+        matches = [key for key in self.course.exercises if query in (key, key.partition("/")[2])]
+        if len(matches) > 1:
+            raise InputError(f"{quote(name)} is in several lessons: {', '.join(matches)}")
+        if matches:
+            return [self.course.exercises[matches[0]]]
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
                 return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)

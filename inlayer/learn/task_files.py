@@ -127,13 +127,9 @@ def require_unchanged(path: Path, current: SourceFile | None, base_digest: str |
 
 
 def write_file(path: Path, source: str) -> None:
-    try:
-        data = source.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(f"character {error.start} of the code is a lone surrogate, which cannot be saved") from None
     make_folder(path.parent)
     with file_errors(path, UNWRITABLE):
-        write_atomic(path, data)
+        write_atomic(path, source.encode())
 
 
 def make_folder(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Annotated, Any
 
 import typer
@@ -84,15 +84,12 @@ def open_printer() -> CoursePrinter:
     return CoursePrinter(console(MAX_WIDTH, file=EncodedOutput(sys.stdout)))
 
 
-@contextmanager
-def paged(out: CoursePrinter, *, enabled: bool) -> Iterator[None]:
+def paged(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
     """Show output in a pager ($PAGER, or less) if standard output is a terminal."""
     if not enabled or not sys.stdout.isatty():
-        yield
-        return
+        return nullcontext()
     os.environ.setdefault("LESS", "-RFX")  # colors; exit at once if the text fits on the screen
-    with out.console.pager(styles=out.console.color_system is not None):
-        yield
+    return out.console.pager(styles=out.console.color_system is not None)
 
 
 class QuitError(Exception):
