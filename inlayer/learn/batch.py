@@ -215,7 +215,7 @@ def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None
             yield replace(submission, source=None, rule="too-many-files", message=message)
         elif submission.task or submission.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
             yield submission
-    note = partial(Submission, learner=name, file="")
+    note = partial(Submission, learner=name)
     missing = [task for task in chosen or () if task not in [submission.task for submission in counted]]
     for task in missing:
         yield note(task=task, rule="not-submitted", message=f"there is no {task.id}.py")

@@ -27,7 +27,6 @@ from fastapi.responses import Response
 from inlayer.errors import InputError
 from inlayer.files import format_path
 from inlayer.geometry.map_page import map_files
-from inlayer.learn.course import Task
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, parse_letter
@@ -43,8 +42,6 @@ from inlayer.web.worker_threads import WorkerThreads, add_route
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from inlayer.learn.grader import Verdict
 
 GRADING_THREADS, GRADING_QUEUE = 2, 16
 READING_THREADS, READING_QUEUE = 1, 256
@@ -235,12 +232,12 @@ class CourseView:
     def check(self, body: schemas.CodeRequest) -> dict[str, Any]:
         """Save code as the learner's file and grade it."""
         saved, task = self.save(body), self.service.course.task(body.task)
-        return {**self._verdict(self.service.check(task, body.code), task), **saved}
-
-    def _verdict(self, verdict: Verdict, task: Task) -> dict[str, Any]:
+        verdict = self.service.check(task, body.code)
         line = re.search(r"\bline (\d{1,6})\b", verdict.failure.message) if verdict.failure else None
         comparison = self.service.compare_with_walk(verdict)
-        return verdict.to_dict() | {
+        return {
+            **verdict.to_dict(),
+            **saved,
             "line": int(line[1]) if line else None,
             "step": task.step,
             "why": course_elements(task.why) if verdict.passed else None,
