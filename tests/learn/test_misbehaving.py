@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -229,6 +230,24 @@ def test_a_killed_fork_server_is_replaced() -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert run(SOLUTION).passed
+
+
+def test_an_interrupted_request_does_not_answer_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C, the answer to a request may still be in the socket."""
+    server, connection = fork_server(), fork_server().socket
+
+    class Interrupted:
+        def recv(self, _: int) -> bytes:
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(connection, name)
+
+    monkeypatch.setattr(server, "socket", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        run(SOLUTION)
+    assert run(SOLUTION).passed
+    assert fork_server() is not server
 
 
 def test_runner_ends_with_a_killed_grader(tmp_path: Path) -> None:

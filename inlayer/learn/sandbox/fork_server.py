@@ -80,11 +80,14 @@ class ForkServer:
     def fork(self, output: int, *, scratch: Path, limits: GradingLimits) -> tuple[socket.socket, int]:
         """Fork a runner that prints to the file descriptor `output` and leads its own process group."""
         parent_end, child_end = socket.socketpair()
-        with child_end:
-            pid = self._ask({"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output])
-        if not pid:
+        try:
+            with child_end:
+                pid = self._ask({"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output])
+            if not pid:
+                raise GraderError("the grader's process ended unexpectedly; try again")
+        except BaseException:
             parent_end.close()
-            raise GraderError("the grader's process ended unexpectedly; try again")
+            raise
         return parent_end, pid
 
     def kill(self, pid: int) -> tuple[int, float]:
@@ -96,8 +99,12 @@ class ForkServer:
     def _ask(self, request: dict[str, Any], handles: Sequence[int] = ()) -> Any:
         """Send a request and return the answer; None if the server is gone."""
         with self.lock, suppress(OSError, ValueError):
-            socket.send_fds(self.socket, [json.dumps(request).encode()], handles)
-            return json.loads(self.socket.recv(MAX_ANSWER))
+            try:
+                socket.send_fds(self.socket, [json.dumps(request).encode()], handles)
+                return json.loads(self.socket.recv(MAX_ANSWER))
+            except KeyboardInterrupt:
+                self.close()  # the next request would receive this answer
+                raise
         return None
 
     def close(self) -> None:
