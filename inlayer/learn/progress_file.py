@@ -255,7 +255,7 @@ def load_state(data: bytes, where: str = "the progress file") -> ProgressState:
     if raw["version"] < VERSION:
         raise DamagedProgressError(f"{where} is from an earlier inlayer, whose lessons had different names")
     if raw["version"] > VERSION:
-        found = quote(raw["version"], 20)
+        found = quote(raw["version"])
         raise InputError(f"{where} has version {found}, but this inlayer reads version {VERSION}; update inlayer")
     folder, current, records = (raw.get(name, default) for name, default in vars(ProgressState()).items())
     if not (isinstance(folder, str) and isinstance(current, str) and isinstance(records, dict)):
