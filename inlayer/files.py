@@ -37,14 +37,13 @@ def printable(text: str) -> str:
 def format_path(path: str | os.PathLike[str]) -> str:
     """Return a path for a message: as it was given, on one line, shortened in the middle."""
     text = os.fspath(path)
-    short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
-    return printable(short)
+    return printable(text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}")
 
 
-def quote(value: object, limit: int = 80) -> str:
-    """Return an untrusted value for a message: in quotes, on one line, at most `limit` characters."""
-    text = repr(value[: limit + 1]) if isinstance(value, str) else repr(value)
-    return printable(text if len(text) <= limit else text[:limit] + "...")
+def quote(value: object) -> str:
+    """Return an untrusted value for a message: in quotes, on one line, at most 80 characters."""
+    text = repr(value[:81] if isinstance(value, str) else value)
+    return printable(text if len(text) <= 80 else text[:80] + "...")
 
 
 def join_names(names: Iterable[str], limit: int = 8) -> str:
@@ -89,11 +88,9 @@ def path_kind(path: Path) -> str:
 
 def not_a_file(path: Path, kind: str) -> MissingFileError:
     """Return the error for a path that should be a file; `kind` is what `path_kind` returned."""
-    if kind == "missing":
-        return MissingFileError(f"{format_path(path)}: not found")
-    if kind == "folder":
-        return MissingFileError(f"{format_path(path)} is a folder, not a file")
-    return MissingFileError(f"{format_path(path)} is not a regular file (it is a device, pipe or socket)")
+    problems = {"missing": ": not found", "folder": " is a folder, not a file"}
+    problem = problems.get(kind, " is not a regular file (it is a device, pipe or socket)")
+    return MissingFileError(f"{format_path(path)}{problem}")
 
 
 def check_is_file(path: Path, advice: str = "") -> Path:
@@ -200,11 +197,11 @@ def atomic_path(path: Path, unique: str = "") -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder to write to. It becomes `folder` if the block succeeds, and is removed if it fails."""
     import shutil  # slow to import
 
-    target = expand_home(check_path(folder, "folder")).resolve()
+    target = folder.resolve()
     if path_kind(target) != "missing" and (path_kind(target) != "folder" or any(target.iterdir())):
         raise InputError(f"{format_path(folder)} cannot be written: it already exists; choose another folder")
     staging = temporary_path(target, ".saving")
@@ -236,14 +233,13 @@ def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError:
                 if time.monotonic() >= end:
                     raise InputError(f"{format_path(path.parent)} is in use: {busy}") from None
                 time.sleep(LOCK_INTERVAL)
-                continue
-            except OSError:
-                pass
-            break
+            except OSError:  # a file system without locks
+                break
         yield
 
 

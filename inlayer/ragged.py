@@ -61,18 +61,14 @@ class Ragged:
         self.offsets = flat_int64(offsets, "offsets")
         if self.offsets.size == 0:
             raise ShapeError("offsets is empty; n texts need n + 1 offsets, so at least [0]")
-        if self.offsets[0] != 0 or self.offsets[-1] != self.flat.size:
-            raise InputError(
-                f"offsets go from {self.offsets[0]} to {self.offsets[-1]}; "
-                f"they must go from 0 to len(flat) = {self.flat.size}"
-            )
-        decreases = np.flatnonzero(np.diff(self.offsets) < 0)
+        first, last = self.offsets[0], self.offsets[-1]
+        if (first, last) != (0, self.flat.size):
+            raise InputError(f"offsets go from {first} to {last}; they must go from 0 to len(flat) = {self.flat.size}")
+        decreases = np.flatnonzero(self.counts < 0)
         if decreases.size:
-            text = int(decreases[0])
-            raise InputError(
-                f"offsets decrease from {self.offsets[text]} to {self.offsets[text + 1]} at text {text}; "
-                "they must not decrease"
-            )
+            text = decreases[0]
+            before, after = self.offsets[text : text + 2]
+            raise InputError(f"offsets decrease from {before} to {after} at text {text}; they must not decrease")
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int] | IdArray]) -> Ragged:
@@ -148,13 +144,11 @@ class Ragged:
         """
         if side not in {"left", "right"}:
             raise InputError(f'side is {side!r}; it must be "right" or "left"')
-        if pad_id is None:
-            raise DtypeError(
-                "pad_id is None: this tokenizer has no padding token; choose an id, for example one after the "
-                "vocabulary, and use a table with a padding row there"
-            )
         if not is_integer(pad_id):
-            raise DtypeError(f"pad_id is {type_name(pad_id)}; it must be the id of a row, an integer")
+            raise DtypeError(
+                f"pad_id is {type_name(pad_id)}; it must be the id of a row. If the tokenizer has no padding token, "
+                "choose an id, for example one after the vocabulary, and use a table with a padding row there"
+            )
         if not 0 <= pad_id < 2**63:
             raise IdRangeError(f"pad_id {pad_id} is negative or too large; it must be the id of a row")
         with needs_torch("Ragged.padded"):
@@ -200,20 +194,13 @@ def select_texts(batch: Ragged, order: IdArray) -> Ragged:
 
 def with_special_tokens(batch: Ragged, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
     """Add the same ids around each text, such as begin-of-text and end-of-text."""
-    extra = len(prefix) + len(suffix)
-    if extra == 0:
+    if not prefix and not suffix:
         return batch
-    offsets = batch.offsets + extra * np.arange(len(batch) + 1)
-    flat = np.empty(batch.flat.size + extra * len(batch), np.int64)
-    is_body = np.ones(flat.size, bool)
-    for index, value in enumerate(prefix):
-        flat[offsets[:-1] + index] = value
-        is_body[offsets[:-1] + index] = False
-    for index, value in enumerate(reversed(suffix)):
-        flat[offsets[1:] - 1 - index] = value
-        is_body[offsets[1:] - 1 - index] = False
-    flat[is_body] = batch.flat
-    return Ragged(flat, offsets)
+    extra = [*prefix, *suffix]
+    starts, ends = batch.offsets[:-1], batch.offsets[1:]
+    places = np.stack([*[starts] * len(prefix), *[ends] * len(suffix)], axis=1)  # in `flat`, for each text
+    flat = np.insert(batch.flat, places.reshape(-1), np.tile(extra, len(batch)))
+    return Ragged(flat, batch.offsets + len(extra) * np.arange(len(batch) + 1))
 
 
 def slice_texts(batch: Ragged, start: int, stop: int) -> Ragged:

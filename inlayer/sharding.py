@@ -35,6 +35,12 @@ def rows_per_process(rows: int, processes: int) -> int:
     return -(-rows // processes)
 
 
+def own_rows(rows: int, mesh: DeviceMesh) -> slice:
+    """Return which rows of a table this process stores."""
+    count = rows_per_process(rows, mesh.size())
+    return slice(mesh.get_local_rank() * count, (mesh.get_local_rank() + 1) * count)
+
+
 class LocalRows(NamedTuple):
     """The rows (M, D) of this process, starting with row `first` of the table."""
 
@@ -63,7 +69,7 @@ def local_rows(weight: Any) -> LocalRows:
             "these rows are sharded by FSDP and every process has its own tokens; call the decoder's forward or loss, "
             "which gathers the rows, instead of its table or head"
         )
-    return LocalRows(weight.to_local(), mesh.get_local_rank() * rows_per_process(weight.shape[0], mesh.size()), mesh)
+    return LocalRows(weight.to_local(), own_rows(len(weight), mesh).start, mesh)
 
 
 def copy_to_all(x: Tensor, mesh: DeviceMesh) -> Tensor:

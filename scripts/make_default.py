@@ -129,7 +129,7 @@ def train(config: TrainConfig) -> Run:
     if run.config != config:
         raise SystemExit(f"{config.out} contains a run with other settings; remove it or choose another --work")
     if load_state(run.inner) is None:
-        save_state(run.inner, 0, untrained(run).state(), run._facts())
+        save_state(run.inner, 0, untrained(run).state(), run._facts(metrics=b""))
     if not run.train(ValidationLines()):
         raise SystemExit(f"stopped at step {len(run.metrics)}; run the same command again to resume")
     return run

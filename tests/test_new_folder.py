@@ -91,7 +91,7 @@ WRITE_FOREVER = """
 import itertools, pathlib, sys
 from inlayer.files import new_folder
 for number in itertools.count():
-    with new_folder(f"{sys.argv[1]}/{number}") as new:
+    with new_folder(pathlib.Path(sys.argv[1], str(number))) as new:
         for name in "abcdefgh":
             (new / name).write_text(name * 1000)
     print("written", flush=True)

@@ -9,7 +9,7 @@ Store -> [table] -> Model
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
 - int8 (model2vec): `embeddings` without scales
 - shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
-- see also: decoding (formats/quantized_safetensors.py), n-gram memories (find_tables.py)
+- see also: decoding (formats/dequantization.py), n-gram memories (find_tables.py)
 Tested in tests/checkpoint/test_find_quantized.py.
 """
 
@@ -24,8 +24,8 @@ import numpy as np
 
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.files import quote
+from inlayer.formats.dequantization import SCALE_DTYPES, BlockDecoder, Packing
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.quantized_safetensors import SCALE_DTYPES, BlockDecoder, Packing
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored_table import PairedRows, RepeatedRows, check_tensor
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 MODEL2VEC = "embeddings"  # the name of its tensor; int8 values are used without a scale, as in model2vec
 FP8_BLOCK = 128  # rows and channels that share a scale, unless the config has weight_block_size
-MX_BLOCK, MX_BYTES, NV_BLOCK, INT4_PER_WORD = 32, 16, 16, 8
+FP4_KINDS = {"MXFP4": (32, ("U8", "F8_E8M0")), "NVFP4": (16, ("F8_E4M3",))}  # channels per scale, dtypes of scales
+INT4_PER_WORD = 8
 PACKED_ENDS = ("_packed", "_blocks")
 UNSUPPORTED = ("_zero_point", "_g_idx")  # asymmetric int4, and groups in a different order
 
@@ -54,10 +55,7 @@ class QuantizedTable:
         """Return the table; reads none of its rows."""
         source: RowSource = store.open_rows(self.values)
         if self.scales is not None:
-            scales: RowSource = store.open_rows(self.scales)
-            if self.row_block > 1:
-                scales = RepeatedRows(scales, self.row_block, source.rows)
-            source = PairedRows(source, scales)
+            source = PairedRows(source, RepeatedRows(store.open_rows(self.scales), self.row_block, source.rows))
         return StoredTable(
             source, self.info.shape[1], np.dtype(np.float32), decode_rows=self.decoder, padding_idx=padding_idx,
             name=self.info.name,
@@ -85,39 +83,42 @@ def stored_values(tensor: TensorInfo) -> int:
 
 def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
     """Return the quantized table `name`, or None if it is an ordinary tensor or does not exist."""
-    find = store.find_stored
-    tensor = find(name)
-    if tensor is not None and tensor.dtype not in ("U8", "I8") and not tensor.dtype.startswith("F8"):
-        return None
-    if tensor is not None and tensor.dtype.startswith("F8"):
-        scales = find(f"{name}_scale_inv") or find(f"{name}_scale") or find(f"{name.removesuffix('weight')}scale")
+    tensor = store.find_stored(name)
+    if tensor is None:
+        return _find_packed(store, name)
+    if tensor.dtype.startswith("F8"):
+        scale_names = (f"{name}_scale_inv", f"{name}_scale", f"{name.removesuffix('weight')}scale")
+        scales = next(filter(None, map(store.find_stored, scale_names)), None)
         if scales is None and name.endswith("weight") and (store.config or {}).get("quantization_config"):
-            scales = _require(store, tensor, None, f"{name}_scale_inv")
+            scales = _require(store, tensor, scale_names[0])
         return None if scales is None else fp8_table(store, tensor, scales)
-    if tensor is not None:  # ModelOpt
-        second = find(f"{name}_scale_2")
-        if second is None and name == MODEL2VEC and tensor.dtype == "I8":
-            check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
-            return _table("byte", tensor, None, tensor)
-        return None if second is None else _nvfp4(store, name, tensor, find(f"{name}_scale"), second, divides=False)
+    if tensor.dtype == "U8" and (factor := store.find_stored(f"{name}_scale_2")) is not None:  # ModelOpt
+        return _fp4(store, name, tensor, f"{name}_scale", "NVFP4", factor=_read_scalar(store, factor))
+    if tensor.dtype == "I8" and name == MODEL2VEC:
+        check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
+        return _table("byte", tensor, None, tensor)
+    return None
+
+
+def _find_packed(store: FolderStore, name: str) -> QuantizedTable | None:
+    find = store.find_stored
     values = next(filter(None, map(find, packed_names(name))), None)
     if values is None:
         return None
     base = values.name.removesuffix("_packed").removesuffix("_blocks")
-    for end in UNSUPPORTED:
-        if find(base + end) is not None:
-            raise DtypeError(
-                f"{store.where}: {quote(name)} has {quote(base + end)}; int4 with zero points or reordered groups is "
-                "not supported"
-            )
+    for other in (base + end for end in UNSUPPORTED):
+        if find(other) is not None:
+            what = "int4 with zero points or reordered groups"
+            raise DtypeError(f"{store.where}: {quote(name)} has {quote(other)}; {what} is not supported")
     if values.name.endswith("_blocks"):
-        return _mxfp4(store, name, values, find(f"{base}_scales"), f"{base}_scales")
-    scales, second = find(f"{base}_scale"), find(f"{base}_global_scale")
-    if values.dtype == "U8" and second is None and scales is not None and scales.dtype in ("U8", "F8_E8M0"):
-        return _mxfp4(store, name, values, scales, scales.name)
-    if values.dtype == "U8":
-        return _nvfp4(store, name, values, scales, second, divides=True)
-    return _int4(store, name, values, scales, find(f"{base}_shape"))
+        return _fp4(store, name, values, f"{base}_scales", "MXFP4")
+    if values.dtype != "U8":
+        return _int4(store, name, values, base)
+    scales, factor = find(f"{base}_scale"), f"{base}_global_scale"
+    if scales is not None and scales.dtype in FP4_KINDS["MXFP4"][1] and find(factor) is None:
+        return _fp4(store, name, values, scales.name, "MXFP4")
+    divisor = _read_scalar(store, _require(store, values, factor))
+    return _fp4(store, name, values, f"{base}_scale", "NVFP4", factor=divisor, divides=True)
 
 
 def _table(
@@ -169,11 +170,8 @@ def _settings(store: FolderStore) -> dict[str, Any]:
 def _group_sizes(store: FolderStore) -> list[int]:
     """Return the group sizes in a compressed-tensors config, which may define several quantization schemes."""
     schemes = _settings(store).get("config_groups")
-    weights = (
-        [scheme.get("weights") for scheme in schemes.values() if isinstance(scheme, dict)]
-        if isinstance(schemes, dict)
-        else []
-    )
+    schemes = schemes.values() if isinstance(schemes, dict) else ()
+    weights = [scheme.get("weights") for scheme in schemes if isinstance(scheme, dict)]
     sizes = [one.get("group_size") for one in weights if isinstance(one, dict)]
     return [size for size in sizes if type(size) is int and size > 0]
 
@@ -186,55 +184,40 @@ def _channels_per_scale(width: int, groups: int, stated: Sequence[int]) -> int |
     return next((size for size in sizes if -(-width // size) == groups), None)
 
 
-def _mxfp4(store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, end: str) -> QuantizedTable:
-    """Build an MXFP4 table of 16-byte blocks: gpt-oss gives them an axis, compressed-tensors does not."""
-    rows, *sizes = values.shape or (0,)
-    blocks, rest = divmod(math.prod(sizes), MX_BYTES)
-    shaped = (
-        values.dtype == "U8" and rows * blocks > 0 and rest == 0 and sizes in ([blocks, MX_BYTES], [blocks * MX_BYTES])
-    )
-    check_tensor(store.where, values, shaped, "MXFP4 blocks are U8 (V, D / 32, 16) or (V, D / 2)")
-    scale_info = _require(store, values, scales, end)
-    fits = scale_info.shape == (rows, blocks) and scale_info.dtype in ("U8", "F8_E8M0")
-    check_tensor(store.where, scale_info, fits, f"expected U8 {(rows, blocks)}")
-    info = replace(values, name=name, dtype="MXFP4", shape=(rows, blocks * MX_BLOCK))
-    return _table("fp4", values, scale_info, info, block=MX_BLOCK)
-
-
-def _nvfp4(
-    store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, factor: TensorInfo | None, *,
-    divides: bool,
-) -> QuantizedTable:  # fmt: skip
-    check_tensor(store.where, values, values.is_matrix, "NVFP4 values are U8 (V, D / 2)")
-    rows, width = values.shape[0], values.shape[1] * 2
-    scale_info = _require(store, values, scales, f"{name}_scale")
-    fits = width % NV_BLOCK == 0 and scale_info.shape == (rows, width // NV_BLOCK) and scale_info.dtype == "F8_E4M3"
-    check_tensor(store.where, scale_info, fits, f"expected F8_E4M3 ({rows}, {width // NV_BLOCK})")
-    second = _require(store, values, factor, f"{name}_global_scale")
-    info = replace(values, name=name, dtype="NVFP4", shape=(rows, width))
-    return _table("fp4", values, scale_info, info, block=NV_BLOCK, factor=_read_scalar(store, second), divides=divides)
-
-
-def _int4(
-    store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, shape: TensorInfo | None
+def _fp4(
+    store: FolderStore, name: str, values: TensorInfo, scales_name: str, kind: str, **factor: Any
 ) -> QuantizedTable:
+    """Build a table of FP4 values in blocks. gpt-oss gives the blocks an axis, the others do not."""
+    block, scale_dtypes = FP4_KINDS[kind]
+    rows, *sizes = values.shape or (0,)
+    blocks, rest = divmod(math.prod(sizes) * 2, block)
+    shaped = sizes in ([blocks, block // 2], [blocks * block // 2]) and rows * blocks > 0 and rest == 0
+    rule = f"{kind} values are U8 (V, D / {block}, {block // 2}) or (V, D / 2)"
+    check_tensor(store.where, values, shaped and values.dtype == "U8", rule)
+    scales = _require(store, values, scales_name)
+    fits = scales.shape == (rows, blocks) and scales.dtype in scale_dtypes
+    check_tensor(store.where, scales, fits, f"expected {scale_dtypes[0]} {(rows, blocks)}")
+    info = replace(values, name=name, dtype=kind, shape=(rows, blocks * block))
+    return _table("fp4", values, scales, info, block=block, **factor)
+
+
+def _int4(store: FolderStore, name: str, values: TensorInfo, base: str) -> QuantizedTable:
     check_tensor(store.where, values, values.is_matrix and values.dtype == "I32", "int4 values are I32 (V, D / 8)")
     rows, width = values.shape[0], values.shape[1] * INT4_PER_WORD
-    if shape is not None:
-        check_tensor(store.where, shape, shape.dtype in ("I32", "I64") and shape.shape == (2,), "expected two integers")
+    if (shape := store.find_stored(f"{base}_shape")) is not None:
+        check_tensor(store.where, shape, shape.shape == (2,), "expected two integers")
         stated = tuple(int(size) for size in store.read_integers(shape.name))
         fits = stated[0] == rows and width - INT4_PER_WORD < stated[1] <= width
         check_tensor(store.where, shape, fits, f"its values {stated} do not match packed values {values.shape}")
         width = stated[1]
-    scale_info = _require(store, values, scales, f"{name}_scale")
-    fits = len(scale_info.shape) == 2 and scale_info.shape[0] == rows and scale_info.dtype in SAFETENSORS_DTYPES
-    sizes = _group_sizes(store)
-    block = _channels_per_scale(width, scale_info.shape[1], sizes) if fits else None
+    scales, sizes = _require(store, values, f"{base}_scale"), _group_sizes(store)
+    fits = len(scales.shape) == 2 and scales.shape[0] == rows and scales.dtype in SAFETENSORS_DTYPES
+    block = _channels_per_scale(width, scales.shape[1], sizes) if fits else None
     grouped = f" in groups of {' or '.join(map(str, sizes))}" if sizes else ""
     needs = f"expected {rows:,} rows of scales for {width:,} channels{grouped}"
-    check_tensor(store.where, scale_info, block is not None, needs)
+    check_tensor(store.where, scales, block is not None, needs)
     info = replace(values, name=name, dtype="INT4", shape=(rows, width))
-    return _table("int4", values, scale_info, info, block=block)
+    return _table("int4", values, scales, info, block=block)
 
 
 def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:
@@ -247,7 +230,7 @@ def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:
     return factor
 
 
-def _require(store: FolderStore, values: TensorInfo, tensor: TensorInfo | None, name: str) -> TensorInfo:
-    if tensor is None:
+def _require(store: FolderStore, values: TensorInfo, name: str) -> TensorInfo:
+    if (tensor := store.find_stored(name)) is None:
         raise CheckpointError(f"{store.where}: {quote(values.name)} has no scales; {quote(name)} is missing")
     return tensor

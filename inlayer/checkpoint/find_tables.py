@@ -21,23 +21,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_quantized import fp8_table, logical_name
+from inlayer.checkpoint.find_quantized import fp8_table
 from inlayer.checkpoint.store import FolderStore, Store
 from inlayer.errors import CheckpointError, InlayerError
-from inlayer.families import LayerSpec
+from inlayer.families import LayerSpec, tensor_names
 from inlayer.families.config_reader import text_config
-from inlayer.families.tensor_names import (
-    HEAD_TENSORS,
-    SMEAR_GATES,
-    TABLES,
-    VALUE_OF_BLOCK,
-    WITH_VALUE_TABLES,
-    TableRole,
-    choose_head,
-    choose_part,
-    table_candidates,
-    table_role,
-)
+from inlayer.families.tensor_names import TableRole
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
@@ -79,24 +68,29 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
     """Yield the name and role of every table: the token table, the head, then the others in the order of the files."""
     first = [model.table_info.name] + ([] if model.head_name in (None, model.table_info.name) else [model.head_name])
     yield from zip(first, ("token", "head"), strict=False)
-    for name in map(logical_name, model.store.names()):
-        role = table_role(name)
+    for name in model.store.names():
+        role = tensor_names.table_role(name)
         if role is not None and name not in first and _has_table_shape(model, name, role):
             yield name, role
 
 
 def value_tables(model: Model) -> dict[int, str]:
     """Return the value table of each block that has its own, in a family whose files may have them."""
-    if model.spec is None or model.spec.family not in WITH_VALUE_TABLES:
+    if not _may_have_value_tables(model):
         return {}
     names = sorted(name for name, role in table_names(model) if role == "value")
-    return {int(match[1]): name for name in names if (match := VALUE_OF_BLOCK.search(name))}
+    return {int(match[1]): name for name in names if (match := tensor_names.VALUE_OF_BLOCK.search(name))}
 
 
 def limitation(model: Model) -> str:
     """Return what the files have and the layer leaves out; "" for nothing."""
-    has_gate = model.spec is not None and model.spec.family in WITH_VALUE_TABLES and model.store.first_of(SMEAR_GATES)
-    return "hidden states without the smear gate, which mixes each vector with the one before it" if has_gate else ""
+    if not _may_have_value_tables(model) or not model.store.first_of(tensor_names.SMEAR_GATES):
+        return ""
+    return "hidden states without the smear gate, which mixes each vector with the one before it"
+
+
+def _may_have_value_tables(model: Model) -> bool:
+    return model.spec is not None and model.spec.family in tensor_names.WITH_VALUE_TABLES
 
 
 def describe_table(model: Model, name: str, role: TableRole, parameters: int | None) -> TableInfo:
@@ -129,7 +123,7 @@ def _module(name: str) -> str:
 def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | None) -> TensorInfo:
     """Find the token table: a tensor with a common name and the required size, otherwise the best candidate."""
     size = _table_size(spec, config)
-    usual = store.first_of(TABLES)
+    usual = store.first_of(tensor_names.TABLES)
     if usual is not None and spec is not None and spec.positions == "learned" and not spec.head.tied:
         # In untied encoder-decoders with learned positions (BART), the encoder has its own table.
         own = usual.replace("shared.weight", "encoder.embed_tokens.weight")
@@ -143,14 +137,12 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
                 shapes[name] = store.find(name).shape
             except InlayerError as error:  # noqa: PERF203  # only this file or tensor is bad; the table may be in another
                 first_error = first_error or error
-        candidates = table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
+        candidates = tensor_names.table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
         if spec is None:
-            candidates = candidates or table_candidates(shapes, None, None)
+            candidates = candidates or tensor_names.table_candidates(shapes, None, None)
         if not candidates:
-            raise first_error or CheckpointError(
-                f"{store.where} has no embedding table: no tensor has the name of a table, or its size; "
-                + store.explain_missing_table()
-            )
+            problem = "has no embedding table: no tensor has the name of a table, or its size"
+            raise first_error or CheckpointError(f"{store.where} {problem}; {store.explain_missing_table()}")
         tensor = store.find(candidates[0])
     check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
     return tensor
@@ -161,9 +153,9 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
 
     A head that is not tied to the encoder's table, and not stored, is tied to the table of the decoder.
     """
-    usual = store.first_of(HEAD_TENSORS)
+    usual = store.first_of(tensor_names.HEAD_TENSORS)
     if usual is None and not store.remote:
-        usual = choose_head(store.names(), partial(has_shape, store, shape=table.shape))
+        usual = tensor_names.choose_head(store.names(), partial(has_shape, store, shape=table.shape))
     if usual is None and spec is not None and not spec.head.tied and "encoder." in table.name:
         usual = store.first_of((table.name.replace("encoder.", "decoder."),))
     return usual
@@ -171,7 +163,7 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
 
 def part_name(model: Model, part: str) -> str | None:
     """Return the tensor name of a part, given as in `embeddings.state_dict()` or as "head.bias"; None if missing."""
-    return choose_part(part, map(logical_name, model.store.names()), model.table_info.name)
+    return tensor_names.choose_part(part, model.store.names(), model.table_info.name)
 
 
 def head_shape(model: Model) -> tuple[int, int]:
@@ -224,13 +216,11 @@ def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
 def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
     """Return the tensors whose names end with `tensor`, in the order of their numbers if they are numbered."""
     pattern = re.compile(rf"(?:^|\.){re.escape(tensor)}(?:\.(?:shard_)?(\d{{1,6}}))?\.weight$")
-    names = map(logical_name, store.names())
-    parts = sorted((int(match[1] or 0), name) for name in names if (match := pattern.search(name)))
+    parts = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
     if not parts or [index for index, _ in parts] != list(range(len(parts))):
         numbers = ", ".join(str(index) for index, _ in parts[:8]) or "none"
-        raise CheckpointError(
-            f"{store.where} does not have all tensors of {tensor}, which its config requires; parts found: " + numbers
-        )
+        problem = f"does not have all tensors of {tensor}, which its config requires"
+        raise CheckpointError(f"{store.where} {problem}; parts found: {numbers}")
     return tuple(store.find(name) for _, name in parts)
 
 
@@ -271,29 +261,21 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
         first = fp8_table(store, tensors[0], scale).open(store, None)
         sources = [store.open_rows(tensor) for tensor in tensors]
     else:
-        tables = [_open_part(store, tensor) for tensor in tensors]
+        tables = [store.table(tensor.name) for tensor in tensors]
+        for tensor, table in zip(tensors, tables, strict=True):
+            is_scaled = table.decode_rows is not None or not tensor.dtype.startswith("F8")
+            scales = quote(tensor.name.removesuffix("weight") + "scale")
+            check_tensor(store.where, tensor, is_scaled, f"its scales {scales} are missing")
         first, sources = tables[0], [table.source for table in tables]
         if any(table.decode_rows != first.decode_rows for table in tables):
-            raise CheckpointError(
-                f"{store.where}: the tensors of {spec.tensor} are quantized with different scales for whole tensors, "
-                "or with blocks of different sizes"
-            )
+            problem = "are quantized with different scales for whole tensors, or with blocks of different sizes"
+            raise CheckpointError(f"{store.where}: the tensors of {spec.tensor} {problem}")
     in_layer = first.decode_rows is not None and spec.layer is not None
     joined = sources[0] if len(sources) == 1 else JoinedRows(sources)
     return StoredTable(
         joined, spec.width, first.stored_dtype, decode_rows=first.decode_rows,
         dtype=np.dtype(ml_dtypes.bfloat16) if in_layer else None, name=name,
     )  # fmt: skip
-
-
-def _open_part(store: Store, tensor: TensorInfo) -> StoredTable:
-    table = store.table(tensor.name)
-    if table.decode_rows is None and tensor.dtype.startswith("F8"):
-        scales = quote(tensor.name.removesuffix("weight") + "scale")
-        raise CheckpointError(
-            f"{store.where}: {quote(tensor.name)} is {tensor.dtype} but its scales {scales} are missing"
-        )
-    return table
 
 
 def _compress(model: Model, expected: int) -> IdArray:

@@ -3,7 +3,7 @@
 source -> [Store] -> Model
 - opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
 - all parts must be present, because only together do they show whether a tensor (the head) exists
-- see also: header (formats/gguf.py), rows (formats/gguf_dequantization.py), the meaning of the metadata
+- see also: header (formats/gguf.py), rows (formats/dequantization.py), the meaning of the metadata
   (families/gguf.py, tokenizers/gguf.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
@@ -18,24 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checkpoint.store import Store, check_link
-from inlayer.errors import (
-    CheckpointError,
-    ConfigError,
-    DtypeError,
-    InlayerError,
-    InputError,
-    ShapeError,
-    TokenizerError,
-)
+from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, InputError, TokenizerError
 from inlayer.families.gguf import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
-from inlayer.files import format_path, join_names, path_kind, quote
+from inlayer.files import format_path, join_names, quote
+from inlayer.formats.dequantization import PLAIN, make_dequantizer
 from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
-from inlayer.formats.gguf_dequantization import PLAIN, make_dequantizer, row_bytes
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.tables import StoredTable
+from inlayer.tables.stored_table import Decoder
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
@@ -57,15 +48,14 @@ def choose_gguf(names: Iterable[str], where: str) -> str | None:
 class GgufStore(Store):
     """A model in one .gguf file, or in several numbered ones."""
 
-    kind = "gguf"
+    kind, where = "gguf", ""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.where = getattr(self, "where", format_path(path))
+        self.where, self.folder = self.where or format_path(path), path.parent
         header = self._read_header(path)
-        self.folder, self._first, self._tensors = path.parent, path, dict(header.tensors)
+        self._first, self._tensors = path.name, dict(header.tensors)
         if _integer(header.metadata, "split.count", 1) > 1:
-            header = self._join(header)
+            header = self._join(path.name, header)
         self.metadata = header.metadata
         values = {key: self._value(key) for key in self.metadata}
         shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
@@ -99,28 +89,12 @@ class GgufStore(Store):
             raise InputError(f"{self.where} has no tensor {quote(name)}; it has {join_names(self._tensors)}")
         return self._tensors[name]
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        tensor = self.find(name)
-        width = tensor.shape[-1] if tensor.shape else 1
-        decode_rows = make_dequantizer(tensor.dtype, width)
-        raw = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
-        if decode_rows is None:
-            return raw.view(PLAIN[tensor.dtype]).reshape(tensor.shape)
-        return decode_rows(raw.reshape(-1, row_bytes(tensor.dtype, width))).reshape(tensor.shape)
-
-    def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        tensor = self.find(name)
-        if not tensor.is_matrix:
-            raise ShapeError(f"tensor {quote(name)} of {self.where} has shape {tensor.shape}; a table is (V, D)")
-        width = tensor.shape[1]
+    def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], Decoder | None]:
         try:
-            decode_rows = make_dequantizer(tensor.dtype, width)
+            decode_rows = make_dequantizer(tensor.dtype, tensor.shape[-1] if tensor.shape else 1)
         except DtypeError as error:
-            raise DtypeError(f"tensor {quote(name)} of {self.where}: {error}") from error
-        dtype = PLAIN.get(tensor.dtype, np.dtype(np.float32))
-        return StoredTable(
-            self.open_rows(tensor), width, dtype, decode_rows=decode_rows, padding_idx=padding_idx, name=name
-        )
+            raise DtypeError(f"tensor {quote(tensor.name)} of {self.where}: {error}") from error
+        return PLAIN.get(tensor.dtype, np.dtype(np.float32)), decode_rows
 
     def open_tokenizer(self) -> Tokenizer | None:
         prefix = "tokenizer.ggml."
@@ -136,47 +110,35 @@ class GgufStore(Store):
     def parameters(self) -> int | None:
         return sum(math.prod(tensor.shape) for tensor in self._tensors.values())
 
-    def _join(self, opened: GgufHeader) -> GgufHeader:
+    def _join(self, file: str, opened: GgufHeader) -> GgufHeader:
         """Read the headers of all parts of a model in several files; the metadata comes from the first part."""
         count = _integer(opened.metadata, "split.count", 1)
-        name = PART.fullmatch(self.path.name)
+        name = PART.fullmatch(file)
         if name is None or int(name["count"]) != count or count > MAX_PARTS:
-            raise CheckpointError(
-                f"{self.where} is one of {count:,} parts, but its name has no part number; it must be named like "
-                "x-00001-of-00003.gguf"
-            )
-        paths = [self.folder / f"{name['stem']}-{index:05}-of-{count:05}.gguf" for index in range(1, count + 1)]
-        missing = [path.name for path in paths if not self._exists(path)]
-        if missing:
-            raise CheckpointError(
-                f"{self.where} is one of {count} parts, but {format_path(missing[0])}"
-                + (f" and {len(missing) - 1} more are" if len(missing) > 1 else " is")
-                + " missing from its folder"
-            )
-        headers = [opened if path.name == self.path.name else self._read_header(path) for path in paths]
-        self._first, self._tensors = paths[0], {}
-        for index, (path, header) in enumerate(zip(paths, headers, strict=True)):
-            part = _integer(header.metadata, "split.no", -1), _integer(header.metadata, "split.count", 1)
-            if part != (index, count):
-                raise CheckpointError(
-                    f"{format_path(path)}: its header says part {part[0] + 1} of {part[1]}, but its file name does not "
-                    "match; restore the original name"
-                )
-            duplicate = next((name for name in header.tensors if name in self._tensors), None)
-            if duplicate is not None:
-                raise CheckpointError(f"{format_path(path)} contains {quote(duplicate)}, and so does another part")
+            named = "its name has no part number; it must be named like x-00001-of-00003.gguf"
+            raise CheckpointError(f"{self.where} is one of {count:,} parts, but {named}")
+        names = [f"{name['stem']}-{index:05}-of-{count:05}.gguf" for index in range(1, count + 1)]
+        if missing := [part for part in names if not self._exists(part)]:
+            raise CheckpointError(f"{self.where} is one of {count} parts; its folder lacks {join_names(missing)}")
+        headers = [opened if part == file else self._read_header(self.folder / part) for part in names]
+        self._first, self._tensors = names[0], {}
+        for index, (part, header) in enumerate(zip(names, headers, strict=True)):
+            where = format_path(self.folder / part)
+            number, total = (_integer(header.metadata, key, -1) for key in ("split.no", "split.count"))
+            if (number, total) != (index, count):
+                stated = f"its header says part {number + 1} of {total}"
+                raise CheckpointError(f"{where}: {stated}, which its file name does not; restore the original name")
+            if duplicate := next((name for name in header.tensors if name in self._tensors), None):
+                raise CheckpointError(f"{where} contains {quote(duplicate)}, and so does another part")
             self._tensors.update(header.tensors)
         return headers[0]
 
     def _read_header(self, path: Path) -> GgufHeader:
         return read_gguf_header(check_link(path))
 
-    def _exists(self, path: Path) -> bool:
-        return path_kind(path) == "file"
-
     def _read_array(self, key: str, array: StoredArray) -> Any:
         """Strings as a list, numbers as an array, and None for nested arrays, which no tokenizer uses."""
-        data = self._read_bytes(self._first.name, array.offset, array.nbytes).tobytes()
+        data = self._read_bytes(self._first, array.offset, array.nbytes).tobytes()
         if array.kind in SCALARS:
             return np.frombuffer(data, SCALARS[array.kind])
         if array.kind != STRING:

@@ -46,10 +46,8 @@ def build_embeddings(model: Model) -> Embeddings:
         needed = layer.token_embedding.embedding_dim
         check_tensor(model.source, model.table_info, width == needed, f"its config requires rows of width {needed:,}")
         if model.table.dtype.name.startswith("float8") and _computes(model._require_spec()):
-            raise DtypeError(
-                f"{model.source}: its table is {model.table.dtype.name} without scales, and torch cannot compute "
-                "hidden states in this dtype; load it in another one: inlayer.load(source, dtype='bfloat16')"
-            )
+            problem = f"its table is {model.table.dtype} without scales, and torch cannot compute hidden states in it"
+            raise DtypeError(f"{model.source}: {problem}; load another dtype: inlayer.load(source, dtype='bfloat16')")
     layer.set_input_embeddings(_rows(model, model.table))
     if (extra := layer.per_layer_embedding) is not None and extra.table is not None:
         extra.table = _other_rows(model, "per_layer_embedding.table.weight", extra.table)
@@ -142,7 +140,6 @@ def equals_table(model: Model, name: str) -> bool:
 
 
 def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
-    """Return whether two arrays have the same dtype and bytes."""
     return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
-from inlayer.checkpoint.open import STATIC_NOTE, UNIT_NOTE, load
+from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import ConfigError, DtypeError, needs_torch
 from inlayer.families import LayerSpec, describe
@@ -71,12 +71,7 @@ class Model:
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.dtype, self.trainable, config = dtype, trainable, store.config or {}
-        is_model2vec = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-        self.is_static = is_model2vec or store.note.startswith(STATIC_NOTE)  # model2vec does not always write its name
-        self.skipped = "unknown" if is_model2vec else store.skipped
-        if is_model2vec:
-            self.config, self.note = None, STATIC_NOTE + (UNIT_NOTE if config.get("normalize") else "")
+        self.is_static, self.skipped, self.dtype, self.trainable = store.is_static, store.skipped, dtype, trainable
         self.table_info = find_tables.find_table(store, self.spec, self.config)
         if self.spec is not None and self.spec.is_generic:
             name, shape, size = self.spec.family, self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
@@ -115,10 +110,9 @@ class Model:
             >>> load("default").table.rows([40, 812]).shape
             (2, 128)
         """
-        padding_idx = self.spec.padding_idx if self.spec is not None else None
-        if padding_idx is not None and padding_idx >= self.table_info.shape[0]:
-            padding_idx = None
-        table = self.store.table(self.table_info.name, padding_idx)
+        padding_idx = None if self.spec is None else self.spec.padding_idx
+        has_row = padding_idx is not None and padding_idx < self.table_info.shape[0]
+        table = self.store.table(self.table_info.name, padding_idx if has_row else None)
         if self.is_static and self.store.first_of(["mapping"]):
             table.source = ClusteredRows(table.source, self.store.read_integers("mapping"))
             table.num_embeddings = table.source.rows
@@ -224,10 +218,10 @@ class Model:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
             [' five', ' four', ' six']
         """
-        from inlayer.geometry.neighbors import Filter, find_neighbors, searched_table
+        from inlayer.geometry.neighbors import find_neighbors, searched_table
 
-        only = Filter(words, script, special)
-        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, only, progress)
+        allowed = self.vocabulary.allowed(words=words, script=script, special=special)
+        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, allowed, progress)
 
     def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words: bool = False) -> Analogy:
         """Answer "a - b + c", and test the answer against its baselines.
@@ -252,9 +246,9 @@ class Model:
             >>> result.answers[0].text, result.nearest_to_first[0].text  # the arithmetic added nothing
             (' mother', ' mother')
         """
-        from inlayer.geometry.neighbors import Filter, find_analogy, searched_table
+        from inlayer.geometry.neighbors import find_analogy, searched_table
 
-        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, Filter(words))
+        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, only_words=words)
 
     def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.

@@ -111,7 +111,14 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
 
 def open_store(source: str | os.PathLike[str]) -> Store:
     """Open a checkpoint: a folder, a .safetensors, .gguf or legacy .bin file, a sample, a hub id, or a URL."""
-    path = check_path(source, "source")
+    store = _open_source(source, check_path(source, "source"))
+    config = store.config or {}  # model2vec does not always write its name
+    if config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]:
+        _make_static(store, "unknown", config.get("normalize"))
+    return store
+
+
+def _open_source(source: str | os.PathLike[str], path: Path) -> Store:
     if isinstance(source, str) and URL.match(source):
         from inlayer.checkpoint.remote import open_remote
 
@@ -133,13 +140,10 @@ def open_store(source: str | os.PathLike[str]) -> Store:
         try:
             return open_remote(name)
         except UnreachableError as error:
-            raise UnreachableError(
-                f"{error}; check your network, and note that {format_path(name)} is not a local folder"
-            ) from error
-    raise MissingFileError(
-        f"{format_path(name)}: not found; a source is a folder, a .safetensors, .gguf or .bin file, a URL, a hub id "
-        f"(org/name), or a sample: {', '.join(SAMPLES)}"
-    )
+            hint = f"check your network, and note that {format_path(name)} is not a local folder"
+            raise UnreachableError(f"{error}; {hint}") from error
+    sources = "a folder, a .safetensors, .gguf or .bin file, a URL, a hub id (org/name), or a sample"
+    raise MissingFileError(f"{format_path(name)}: not found; a source is {sources}: {', '.join(SAMPLES)}")
 
 
 def open_sample(name: str) -> Store:
@@ -174,35 +178,48 @@ def _open_folder(folder: Path) -> Store:
 
     kinds, name = _modules(folder)
     inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
-    store = _open_weights(check_link(folder / name) if inner else folder)
-    if kinds[:1] in (["StaticEmbedding"], ["TableModule"]):  # the second class is inlayer's own
-        is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
-        if kinds[0] == "StaticEmbedding":
-            # model2vec also names this class, but has its own name for the table
-            store.skipped = "unknown" if store.first_of(["embeddings"]) else "none"
-        else:
-            skipped = _module_settings(folder / name if inner else folder).get("skipped")
-            store.skipped = skipped if skipped in ("unknown", "none") else "special"
-        store.config, store.note = None, STATIC_NOTE + (UNIT_NOTE if is_unit else "")
+    folder = check_link(folder / name) if inner else folder
+    store = _open_weights(folder)
+    is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
+    if kinds[:1] == ["StaticEmbedding"]:  # model2vec also names this class, but has its own name for the table
+        _make_static(store, "unknown" if store.first_of(["embeddings"]) else "none", is_unit)
+    elif kinds[:1] == ["TableModule"]:  # inlayer's own class
+        settings = _read_json(folder / "inlayer.json")
+        skipped = settings.get("skipped") if isinstance(settings, dict) else None
+        _make_static(store, skipped if skipped in ("unknown", "none") else "special", is_unit)
     return store
 
 
-def _module_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings that a TableModule stored in its folder."""
+def _make_static(store: Store, skipped: str, is_unit: object) -> None:
+    """Label a store as a model that has only a table; `is_unit` says that its own library returns unit vectors."""
+    store.is_static, store.skipped, store.config = True, skipped, None
+    store.note = STATIC_NOTE + (UNIT_NOTE if is_unit else "")
+
+
+def _modules(folder: Path) -> tuple[list[str], str]:
+    """Module classes of a sentence-transformers model, and the subfolder of the first; empty for other folders."""
+    modules = _read_json(folder / "modules.json")
+    try:
+        kinds, name = [str(module["type"]).rpartition(".")[2] for module in modules], str(modules[0]["path"])
+    except (LookupError, TypeError):
+        return [], ""
+    return kinds, name if re.fullmatch(r"[\w-]+", name, re.ASCII) else ""
+
+
+def _read_json(path: Path) -> Any:
+    """Return the content of an optional file, which is None if it is missing or damaged."""
     import json
 
     try:
-        with check_is_file(folder / "inlayer.json").open("rb") as stream:
-            settings = json.loads(stream.read(MAX_MODULES))
+        with check_is_file(path).open("rb") as stream:
+            return json.loads(stream.read(MAX_MODULES))
     except (OSError, ValueError, RecursionError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
+        return None
 
 
 def _open_weights(folder: Path) -> Store:
     from inlayer.checkpoint.gguf import choose_gguf
-    from inlayer.checkpoint.pytorch import PytorchStore
-    from inlayer.checkpoint.store import INDEX, FolderStore
+    from inlayer.checkpoint.store import INDEX, FolderStore, PytorchStore
 
     with file_errors(folder, kind=MissingFileError):
         names = sorted(entry.name for entry in folder.iterdir())
@@ -219,22 +236,8 @@ def _open_weights(folder: Path) -> Store:
     raise MissingFileError(f"{format_path(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
 
 
-def _modules(folder: Path) -> tuple[list[str], str]:
-    """Module classes of a sentence-transformers model, and the subfolder of the first; empty for other folders."""
-    import json
-
-    try:
-        with check_is_file(folder / "modules.json").open("rb") as stream:
-            modules = json.loads(stream.read(MAX_MODULES))
-        kinds, name = [str(module["type"]).rpartition(".")[2] for module in modules], str(modules[0]["path"])
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        return [], ""
-    return kinds, name if re.fullmatch(r"[\w-]+", name, re.ASCII) else ""
-
-
 def _open_file(path: Path) -> Store:
-    from inlayer.checkpoint.pytorch import PytorchStore
-    from inlayer.checkpoint.store import FolderStore
+    from inlayer.checkpoint.store import FolderStore, PytorchStore
     from inlayer.formats import gguf
     from inlayer.formats.torch_file import PICKLE, ZIP
 

@@ -1,39 +1,46 @@
-"""Store: an opened checkpoint of any format. FolderStore: a folder of safetensors, or one such file.
+"""Store: an opened checkpoint of any format. FolderStore: safetensors. PytorchStore: legacy PyTorch files.
 
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
 - opening reads headers only. A shard's header is read when one of its tensors is requested, so only the shard with the
   table has to be present
 - file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
   the folder, except into the blobs of the hub's cache, which consists of such links
-- see also: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/tensor_names.py)
-Tested in tests/checkpoint/test_folder.py.
+- a tensor of a PyTorch file is a range of the file, so its rows are read like safetensors; the pickle is never executed
+  (formats/torch_file.py, formats/torch_pickle.py)
+- see also: other formats (gguf.py, remote/), which tensor is the table (families/tensor_names.py)
+Tested in tests/checkpoint/test_folder.py; PyTorch files against torch.load, with hostile ones, in test_pytorch.py.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_quantized import find_quantized, packed_names, stored_values
-from inlayer.errors import CheckpointError, DtypeError, MissingFileError
+from inlayer.checkpoint.find_quantized import find_quantized, logical_name, stored_values
+from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.families.config_reader import read_config
 from inlayer.files import check_is_file, file_errors, format_path, parse_json, path_kind, printable, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.row_reader import FileRows, read_bytes
-from inlayer.formats.safetensors import read_header
+from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
+from inlayer.formats.safetensors import BITS, read_header
 from inlayer.formats.tensor_info import TensorInfo
+from inlayer.formats.torch_file import read_file
+from inlayer.formats.torch_pickle import View
 from inlayer.tables import RowSource, StoredTable
-from inlayer.tables.stored_table import check_table
+from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import find_in_folder
 
 INDEX = "model.safetensors.index.json"
+PYTORCH_WEIGHTS, PYTORCH_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 MAX_INDEX = 64 << 20  # bytes; Kimi-K2's index of 139,644 tensors is about 14 MB
 MAX_VALUES = 1_000_000  # a parsed value takes many times more memory than its bytes in the file
 MAX_FILES = 4096  # shards; DeepSeek-V3 has 163
@@ -50,6 +57,7 @@ class Store(ABC):
     folder: Path  # where local files are
     remote = False  # true if rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
+    is_static = False  # a model2vec or StaticEmbedding model, which has only a table
     note: str = ""  # shown with the source, for example that it is a sample
     skipped: str = "special"  # tokens that `encode` skips: "special", "unknown" (model2vec), "none" (StaticEmbedding)
 
@@ -67,23 +75,32 @@ class Store(ABC):
         """Return dtype, shape and location of a tensor; reads the header of its file if necessary."""
 
     @abstractmethod
+    def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], Decoder | None]:
+        """Return the dtype of a tensor's values, and what decodes its rows if the bytes are not the values."""
+
+    def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
+        """Return a tensor with two axes as a table; reads none of its rows."""
+        tensor = self.find(name)
+        check_matrix(tensor)
+        dtype, decode_rows = self._encoding(tensor)
+        return StoredTable(
+            self.open_rows(tensor), tensor.shape[1], dtype, decode_rows=decode_rows, padding_idx=padding_idx, name=name
+        )
+
     def read(self, name: str) -> npt.NDArray[Any]:
         """Read a whole tensor as floating-point values: for norms, biases and position tables."""
+        tensor = self.find(name)
+        (dtype, decode_rows), raw = self._encoding(tensor), self._read_tensor(tensor)
+        rows = math.prod(tensor.shape[:-1])
+        values = raw.view(dtype) if decode_rows is None else decode_rows(raw.reshape(rows, -1))
+        return values.reshape(tensor.shape)
 
     def read_integers(self, name: str) -> npt.NDArray[np.int64]:
         """Read a whole tensor of integers."""
-        return self._read_as(INTEGERS, name, "expected integers").astype(np.int64)
-
-    def _read_as(self, dtypes: Mapping[str, np.dtype[Any]], name: str, rule: str) -> npt.NDArray[Any]:
         tensor = self.find(name)
-        if tensor.dtype not in dtypes:
-            raise DtypeError(f"tensor {quote(name)} of {format_path(tensor.file)} has dtype {tensor.dtype}; {rule}")
-        data = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
-        return data.view(dtypes[tensor.dtype]).reshape(tensor.shape)
-
-    @abstractmethod
-    def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        """Return a tensor with two axes as a table; reads none of its rows."""
+        if tensor.dtype not in INTEGERS:
+            raise wrong_dtype(tensor, "integers")
+        return self._read_tensor(tensor).view(INTEGERS[tensor.dtype]).reshape(tensor.shape).astype(np.int64)
 
     @abstractmethod
     def open_tokenizer(self) -> Tokenizer | None:
@@ -103,7 +120,14 @@ class Store(ABC):
         """Return the local path of a file of the checkpoint."""
         return self.folder / name
 
-    def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    def _exists(self, name: str) -> bool:
+        """Return whether the checkpoint has this file."""
+        return path_kind(self.folder / name) != "missing"
+
+    def _read_tensor(self, tensor: TensorInfo) -> Bytes:
+        return self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
+
+    def _read_bytes(self, file: str, offset: int, nbytes: int) -> Bytes:
         return read_bytes(self._local_path(file), offset, nbytes)
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
@@ -120,28 +144,28 @@ class FolderStore(Store):
         single = path_kind(path) == "file"
         self.kind, self.where = "safetensors" if single else "folder", format_path(path)
         self.folder = path.parent if single else path
-        self._headers: dict[str, dict[str, TensorInfo]] = {}
+        self._open(path.name if single else None)
+        if self.config is None:
+            self.note = self._adapter()
+
+    def _open(self, file: str | None) -> None:
+        """Read the config, and list the tensors of one file, or those of the folder."""
         config = self._local_path("config.json")
         self.config = None if path_kind(config) == "missing" else read_config(config)
+        self._header = cache(self._read_header)
         self._index: Mapping[str, str] = {}  # file by tensor name
-        absent = single or path_kind(path / self.index) == "missing"
-        files = {path.name} if single else self._weight_files()
-        self._index = self._list_tensors(files) if absent else self._read_index()
-        if self.config is None and (adapter := self._adapter()) is not None:
-            self.note = " of ".join(filter(None, adapter))
+        if file is None and self._exists(self.index):
+            self._index = self._read_index()
+        else:
+            self._index = self._list_tensors(self._weight_files() if file is None else {file})
+
+    @cached_property
+    def _names(self) -> Mapping[str, None]:
+        return dict.fromkeys(map(logical_name, self._index))
 
     def names(self) -> Collection[str]:
-        return self._index
-
-    def first_of(self, candidates: Sequence[str]) -> str | None:
-        stored = self._first_stored(candidates)
-        if stored is None:  # the values of a quantized tensor have a different name
-            packed = {packed: name for name in reversed(candidates) for packed in packed_names(name)}
-            stored = packed.get(self._first_stored([*packed][::-1]) or "")
-        return stored
-
-    def _first_stored(self, candidates: Sequence[str]) -> str | None:
-        return super().first_of(candidates)
+        """Like `Store.names`; a quantized tensor is listed once, under its unquantized name."""
+        return self._names.keys()
 
     def find(self, name: str) -> TensorInfo:
         """Like `Store.find`; a quantized table is described as one tensor, under its unquantized name."""
@@ -160,21 +184,21 @@ class FolderStore(Store):
             return None
         tensor = self._header(file).get(name)
         if tensor is None:
-            raise CheckpointError(
-                f"{self.where}: the index says tensor {quote(name)} is in {format_path(file)}, which does not "
-                "contain it"
-            )
+            where = f"{self.where}: the index says tensor {quote(name)} is in {format_path(file)}"
+            raise CheckpointError(f"{where}, which does not contain it")
         return tensor
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        return self._read_as(SAFETENSORS_DTYPES, name, "it must be floating point")
+    def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], None]:
+        if tensor.dtype not in SAFETENSORS_DTYPES:
+            raise wrong_dtype(tensor, "floating-point values")
+        return SAFETENSORS_DTYPES[tensor.dtype], None
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        if (quantized := find_quantized(self, name)) is not None:
-            return quantized.open(self, padding_idx)
-        tensor = check_table(self.find(name))
-        dtype = SAFETENSORS_DTYPES[tensor.dtype]
-        return StoredTable(self.open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
+        quantized = find_quantized(self, name)
+        return super().table(name, padding_idx) if quantized is None else quantized.open(self, padding_idx)
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        return super().read(name) if find_quantized(self, name) is None else self.table(name).weight
 
     def open_tokenizer(self) -> Tokenizer | None:
         if self.tokenizer_file is not None:
@@ -187,26 +211,25 @@ class FolderStore(Store):
 
     def parameters(self) -> int | None:
         files = set(self._index.values())
-        if any(path_kind(self.folder / file) != "file" for file in files):
+        if not all(map(self._exists, files)):
             return None
         # Tensors at the same offset are counted once: in a PyTorch file, a tied head is a second name for the table.
         distinct = {(file, t.offset, t.shape): t for file in files for t in self._header(file).values()}
         return sum(map(stored_values, distinct.values()))
 
     def explain_missing_table(self) -> str:
-        if (adapter := self._adapter()) is None:
-            return super().explain_missing_table()
-        what, base = adapter
-        return f"it is {what}, which has no table of its own; open its base model{base and ', ' + base}"
+        adapter = self._adapter()
+        rule = f"it is {adapter}, which has no table of its own; open its base model"
+        return rule if adapter else super().explain_missing_table()
 
-    def _adapter(self) -> tuple[str, str] | None:
-        """Return what adapter_config.json calls the files, "an adapter (LORA)", and the base model, if it is named."""
+    def _adapter(self) -> str:
+        """Return what adapter_config.json calls the files: "an adapter (LORA) of" its base model; "" without one."""
         path = self._local_path("adapter_config.json")
         if path_kind(path) != "file":
-            return None
+            return ""
         settings = read_config(path)
         kind, base = (printable(str(settings.get(key) or "")[:80]) for key in ("peft_type", "base_model_name_or_path"))
-        return f"an adapter{kind and f' ({kind})'}", base
+        return f"an adapter{kind and f' ({kind})'}{base and f' of {base}'}"
 
     def _local_path(self, name: str) -> Path:
         return check_link(self.folder / name)
@@ -217,25 +240,20 @@ class FolderStore(Store):
         for file in sorted(files):
             for name in self._header(file):
                 if name in index:
-                    raise CheckpointError(
-                        f"{self.where}: tensor {quote(name)} is in both {quote(index[name])} and {quote(file)}, "
-                        "without an index that lists the ones to use; open one of the files instead"
-                    )
+                    files_of_it = f"both {quote(index[name])} and {quote(file)}"
+                    hint = "without an index that lists the ones to use; open one of the files instead"
+                    raise CheckpointError(f"{self.where}: tensor {quote(name)} is in {files_of_it}, {hint}")
                 index[name] = file
         return index
 
-    def _header(self, file: str) -> dict[str, TensorInfo]:
-        if file not in self._headers:
-            path = self._local_path(file)
-            if path_kind(path) == "missing":
-                origin = ", which its index names" if self._index else ""
-                raise MissingFileError(
-                    f"{self.where} is missing the file {format_path(file)}{origin}; download it as well"
-                )
-            self._headers[file] = self._read_header(path)
-        return self._headers[file]
+    def _read_header(self, file: str) -> dict[str, TensorInfo]:
+        path = self._local_path(file)
+        if path_kind(path) == "missing":
+            origin = ", which its index names" if self._index else ""
+            raise MissingFileError(f"{self.where} is missing the file {format_path(file)}{origin}; download it as well")
+        return self._parse_header(path)
 
-    def _read_header(self, path: Path) -> dict[str, TensorInfo]:
+    def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
         return read_header(path)
 
     def _weight_files(self) -> set[str]:
@@ -243,11 +261,50 @@ class FolderStore(Store):
         files = {path.name for path in self.folder.glob("*.safetensors")}
         return {"model.safetensors"} & files or {file for file in files if file.startswith("model")} or files
 
-    def _read_index(self) -> dict[str, str]:
+    def _read_index(self) -> Mapping[str, str]:
         path = self._local_path(self.index)
         with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
             data = stream.read(MAX_INDEX + 1)
         return parse_index(data, format_path(path))
+
+
+class PytorchStore(FolderStore):
+    """The tensors of a .bin or .pt file, or of `pytorch_model.bin` or its shards in a folder."""
+
+    index = PYTORCH_INDEX
+
+    def __init__(self, path: Path) -> None:
+        self._not_contiguous: dict[str, View] = {}
+        super().__init__(path)
+        self.kind = "pytorch"
+
+    def find(self, name: str) -> TensorInfo:
+        stored = super().find(name)
+        if name in self._not_contiguous:
+            view = self._not_contiguous[name]
+            which = f"tensor {quote(name)} of {stored.file} has shape {view.shape} and strides {view.strides}"
+            raise CheckpointError(f"{which}: it is not stored row by row; call .contiguous() and save it again")
+        return stored
+
+    def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
+        views, offsets = read_file(check_is_file(path))
+        self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
+        tensors: dict[str, TensorInfo] = {}
+        for name, view in views.items():
+            item = BITS[view.dtype] // 8
+            offset, nbytes = offsets[view.storage.key] + view.offset * item, math.prod(view.shape) * item
+            tensors[name] = TensorInfo(
+                name=name, dtype=view.dtype, shape=view.shape, file=path.name, offset=offset, nbytes=nbytes
+            )
+        return tensors
+
+    def _weight_files(self) -> set[str]:
+        """Return the usual file, or its shards, or the only .bin file."""
+        files = {path.name for path in self.folder.glob("*.bin")}
+        shards = {file for file in files if file.startswith("pytorch_model-")}
+        if PYTORCH_WEIGHTS in files or not (shards or len(files) == 1):
+            return {PYTORCH_WEIGHTS}
+        return shards or files
 
 
 def check_link(path: Path) -> Path:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich import progress as rich_progress
 from rich.console import Console
@@ -58,8 +57,7 @@ class Reporter(TrainingProgress):
 
 @contextmanager
 def reporting() -> Iterator[Reporter]:
-    """Progress output that suits stderr."""
     columns = (*rich_progress.Progress.get_default_columns(), rich_progress.MofNCompleteColumn())
-    settings: dict[str, Any] = {"transient": True, "refresh_per_second": 4, "disable": not sys.stderr.isatty()}
-    with rich_progress.Progress(*columns, console=Console(stderr=True), **settings) as bar:
+    disable = not sys.stderr.isatty()
+    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True, disable=disable) as bar:
         yield Reporter(bar)

@@ -3,8 +3,7 @@
 config.json -> [LayerSpec] -> Embeddings, Head
 - the only package that turns other projects' fields into layer settings
 - `config_to_spec.py` interprets a config, field by field (`config_reader.py`), by the row of its model type
-  (`model_types.py`) or as generic (`generic.py`); `rope.py`, `embedding_scale.py` and `ngram_configs.py` have the
-  details of their topics
+  (`model_types.py`) or as generic (`generic.py`); `rope.py` and `ngram_configs.py` have the details of their topics
 - `tensor_names.py` has the names of tensors in checkpoints
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """

@@ -9,8 +9,8 @@ Tested with wrong types and damaged files in tests/families/test_config_reader.p
 
 from __future__ import annotations
 
-import math
 import reprlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,14 @@ MAX_FIELD_SIZE = 2**31 - 1  # rows or channels; a config with more is damaged
 
 def read_config(config: object) -> dict[str, Any]:
     """Return the config as a plain dict."""
-    if isinstance(config, Mapping):
-        return dict(config)
     if isinstance(config, (str, Path)):
         return _read_file(Path(config))
     to_dict = getattr(config, "to_dict", None)
-    if callable(to_dict):
-        return dict(to_dict())
-    raise ConfigError(
-        f"the config is {type_name(config)}; pass a dict, a transformers config, or a path to config.json"
-    )
+    fields = to_dict() if callable(to_dict) else config
+    if not isinstance(fields, Mapping):
+        wrong = type_name(config)
+        raise ConfigError(f"the config is {wrong}; pass a dict, a transformers config, or a path to config.json")
+    return dict(fields)
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -53,16 +51,15 @@ def short(value: object) -> str:
     return reprlib.repr(value)
 
 
+def invalid(name: str, value: object, expected: str) -> ConfigError:
+    """Return the error for a field with this value."""
+    return ConfigError(f"the config's {name} is {short(value)}; expected {expected}")
+
+
 def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"the config's {name} is {short(value)}; expected a number")
-    try:
-        number = float(value)
-    except OverflowError:  # an integer with more than 308 digits
-        number = math.inf
-    if not math.isfinite(number):
-        raise ConfigError(f"the config's {name} is {short(value)}; expected a finite number")
-    return number
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
+        raise invalid(name, value, "a finite number")
+    return float(value)
 
 
 class ConfigReader:
@@ -92,33 +89,28 @@ class ConfigReader:
         """Return whether the config has the field with the value null."""
         return name in self and self._config[name] is None
 
-    def size(self, *names: str) -> int:
+    def size(self, *names: str, minimum: int = 1) -> int:
         """Read a required count: rows, channels, heads."""
-        size = self.optional_size(*names)
+        size = self.optional_size(*names, minimum=minimum)
         if size is None:
             raise ConfigError(f"the config has no {' / '.join(names)}; the size of the input layer depends on it")
         return size
 
-    def optional_size(self, *names: str) -> int | None:
+    def optional_size(self, *names: str, minimum: int = 1) -> int | None:
         name, value = self.get_or_none(*names)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_FIELD_SIZE:
-            raise ConfigError(f"the config's {name} is {short(value)}; expected an integer in 1..{MAX_FIELD_SIZE:,}")
+        if type(value) is not int or not minimum <= value <= MAX_FIELD_SIZE:
+            raise invalid(name, value, f"an integer in {minimum}..{MAX_FIELD_SIZE:,}")
         return value
-
-    def count(self, name: str) -> int:
-        """Read a required count that may be 0."""
-        _, value = self.get_or_none(name)
-        return 0 if type(value) is int and value == 0 else self.size(name)
 
     def index(self, *names: str) -> int | None:
         """Read a token id; a negative one is an old way to write "none"."""
         name, value = self.get_or_none(*names)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"the config's {name} is {short(value)}; expected an integer or null")
+        if type(value) is not int:
+            raise invalid(name, value, "an integer or null")
         return value if value >= 0 else None
 
     def number(self, *names: str, default: float) -> float:
@@ -134,18 +126,18 @@ class ConfigReader:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise ConfigError(f"the config's {name} is {short(value)}; expected true or false")
+            raise invalid(name, value, "true or false")
         return value
 
-    def numbers(self, *names: str) -> tuple[float, ...]:
-        name, value = self.get(*names)
+    def numbers(self, name: str) -> tuple[float, ...]:
+        _, value = self.get(name)
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"the config's {name} is not a list of numbers")
+            raise invalid(name, value, "a list of numbers")
         return tuple(_number(f"{name}[{index}]", number) for index, number in enumerate(value))
 
-    def mapping(self, *names: str) -> dict[str, Any]:
+    def mapping(self, name: str) -> dict[str, Any]:
         """Read a nested object; empty if it is missing."""
-        name, value = self.get(*names)
+        _, value = self.get(name)
         if value is None:
             return {}
         if not isinstance(value, Mapping):

@@ -4,8 +4,7 @@ config.json -> [LayerSpec] -> Embeddings, Head
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
 - a family that is not in the table (families/model_types.py) is an error, unless config and tensors look like an
   ordinary rotary decoder (families/generic.py); the result is then labeled as generic
-- see also: rotary settings (families/rope.py), the factor on rows (families/embedding_scale.py), n-gram memories
-  (families/ngram_configs.py)
+- see also: rotary settings (families/rope.py), n-gram memories (families/ngram_configs.py)
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
 
@@ -14,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 
+import ml_dtypes
+import numpy as np
+
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import ConfigReader, read_config, short
-from inlayer.families.embedding_scale import read_embedding_scale
+from inlayer.families.config_reader import ConfigReader, invalid, read_config, short
 from inlayer.families.family import Family
 from inlayer.families.generic import check_generic
 from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
@@ -81,9 +82,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         kind = nested.get("model_type")
         raw = {**nested, "model_type": NESTED.get(type_name) if kind is None else kind, **whole}
     elif type_name in NESTED:
-        raise ConfigError(
-            f"the {type_name} config needs its text part in text_config, which is missing or not an object"
-        )
+        problem = "which is missing or not an object"
+        raise ConfigError(f"the {type_name} config needs its text part in text_config, {problem}")
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
@@ -108,30 +108,26 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
 
 def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     vocab_size, n_embd = fields.size("vocab_size") + family.input_only_rows, fields.size(*WIDTH)
-    padding_idx = family.padding_idx
-    if family.has_padding_row and padding_idx is None:
-        padding_idx = fields.index("pad_token_id")
+    padding_idx = fields.index(family.padding_row) if isinstance(family.padding_row, str) else family.padding_row
     if padding_idx is not None and padding_idx >= vocab_size:
-        raise ConfigError(
-            f"the config's pad_token_id {padding_idx} is outside its table of {vocab_size} rows (0..{vocab_size - 1})"
-        )
+        rows = f"{vocab_size} rows (0..{vocab_size - 1})"
+        raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its table of {rows}")
     positions = family.positions
     if family.positions_flag and fields.get(family.positions_flag)[1] not in (True, "rope"):
         positions = "none"
     if family.alibi_flag and fields.flag(family.alibi_flag, default=False):
         positions = "none"
-    length = None if positions == "none" else fields.optional_size(*LENGTH)
-    if length is None and positions in ("learned", "sinusoidal"):
-        length = fields.size(*LENGTH)  # this raises an error
+    length = fields.size(*LENGTH) if positions in ("learned", "sinusoidal") else None
+    if positions == "rotary":
+        length = fields.optional_size(*LENGTH)
     row_width = fields.optional_size(*ROW_WIDTH) if family.projection_at else None
-    if family.projects_equal_widths and row_width is None:
-        row_width = n_embd
-    if row_width == n_embd and not family.projects_equal_widths:
+    if family.projects_equal_widths:
+        row_width = row_width or n_embd
+    elif row_width == n_embd:
         row_width = None
-    token_types = fields.count("type_vocab_size") if family.token_types else 0
-    (scale, multiplier), norm = read_embedding_scale(family, fields, n_embd), _norm(family, fields)
-    rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
-    _check_table_size(rows, width)
+    token_types = fields.size("type_vocab_size", minimum=0) if family.token_types else 0
+    (scale, multiplier), norm = _scale(family, fields, n_embd), _norm(family, fields)
+    _check_table_size(max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0))
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
@@ -145,8 +141,8 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         padding_idx=padding_idx,
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", default=0.02),
         scale=scale,
-        round_scale=family.round_scale and family.scale_at == "rows",
-        round_multiplier=family.round_scale and family.scale_at == "inputs",
+        round_scale=family.round_scale is True and family.scale_at == "rows",
+        round_multiplier=family.round_scale is True and family.scale_at == "inputs",
         multiplier=multiplier,
         token_types=token_types,
         norm=norm or "layer",
@@ -166,6 +162,18 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     )
 
 
+def _scale(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, float]:
+    """Return the factor on rows alone (Gemma), and the factor on rows and inputs_embeds alike (Granite); 1 for none."""
+    if family.scale_at is None or (family.scale_flag and not fields.flag(family.scale_flag, default=False)):
+        return 1.0, 1.0
+    factor = fields.number(family.scale_field, default=1.0) if family.scale_field else float(n_embd**0.5)
+    if family.round_scale == "bfloat16":
+        factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
+    has_encoder = fields.flag("is_encoder_decoder", default=True)
+    rows_only = family.scale_at == "rows" or (family.scale_at == "encoder rows" and has_encoder)
+    return (factor, 1.0) if rows_only else (1.0, factor)
+
+
 def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
     kind = family.relative
     if kind == "mpnet":  # MPNet's buckets are those of T5, regardless of the config
@@ -178,9 +186,8 @@ def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucke
         if not fields.flag("relative_attention", default=False):
             return None
         longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
-        return RelativeBucketSpec(
-            kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest
-        )
+        groups = fields.index("position_buckets") or None
+        return RelativeBucketSpec(kind="deberta", buckets=groups, max_distance=longest)
     if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
         return None
     bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
@@ -222,9 +229,7 @@ def _value_embeddings(fields: ConfigReader, vocab_size: int) -> ValueEmbeddingSp
 def _check_table_size(rows: int, width: int) -> None:
     """Reject a table whose rows x width would overflow in torch, even if each is valid on its own."""
     if rows * width > MAX_TABLE:
-        raise ConfigError(
-            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
-        )
+        raise ConfigError(f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,}")
 
 
 def _norm(family: Family, fields: ConfigReader) -> NormKind | None:
@@ -245,7 +250,7 @@ def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule
 def _dropout(family: Family, fields: ConfigReader) -> float:
     rate = fields.number(family.dropout_field, default=0.0) if family.dropout_field else 0.0
     if not 0 <= rate <= 1:
-        raise ConfigError(f"the config's {family.dropout_field} is {rate}; a dropout rate is in 0..1")
+        raise invalid(family.dropout_field or "dropout", rate, "a dropout rate in 0..1")
     return rate
 
 
@@ -263,9 +268,7 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
     width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: the width before scaling up
     mup_multiplier = fields.number("logits_mup_width_multiplier", default=1.0)
     if not mup_multiplier:
-        raise ConfigError("the config's logits_mup_width_multiplier is 0; logits are divided by it")
-    hidden_scale = width / n_embd / mup_multiplier
-    hidden_scale = n_embd**-0.5 if scaled else hidden_scale
+        raise invalid("logits_mup_width_multiplier", 0, "another number, because logits are divided by it")
     factor, multiplies = fields.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
     scale = fields.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
     return HeadSpec(
@@ -273,7 +276,7 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
         vocab_size=vocab_size,
         n_embd=fields.optional_size("output_embedding_size"),
         bias=family.head_bias and fields.flag("decoder_bias", default=True),
-        hidden_scale=hidden_scale,
+        hidden_scale=n_embd**-0.5 if scaled else width / n_embd / mup_multiplier,
         scale=factor if multiplies else scale,
         divisor=1.0 if multiplies else factor,
         soft_cap=fields.optional_number("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),

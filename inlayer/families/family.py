@@ -25,8 +25,7 @@ class Family:
     # relative positions, which attention adds to its scores
     relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
     input_only_rows: int = 0  # rows of the table after the vocabulary, which the head does not have
-    has_padding_row: bool = True  # the table has a padding row: pad_token_id
-    padding_idx: int | None = None  # the padding row, regardless of the config
+    padding_row: str | int | None = "pad_token_id"  # the field with the padding row, or the row itself; None: no row
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id
@@ -60,12 +59,11 @@ class Family:
     other_layers: str = SLIDING
     last_is_full: bool = False  # the last layer has full attention, whatever the config lists
     # around the sum
-    scale_at: Literal["rows", "inputs"] | None = None  # what is multiplied: looked-up rows, or also inputs_embeds
-    scales_inputs_without_encoder: bool = False  # "rows" is for models with an encoder, "inputs" for the others
+    # what is multiplied: looked-up rows, or also inputs_embeds; "encoder rows": also those if there is no encoder
+    scale_at: Literal["rows", "inputs", "encoder rows"] | None = None
     scale_field: str | None = None  # the field with the factor; otherwise it is the square root of the width
     scale_flag: str | None = None  # the field that switches the scale on
-    round_scale: bool = False  # the factor is rounded to the dtype of what it multiplies
-    bfloat16_scale: bool = False  # the factor is rounded to bfloat16 in a model of any dtype
+    round_scale: bool | Literal["bfloat16"] = False  # the factor is rounded to the dtype of what it multiplies, or this
     norm: NormKind | None = None
     norm_at: Literal["sum", "start", "rows"] = "sum"  # start: before positions are added; rows: not on inputs_embeds
     positions_first: bool = False  # positions are added before token types

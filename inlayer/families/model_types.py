@@ -2,40 +2,31 @@
 
 config.json -> [Family] -> LayerSpec
 An entry has the traits that set a model type apart, and its default values, because published files rely on them
-(Gemma-3's nested text_config has neither vocabulary size nor number of heads). Tested in tests/families/.
+(Gemma-3's nested text_config has neither vocabulary size nor number of heads). Tested in tests/families/, also that
+every default is read: a misspelled trait would be a default.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from inlayer.families.family import Family
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING
 
-
-def _sizes(vocab: int, width: int, heads: int, positions: int | None = None, **others: Any) -> dict[str, Any]:
-    sizes = {"vocab_size": vocab, "hidden_size": width, "num_attention_heads": heads}
-    return sizes | ({"max_position_embeddings": positions} if positions else {}) | others
+SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "max_position_embeddings")
+TRAITS = {field.name for field in fields(Family)}
 
 
-def _base(theta: float, partial: float | None = None) -> dict[str, Any]:
+def _rope(theta: float, partial: float | None = None) -> dict[str, Any]:
     rope = {"rope_type": "default", "rope_theta": theta}
     return rope if partial is None else rope | {"partial_rotary_factor": partial}
 
 
-def _like(
-    base: Family,
-    vocab: int,
-    width: int,
-    heads: int,
-    positions: int | None = None,
-    traits: Any = None,  # a mapping of fields
-    **others: Any,
-) -> Family:
-    """A family with other sizes and defaults, and perhaps other traits, than `base`."""
-    sizes = _sizes(vocab, width, heads, positions, **others)
-    return replace(base, defaults=base.defaults | sizes, **traits or {})
+def _like(base: Family, *sizes: int, **settings: Any) -> Family:
+    """A family like `base` with other `sizes`. Settings that are not traits of a `Family` are defaults of configs."""
+    traits = {name: settings.pop(name) for name in TRAITS & settings.keys()}
+    return replace(base, defaults=base.defaults | dict(zip(SIZES, sizes, strict=False)) | settings, **traits)
 
 
 # fmt: off
@@ -49,79 +40,74 @@ GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_sl
                 "original_max_position_embeddings": 4096}
 MISTRAL_ROPE = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 
-_bert = Family(defaults=_sizes(30522, 768, 12, 512, **ENCODER), positions="learned", norm="layer", token_types=True,
-               dropout_field="hidden_dropout_prob", head_bias=True)
-_roberta = replace(_bert, defaults=_sizes(50265, 768, 12, 512, **ENCODER | {"pad_token_id": 1}), position_ids_by="ids")
-_xlm_roberta = replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30522})
-_gpt2 = Family(defaults=_sizes(50257, 768, 12, 1024, embd_pdrop=0.1, **TIED), positions="learned",
-               has_padding_row=False, dropout_field="embd_pdrop")
-_t5 = Family(defaults=_sizes(32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, **TIED), positions="none",
-             has_padding_row=False, dropout_field="dropout_rate", head_input_scaled=True, relative="t5")
-_umt5 = replace(_t5, defaults=_t5.defaults | {"vocab_size": 250112, "num_attention_heads": 6})
-_mistral = Family(defaults=_sizes(32000, 4096, 32, 131072))
-_olmo = Family(defaults=_sizes(50304, 4096, 32, 2048, pad_token_id=1), float32_tables=True)
-_qwen2 = Family(defaults=_sizes(151936, 4096, 32, 32768))
-_TWO_BASES = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
-_gemma = Family(defaults=_sizes(256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, **TIED),
-                scale_at="rows", round_scale=True)
-_gemma2 = _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0)
-_glm = Family(defaults=_sizes(151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5),
-              pairing="interleaved", layout="half", has_partial_rotary=True)
-_cohere = Family(defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625, **TIED),
-                 pairing="interleaved", rotates_in_float32=True)
-_deepseek_v3 = Family(defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=64), pairing="interleaved",
-                      layout="half")
-
 _plain, _none = Family(defaults={}), Family(defaults={}, positions="none")
-_partial = Family(defaults={}, has_partial_rotary=True, rotary_dim_field="rotary_dim")
+_bert = _like(_plain, 30522, 768, 12, 512, positions="learned", norm="layer", token_types=True,
+    dropout_field="hidden_dropout_prob", head_bias=True, **ENCODER)
+_roberta = _like(_bert, 50265, 768, 12, 512, pad_token_id=1, position_ids_by="ids")
+_xlm_roberta = _like(_roberta, vocab_size=30522)
+_gpt2 = _like(_plain, 50257, 768, 12, 1024, embd_pdrop=0.1, positions="learned", padding_row=None,
+    dropout_field="embd_pdrop", **TIED)
+_t5 = _like(_plain, 32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, positions="none", padding_row=None,
+    dropout_field="dropout_rate", head_input_scaled=True, relative="t5", **TIED)
+_umt5 = _like(_t5, vocab_size=250112, num_attention_heads=6)
+_mistral = _like(_plain, 32000, 4096, 32, 131072)
+_olmo = _like(_plain, 50304, 4096, 32, 2048, pad_token_id=1, float32_tables=True)
+_qwen2 = _like(_plain, 151936, 4096, 32, 32768)
+_TWO_BASES = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
+_gemma = _like(_plain, 256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, scale_at="rows", round_scale=True, **TIED)
+_gemma2 = _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0)
+_glm = _like(_plain, 151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5,
+    pairing="interleaved", layout="half", has_partial_rotary=True)
+_cohere = _like(_plain, 256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625,
+    pairing="interleaved", rotates_in_float32=True, **TIED)
+_deepseek_v3 = _like(_plain, 129280, 7168, 128, 4096, qk_rope_head_dim=64, pairing="interleaved", layout="half")
+
+_partial = _like(_plain, has_partial_rotary=True, rotary_dim_field="rotary_dim")
 _mamba = _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED)
 _hunyuan_v1 = _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0)
-_hybrid = replace(_partial, full_attention_interval=4, other_layers="linear_attention")
-_gemma4 = replace(_gemma, defaults=_gemma.defaults | {"global_head_dim": 512, "rope_parameters": {
-    SLIDING: _base(1e4), FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}},
-    has_global_head_dim=True, full_attention_interval=6, last_is_full=True)
-_deepseek_v4 = _like(
-    _plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4, compress_rope_theta=1.6e5,
-    traits={"pairing": "interleaved", "layout": "single", "has_partial_rotary": True, "head_dim_fields": ("head_dim",),
-            "rotary_dim_field": "qk_rope_head_dim", "streams_field": "hc_mult", "scaled_layers": ("compress",),
-            "theta_fields": {"main": "rope_theta", "compress": "compress_rope_theta"}})
-_deepseek_v41 = replace(_deepseek_v4, defaults=_deepseek_v4.defaults | {"engram_pad_token_id": 2}, ngrams="engram")
+_hybrid = _like(_partial, full_attention_interval=4, other_layers="linear_attention")
+_gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6, last_is_full=True,
+    rope_parameters={SLIDING: _rope(1e4), FULL: _rope(1e6, 0.25) | {"rope_type": "proportional"}})
+_deepseek_v4 = _like(_plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4,
+    compress_rope_theta=1.6e5, pairing="interleaved", layout="single", has_partial_rotary=True,
+    head_dim_fields=("head_dim",), rotary_dim_field="qk_rope_head_dim", streams_field="hc_mult",
+    scaled_layers=("compress",), theta_fields={"main": "rope_theta", "compress": "compress_rope_theta"})
+_deepseek_v41 = _like(_deepseek_v4, engram_pad_token_id=2, ngrams="engram")
 _SLIDING = {"layers_without_rotary": (FULL,)}  # only layers with sliding attention are rotated
-_granite = Family(defaults=_sizes(32000, 4096, 32, 2048), scale_at="inputs", scale_field="embedding_multiplier")
-_gptj = Family(defaults=_sizes(50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64), has_padding_row=False,
-               pairing="interleaved", layout="single", has_partial_rotary=True, rotary_dim_field="rotary_dim",
-               dropout_field="embd_pdrop", head_bias=True)
-_qwen2_vl = Family(defaults=_sizes(152064, 8192, 64, 32768, rope_theta=1e6), sections="chunked",
-                   default_sections=(16, 24, 24))
-_complex = Family(defaults={}, pairing="interleaved", layout="complex", float32_tables=True)
-_ernie4_5 = Family(defaults={"pad_token_id": 0, "rope_theta": 5e5, **TIED}, pairing="interleaved", layout="half",
-                   float32_tables=True)
-_deberta = replace(
-    _bert, positions_flag="position_biased_input", positions_first=True, norm="layer in float32", mask_padding=True,
-    relative="deberta", defaults=_sizes(50265, 768, 12, 512, position_biased_input=True, **ENCODER | {
-        "type_vocab_size": 0, "layer_norm_eps": 1e-7}))
-_rotary_bert = replace(_bert, positions="rotary")
-_xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1,
-             traits={"token_types": False, "mask_padding": "ids", "dropout_field": "dropout"})
-_modernbert = Family(
-    defaults=_sizes(50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4, **TIED),
+_granite = _like(_plain, 32000, 4096, 32, 2048, scale_at="inputs", scale_field="embedding_multiplier")
+_gptj = _like(_plain, 50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64, padding_row=None,
+    pairing="interleaved", layout="single", has_partial_rotary=True, rotary_dim_field="rotary_dim",
+    dropout_field="embd_pdrop", head_bias=True)
+_qwen2_vl = _like(_plain, 152064, 8192, 64, 32768, rope_theta=1e6, sections="chunked", default_sections=(16, 24, 24))
+_qwen3_vl = _like(_plain, rope_theta=5e5, sections="interleaved", default_sections=(24, 20, 20))
+_qwen3_5 = _like(_hybrid, 248320, 4096, 16, 32768, head_dim=256, partial_rotary_factor=0.25, sections="interleaved")
+_complex = _like(_plain, pairing="interleaved", layout="complex", float32_tables=True)
+_ernie4_5 = _like(_plain, pad_token_id=0, rope_theta=5e5, pairing="interleaved", layout="half", float32_tables=True,
+    **TIED)
+_deberta = _like(_bert, 50265, 768, 12, 512, positions_flag="position_biased_input", positions_first=True,
+    norm="layer in float32", mask_padding=True, relative="deberta", position_biased_input=True, type_vocab_size=0,
+    layer_norm_eps=1e-7)
+_rotary_bert = _like(_bert, positions="rotary")
+_xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1, token_types=False, mask_padding="ids",
+    dropout_field="dropout")
+_modernbert = _like(_plain, 50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4,
     theta_fields={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
     norm="layer without bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
-    rotates_in_float32=True)
-_longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, traits={"ngrams": "longcat"})
+    rotates_in_float32=True, **TIED)
+_longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, ngrams="longcat")
 # Encoder and decoder share one table and have their own positions; the encoder's are used, if there is one.
-_bart = Family(defaults=_sizes(50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, **TIED), positions="learned",
-               position_offset=2, norm="layer", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding")
+_bart = _like(_plain, 50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, positions="learned", position_offset=2,
+    norm="layer", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding", **TIED)
 
 GENERIC = _partial  # what is assumed about an unknown type (families/generic.py)
 
 FAMILIES: dict[str, Family] = {
-    "afmoe": _like(_plain, 200192, 2048, 16, 16384, head_dim=128,
-        traits={"scale_at": "inputs", "scale_flag": "mup_enabled", "full_attention_interval": 4, **_SLIDING}),
-    "albert": replace(_bert, projection_at="sum", projects_equal_widths=True, defaults=_sizes(
-        30000, 4096, 64, 512, embedding_size=128, **ENCODER | {"hidden_dropout_prob": 0.0})),
+    "afmoe": _like(_plain, 200192, 2048, 16, 16384, head_dim=128, scale_at="inputs", scale_flag="mup_enabled",
+        full_attention_interval=4, **_SLIDING),
+    "albert": _like(_bert, 30000, 4096, 64, 512, projection_at="sum", projects_equal_widths=True, embedding_size=128,
+        hidden_dropout_prob=0.0),
     "apertus": _like(_plain, 131072, 4096, 32, 65536, pad_token_id=3, rope_parameters=LLAMA3_ROPE),
-    "arcee": Family(defaults=_sizes(32000, 2560, 32, 4096)),
+    "arcee": _like(_plain, 32000, 2560, 32, 4096),
     "aria_text": _like(_plain, 32000, 4096, 32, 2048, pad_token_id=2),
     "axk1": _like(_deepseek_v3, 163840, 7168, 64, 32768),
     "axk2": _like(_deepseek_v3, 163840, 2048, 32, 131072, qk_rope_head_dim=32),
@@ -129,258 +115,238 @@ FAMILIES: dict[str, Family] = {
     "bamba": _like(_partial, 128000, 4096, 32, 262144, pad_token_id=0, partial_rotary_factor=0.5),
     "bart": _bart, "mbart": _bart,
     "beam": _like(_olmo, 151936, 5120, 48, 8192, head_dim=128, pad_token_id=None, final_logit_softcapping=30.0,
-        rope_parameters={SLIDING: _base(1e4), FULL: None}),
-    "bert": _bert, "ernie": _bert, "roberta": _roberta, "roberta-prelayernorm": _roberta,
-    "xlm-roberta": _xlm_roberta, "camembert": _xlm_roberta, "data2vec-text": _xlm_roberta, "xmod": _xlm_roberta,
-    "bert-generation": _like(_bert, 50358, 1024, 16, 512, traits={"token_types": False}),
-    "big_bird": _like(_bert, 50358, 768, 12, 4096, traits={"scale_at": "inputs", "scale_flag": "rescale_embeddings"}),
-    "bigbird_pegasus": _like(_bart, 96103, 1024, 16, 4096, pad_token_id=0, scale_embedding=True,
-        traits={"position_offset": 0, "norm": None, "untied_classes": ("BigBirdPegasusForCausalLM",)}),
+        rope_parameters={SLIDING: _rope(1e4), FULL: None}),
+    "bert": _bert, "ernie": _bert, "roberta": _roberta, "roberta-prelayernorm": _roberta, "xlm-roberta": _xlm_roberta,
+    "camembert": _xlm_roberta, "data2vec-text": _xlm_roberta, "xmod": _xlm_roberta,
+    "bert-generation": _like(_bert, 50358, 1024, 16, 512, token_types=False),
+    "big_bird": _like(_bert, 50358, 768, 12, 4096, scale_at="inputs", scale_flag="rescale_embeddings"),
+    "bigbird_pegasus": _like(_bart, 96103, 1024, 16, 4096, pad_token_id=0, scale_embedding=True, position_offset=0,
+        norm=None, untied_classes=("BigBirdPegasusForCausalLM",)),
     "biogpt": _like(_bart, 42384, 1024, 16, 1024, layer_norm_eps=1e-12, hidden_dropout_prob=0.1, dropout=None,
-        scale_embedding=True, traits={"norm": None, "dropout_field": "hidden_dropout_prob"}),
+        scale_embedding=True, norm=None, dropout_field="hidden_dropout_prob"),
     "bitnet": _like(_plain, 128256, 2560, 20, 2048, rope_theta=5e5),
-    "blenderbot": _like(_bart, 8008, 2560, 32, 128, pad_token_id=0, traits={"position_offset": 0, "norm": None}),
+    "blenderbot": _like(_bart, 8008, 2560, 32, 128, pad_token_id=0, position_offset=0, norm=None),
     "blt": _like(_plain, 260, 1024, 16, 24576, rope_theta=5e5, dropout=0.0, encoder_hash_byte_group_vocab=500002,
         encoder_hash_byte_group_nb_functions=1, encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
-        traits={"dropout_field": "dropout", "has_padding_row": False, "ngrams": "blt", "pairing": "interleaved"}),
-    "bloom": Family(defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED), positions="none",
-                    has_padding_row=False, norm="layer", relative="alibi"),
-    "codegen": _gptj, "gptj": _gptj,
-    "cohere": _cohere,
-    "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, traits=_SLIDING | {"full_attention_interval": 4}),
-    "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4, traits=_SLIDING),
-    "cohere_compass_text": _like(_plain, 256000, 8192, 64, 8192, pad_token_id=0,
-        traits={"sections": "interleaved"}, **TIED),
-    "convbert": _like(_bert, 30522, 768, 12, 512, pad_token_id=1, embedding_size=768,
-        traits={"projection_at": "sum", "positions_first": True}),
-    "ctrl": _like(_gpt2, 246534, 1280, 16, 256, layer_norm_epsilon=1e-6,
-        traits={"positions": "sinusoidal", "scale_at": "inputs", "head_bias": True}),
+        dropout_field="dropout", padding_row=None, ngrams="blt", pairing="interleaved"),
+    "bloom": _like(_plain, 250880, 64, 8, layer_norm_epsilon=1e-5, positions="none", padding_row=None,
+        norm="layer", relative="alibi", **TIED),
+    "codegen": _gptj, "gptj": _gptj, "cohere": _cohere,
+    "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, **_SLIDING, full_attention_interval=4),
+    "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4, **_SLIDING),
+    "cohere_compass_text": _like(_plain, 256000, 8192, 64, 8192, pad_token_id=0, sections="interleaved", **TIED),
+    "convbert": _like(_bert, 30522, 768, 12, 512, pad_token_id=1, embedding_size=768, projection_at="sum",
+        positions_first=True),
+    "ctrl": _like(_gpt2, 246534, 1280, 16, 256, layer_norm_epsilon=1e-6, positions="sinusoidal", scale_at="inputs",
+        head_bias=True),
     "cwm": _like(_plain, 128256, 6144, 48, 131072, head_dim=128,
         rope_parameters=LLAMA3_ROPE | {"factor": 16.0, "rope_theta": 1e6}),
     "dbrx": _like(_plain, 32000, 2048, 16, 2048),
     "deberta": _deberta,
-    "deberta-v2": replace(_deberta, norm="layer", defaults=_deberta.defaults | _sizes(128100, 1536, 24, 512)),
+    "deberta-v2": _like(_deberta, 128100, 1536, 24, 512, norm="layer"),
     "deepseek_v2": _like(_complex, 102400, 4096, 32, 2048, qk_rope_head_dim=64),
     "deepseek_v3": _deepseek_v3,
     "deepseek_v32": _like(_deepseek_v3, 129280, 7168, 128, 163840),
-    "deepseek_v4": _deepseek_v4,
-    "deepseek_v41": _deepseek_v41, "deepseek_v41_text": _deepseek_v41,
+    "deepseek_v4": _deepseek_v4, "deepseek_v41": _deepseek_v41, "deepseek_v41_text": _deepseek_v41,
     "diffllama": _like(_plain, 32000, 2048, 32, 2048),
-    "distilbert": replace(_bert, token_types=False, dropout_field="dropout", defaults=_sizes(
-        30522, 768, 12, 512, pad_token_id=0, layer_norm_eps=1e-12, dropout=0.1, **TIED)),
+    "distilbert": _like(_bert, 30522, 768, 12, 512, token_types=False, dropout=0.1, dropout_field="dropout"),
     "doge": _like(_plain, 32768, 1024, 8, 2048),
     "dots1": _like(_plain, 152064, 4608, 32, 2048),
-    "electra": replace(_bert, defaults=_sizes(30522, 256, 4, 512, embedding_size=128, **ENCODER), projection_at="sum"),
+    "electra": _like(_bert, 30522, 256, 4, 512, embedding_size=128, projection_at="sum"),
     "embedding_gemma2_text": _like(_gemma4, 262144, 512, 4, 262144, num_hidden_layers=24,
-        hidden_size_per_layer_input=512, rms_norm_eps=1e-6, rope_parameters={SLIDING: _base(1e4), FULL: _base(1e6)},
-        tie_word_embeddings=False, traits={"per_layer": "projected"}),
+        hidden_size_per_layer_input=512, rms_norm_eps=1e-6, rope_parameters={SLIDING: _rope(1e4), FULL: _rope(1e6)},
+        tie_word_embeddings=False, per_layer="projected"),
     "emu3_text_model": _like(_plain, 184622, 4096, 32, 9216, pad_token_id=151643, rope_theta=1e6),
     "ernie4_5": _like(_ernie4_5, 103424, 1024, 16, 131072, head_dim=128),
     "ernie4_5_moe": _like(_ernie4_5, 103424, 2560, 20, 131072),
-    "esmc": _like(_plain, 64, 2560, 40, 2048, pad_token_id=1, traits={"head_bias": True}),
+    "esmc": _like(_plain, 64, 2560, 40, 2048, pad_token_id=1, head_bias=True),
     "eurobert": _like(_plain, 128256, 768, 12, 8192, pad_token_id=128001),
-    "exaone4": _like(_plain, 102400, 4096, 32, 2048, traits=_SLIDING | {"full_attention_interval": 4}),
-    "exaone_moe": _like(_plain, 102400, 4096, 32, 2048, pad_token_id=0,
-        traits=_SLIDING | {"full_attention_interval": 4}),
-    "falcon": _like(_plain, 65024, 4544, 71, 2048, **TIED,
-        traits={"alibi_flag": "alibi", "relative": "alibi in bfloat16"}),
-    "falcon_h1": _like(_plain, 128000, 4096, 32, 8192, pad_token_id=0, traits={"scale_at": "rows",
-        "scale_field": "embedding_multiplier"}),
+    "exaone4": _like(_plain, 102400, 4096, 32, 2048, **_SLIDING, full_attention_interval=4),
+    "exaone_moe": _like(_plain, 102400, 4096, 32, 2048, pad_token_id=0, **_SLIDING, full_attention_interval=4),
+    "falcon": _like(_plain, 65024, 4544, 71, 2048, alibi_flag="alibi", relative="alibi in bfloat16", **TIED),
+    "falcon_h1": _like(_plain, 128000, 4096, 32, 8192, pad_token_id=0, scale_at="rows",
+        scale_field="embedding_multiplier"),
     "flaubert": _xlm,
     "flex_olmo": _like(_olmo, 100352, 4096, 32, 4096, pad_token_id=100277, rope_theta=5e5),
-    "flint": _like(_plain, 150144, 2048, 32, 262144, head_dim=128, traits=_SLIDING),
-    "fnet": _like(_bert, 32000, 768, 1, 512, pad_token_id=3, type_vocab_size=4,
-        traits={"projection_at": "sum", "projects_equal_widths": True}),
+    "flint": _like(_plain, 150144, 2048, 32, 262144, head_dim=128, **_SLIDING),
+    "fnet": _like(_bert, 32000, 768, 1, 512, pad_token_id=3, type_vocab_size=4, projection_at="sum",
+        projects_equal_widths=True),
     "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
-        **TIED, traits={"norm": "layer", "dropout_field": "hidden_dropout", "head_bias": True}),
-    "gemma": _gemma,
-    "gemma2": _gemma2, "vaultgemma": _gemma2,
-    "gemma3_text": replace(_gemma, defaults=_sizes(
-        262208, 2304, 8, 131072, head_dim=256, pad_token_id=0, rope_theta=1e6, rope_local_base_freq=1e4, **TIED),
+        norm="layer", dropout_field="hidden_dropout", head_bias=True, **TIED),
+    "gemma": _gemma, "gemma2": _gemma2, "vaultgemma": _gemma2,
+    "gemma3_text": _like(_gemma, 262208, 2304, 8, 131072, rope_theta=1e6, rope_local_base_freq=1e4,
         theta_fields=_TWO_BASES, scaled_layers=(FULL,), full_attention_interval=6),
     "gemma3n_text": _like(_gemma, 262400, 2048, 8, 32768, final_logit_softcapping=30.0, rope_theta=1e6,
-        rope_local_base_freq=1e4, num_hidden_layers=35, **PER_LAYER, traits={"per_layer": "rounded",
-        "theta_fields": _TWO_BASES, "scaled_layers": (FULL,), "full_attention_interval": 5}),
-    "gemma4_text": _like(_gemma4, 262144, 2304, 8, 131072, num_hidden_layers=30, **PER_LAYER,
-        traits={"per_layer": "exact"}),
+        rope_local_base_freq=1e4, num_hidden_layers=35, per_layer="rounded", theta_fields=_TWO_BASES,
+        scaled_layers=(FULL,), full_attention_interval=5, **PER_LAYER),
+    "gemma4_text": _like(_gemma4, 262144, 2304, 8, 131072, num_hidden_layers=30, per_layer="exact", **PER_LAYER),
     "gemma4_unified_text": _like(_gemma4, 262144, 2304, 8, 262144),
-    "git": _like(_bert, 30522, 768, 12, 1024, tie_word_embeddings=False, traits={"token_types": False}),
+    "git": _like(_bert, 30522, 768, 12, 1024, tie_word_embeddings=False, token_types=False),
     "glm": _glm, "glm4": _glm,
-    "glm4_moe": Family(defaults=_sizes(151552, 4096, 96, 131072, partial_rotary_factor=0.5), has_partial_rotary=True),
-    "glm4_moe_lite": _like(_deepseek_v3, 154880, 2048, 20, 202752, traits={"has_partial_rotary": True}),
+    "glm4_moe": _like(_plain, 151552, 4096, 96, 131072, partial_rotary_factor=0.5, has_partial_rotary=True),
+    "glm4_moe_lite": _like(_deepseek_v3, 154880, 2048, 20, 202752, has_partial_rotary=True),
     "glm_moe_dsa": _like(_deepseek_v3, 154880, 6144, 64, 202752),
     "gpt2": _gpt2, "gpt_bigcode": _gpt2,
-    "gpt_neo": replace(_gpt2, defaults=_sizes(50257, 2048, 16, 2048, embed_dropout=0.0, **TIED),
-                       dropout_field="embed_dropout"),
-    "gpt_neox": Family(defaults=_sizes(50432, 6144, 64, 2048, rotary_pct=0.25), has_padding_row=False,
-                       has_partial_rotary=True, rope_fields=("rotary_emb_base", "rotary_pct"),
-                       dropout_field="hidden_dropout"),
-    "gpt_neox_japanese": _like(_partial, 32000, 2560, 32, 2048, **TIED, traits={"has_padding_row": False,
-        "rope_fields": ("rotary_emb_base", "rotary_pct")}),
-    "gpt_oss": Family(layout="single", defaults=_sizes(
-        201088, 2880, 64, 131072, head_dim=64, rope_theta=150000.0, rope_parameters=GPT_OSS_ROPE)),
+    "gpt_neo": _like(_gpt2, 50257, 2048, 16, 2048, embed_dropout=0.0, dropout_field="embed_dropout"),
+    "gpt_neox": _like(_plain, 50432, 6144, 64, 2048, rotary_pct=0.25, padding_row=None, has_partial_rotary=True,
+        rope_fields=("rotary_emb_base", "rotary_pct"), dropout_field="hidden_dropout"),
+    "gpt_neox_japanese": _like(_partial, 32000, 2560, 32, 2048, padding_row=None,
+        rope_fields=("rotary_emb_base", "rotary_pct"), **TIED),
+    "gpt_oss": _like(_plain, 201088, 2880, 64, 131072, layout="single", head_dim=64, rope_theta=150000.0,
+        rope_parameters=GPT_OSS_ROPE),
     "granite": _granite, "granitemoe": _granite, "granitemoeshared": _granite,
-    "granite_swa": _like(_granite, 100352, 2560, 20, 8192, traits={"layer_thetas_field": "layer_rope_theta"}, **TIED),
-    "granitemoe_swa": replace(_granite, layer_thetas_field="layer_rope_theta"),
-    "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, traits={"positions_flag": "position_embedding_type",
-        "full_attention_interval": MAX_LAYERS + 1, "other_layers": "linear_attention"}),
+    "granite_swa": _like(_granite, 100352, 2560, 20, 8192, layer_thetas_field="layer_rope_theta", **TIED),
+    "granitemoe_swa": _like(_granite, layer_thetas_field="layer_rope_theta"),
+    "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, positions_flag="position_embedding_type",
+        full_attention_interval=MAX_LAYERS + 1, other_layers="linear_attention"),
     "gte": _like(_rotary_bert, 250048, 768, 12, 8192, pad_token_id=1, type_vocab_size=1, rope_theta=160000.0),
-    "helium": Family(defaults=_sizes(48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5),
-                     pairing="interleaved", layout="half"),
+    "helium": _like(_plain, 48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5, pairing="interleaved",
+        layout="half"),
     "hunyuan_v1_dense": _hunyuan_v1, "hunyuan_v1_moe": _hunyuan_v1,
     "hy_v3": _like(_plain, 120832, 4096, 64, 131072, head_dim=128, initializer_range=0.006, rope_theta=11158840.0),
-    "hy_v4": _like(_plain, 120832, 2816, 32, 262144, qk_rope_head_dim=64, pad_token_id=120002,
-        initializer_range=0.006, hc_mult=4, traits={"streams_field": "hc_mult"}),
-    "hyperclovax": replace(_granite, logits_scaling_multiplies=True),
-    "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, logits_mup_width_multiplier=24.0,
-        traits={"norm": "rms", "norm_at": "rows"}),
+    "hy_v4": _like(_plain, 120832, 2816, 32, 262144, qk_rope_head_dim=64, pad_token_id=120002, initializer_range=0.006,
+        hc_mult=4, streams_field="hc_mult"),
+    "hyperclovax": _like(_granite, logits_scaling_multiplies=True),
+    "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, logits_mup_width_multiplier=24.0, norm="rms",
+        norm_at="rows"),
     "jais2": _like(_plain, 150272, 3328, 26, 8192),
     "jamba": _like(_none, 65536, 4096, 32, pad_token_id=0),
     "jetmoe": _like(_plain, 32000, 2048, 32, 4096, initializer_range=0.01, **TIED),
     "jina_embeddings_v3": _like(_rotary_bert, 250002, 1024, 16, 8194, pad_token_id=1, type_vocab_size=1,
         layer_norm_eps=1e-05, rope_theta=20000.0),
-    "kimi_k2": replace(_deepseek_v3, defaults=_deepseek_v3.defaults | {"vocab_size": 163840}),
+    "kimi_k2": _like(_deepseek_v3, vocab_size=163840),
     "kimi_linear": _like(_none, 163840, 2304, 32, pad_token_id=163839),
-    "kolibri1": _like(_plain, 128000, 2560, 48, 262144, head_dim=128, traits=_SLIDING | {"full_attention_interval": 5}),
-    "laguna": _like(_partial, 100352, 2048, 48, 131072, head_dim=128, rope_parameters={FULL: _base(5e5, 0.5),
-        SLIDING: _base(1e4, 1.0)}, traits={"full_attention_interval": 1}),
+    "kolibri1": _like(_plain, 128000, 2560, 48, 262144, head_dim=128, **_SLIDING, full_attention_interval=5),
+    "laguna": _like(_partial, 100352, 2048, 48, 131072, head_dim=128, full_attention_interval=1,
+        rope_parameters={FULL: _rope(5e5, 0.5), SLIDING: _rope(1e4, 1.0)}),
     "lfm2": _like(_plain, 65536, 2560, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
     "lfm2_moe": _like(_plain, 65536, 2048, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
-    "llama": Family(defaults=_sizes(32000, 4096, 32, 2048)),
+    "llama": _like(_plain, 32000, 4096, 32, 2048),
     "llama4_text": _like(_complex, 202048, 5120, 40, 131072, head_dim=128, rope_theta=5e5, no_rope_layer_interval=4,
-        num_hidden_layers=48, traits={"no_rope_interval": True}),
+        num_hidden_layers=48, no_rope_interval=True),
     "longcat_flash": _longcat, "longcat_flash_ngram": _longcat,
-    "longformer": _like(_roberta, 30522, 768, 12, 512, traits={"positions_first": True}),
+    "longformer": _like(_roberta, 30522, 768, 12, 512, positions_first=True),
     "longt5": _t5,
-    "luke": _like(_roberta, 50267, 768, 12, 512,
-        traits={"positions_first": True, "untied_classes": ("LukeForMaskedLM",)}),
+    "luke": _like(_roberta, 50267, 768, 12, 512, positions_first=True, untied_classes=("LukeForMaskedLM",)),
     "mamba": _mamba, "falcon_mamba": _mamba,
     "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
-    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, traits={"position_offset": 0,
-        "scales_inputs_without_encoder": True, "norm": None, "sinusoidal_if_missing": True}),
-    "megatron-bert": _like(_bert, 29056, 1024, 16, 512, traits={"norm": None}),
-    "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, rope_parameters={FULL: _base(5e5), SLIDING:
-        _base(1e4)}, traits={"full_attention_interval": 1}),
-    "mimo_v2_flash": _like(_partial, 152576, 4096, 64, 131072, head_dim=192, rope_parameters={FULL: _base(5e6,
-        0.334), SLIDING: _base(1e4, 0.334)}),
+    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, position_offset=0, scale_at="encoder rows",
+        norm=None, sinusoidal_if_missing=True),
+    "megatron-bert": _like(_bert, 29056, 1024, 16, 512, norm=None),
+    "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, full_attention_interval=1,
+        rope_parameters={FULL: _rope(5e5), SLIDING: _rope(1e4)}),
+    "mimo_v2_flash": _like(_partial, 152576, 4096, 64, 131072, head_dim=192,
+        rope_parameters={FULL: _rope(5e6, 0.334), SLIDING: _rope(1e4, 0.334)}),
     "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
-        dim_model_base=256, **TIED, traits={"scale_at": "rows", "round_scale": True, "scale_field": "scale_emb"}),
-    "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6,
-        traits={"full_attention_interval": -2, "other_layers": "linear_attention"}),
+        dim_model_base=256, scale_at="rows", round_scale=True, scale_field="scale_emb", **TIED),
+    "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6, full_attention_interval=-2,
+        other_layers="linear_attention"),
     "minimax_m2": _like(_partial, 200064, 3072, 48, 196608, head_dim=128, rope_theta=5e6),
     "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
-        traits={"rotary_dim_field": None}),
+        rotary_dim_field=None),
     "ministral3": _like(_plain, 131072, 4096, 32, 262144, head_dim=128, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 16.0, "original_max_position_embeddings": 16384, "rope_theta": 1e6}),
     "mistral": _mistral, "ministral": _mistral,
     "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, qk_nope_head_dim=64, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192, "rope_theta": 1e4},
-        traits={"head_dim_fields": ("head_dim",), "head_dim_parts": ("qk_nope_head_dim", "qk_rope_head_dim"),
-        "rotary_dim_field": "qk_rope_head_dim"}),
+        head_dim_fields=("head_dim",), head_dim_parts=("qk_nope_head_dim", "qk_rope_head_dim"),
+        rotary_dim_field="qk_rope_head_dim"),
     "mistral_large4_text": _like(_deepseek_v3, 204800, 6144, 64, 1048576, rope_theta=1e4, num_hidden_layers=72,
-        no_rope_layer_interval=4, final_logit_softcapping=30.0, rope_parameters={"rope_type": "yarn", "factor": 2048.0,
-        "rope_theta": 1e4, "original_max_position_embeddings": 512, "attention_factor": 1.0},
-        traits={"no_rope_interval": True, "learned_frequencies": True}),
-    "mixtral": replace(_mistral, defaults=_mistral.defaults | {"rope_theta": 1e6}),
+        no_rope_layer_interval=4, no_rope_interval=True, learned_frequencies=True, final_logit_softcapping=30.0,
+        rope_parameters={"rope_type": "yarn", "factor": 2048.0, "rope_theta": 1e4, "attention_factor": 1.0,
+                         "original_max_position_embeddings": 512}),
+    "mixtral": _like(_mistral, rope_theta=1e6),
     "mllama_text_model": _like(_plain, 128256, 4096, 32, 131072, pad_token_id=128004, rope_theta=5e5,
-        traits={"input_only_rows": 8}),
+        input_only_rows=8),
     "modernbert": _modernbert, "modernbert-decoder": _modernbert,
-    "moshi": _like(_plain, 32000, 4096, 32, 3000, traits={"input_only_rows": 1}),
-    "mpnet": replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30527}, token_types=False, padding_idx=1,
-                     relative="mpnet"),
-    "mpt": _like(_none, 50368, 2048, 16, **TIED, traits={"relative": "alibi of mpt"}),
-    "mra": _like(_bert, 50265, 768, 12, 512, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-05,
-        traits={"position_start": 2}),
-    "mt5": replace(_umt5, head_input_scaled=False),
+    "moshi": _like(_plain, 32000, 4096, 32, 3000, input_only_rows=1),
+    "mpnet": _like(_roberta, vocab_size=30527, token_types=False, padding_row=1, relative="mpnet"),
+    "mpt": _like(_none, 50368, 2048, 16, relative="alibi of mpt", **TIED),
+    "mra": _like(_bert, 50265, 768, 12, 512, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-05, position_start=2),
+    "mt5": _like(_umt5, head_input_scaled=False),
     "muse_spark_text": _like(_plain, 202048, 8192, 128, 1048576, head_dim=64, rope_theta=5e5, rms_norm_eps=1e-5,
         num_hidden_layers=62, final_logit_softcapping=20.0, output_multiplier=0.1767766952966369,
-        traits={"norm": "rms in float32 without weight", "norm_at": "rows", "layer_thetas_field": "layer_rope_theta",
-        "has_one_theta": True, "no_rope_interval": True}),
+        norm="rms in float32 without weight", norm_at="rows", layer_thetas_field="layer_rope_theta", has_one_theta=True,
+        no_rope_interval=True),
     "mvp": _like(_bart, 50267, 1024, 16, 1024),
-    "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06,
-        final_logit_softcapping=15.0, traits={"norm": "rms without weight", "reverse_rotation": True}),
+    "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06, final_logit_softcapping=15.0,
+        norm="rms without weight", reverse_rotation=True),
     "nemotron": _like(_partial, 256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
-        embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _base(1e6, 0.25), SLIDING: _base(1e4, 1.0)}, **TIED,
-        traits={"has_padding_row": False, "projection_at": "rows", "projects_equal_widths": True,
-        "value_embeddings": True, "norm": "rms in float32 without weight", "sections": "interleaved",
-        "default_sections": ALTERNATING}),
+        embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _rope(1e6, 0.25), SLIDING: _rope(1e4, 1.0)},
+        padding_row=None, projection_at="rows", projects_equal_widths=True, value_embeddings=True,
+        norm="rms in float32 without weight", sections="interleaved", default_sections=ALTERNATING, **TIED),
     "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, rope_theta=1000.0),
-    "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05,
-        traits={"position_start": 2}),
+    "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05, position_start=2),
     "olmo": _olmo, "olmo2": _olmo,
-    "olmo3": _like(_olmo, 50304, 4096, 32, 2048, rope_theta=5e5, local_rope_theta=5e5, traits={"theta_fields": {FULL:
-        "rope_theta", SLIDING: "local_rope_theta"}, "scaled_layers": (FULL,), "full_attention_interval": 4}),
+    "olmo3": _like(_olmo, 50304, 4096, 32, 2048, rope_theta=5e5, local_rope_theta=5e5,
+        theta_fields={FULL: "rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL,),
+        full_attention_interval=4),
     "olmo_hybrid": _like(_olmo, 100352, 3840, 30, 65536, pad_token_id=100277),
     "olmoe": _like(_plain, 50304, 2048, 16, 4096, pad_token_id=1),
     "openai-gpt": _like(_gpt2, 40478, 768, 12, 512),
-    "opt": Family(defaults=_sizes(50272, 768, 12, 2048, pad_token_id=1, **TIED), positions="learned",
-                  position_offset=2, position_ids_by="mask", projection_at="rows"),
-    "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, traits={"position_offset": 0,
-        "scales_inputs_without_encoder": True, "norm": None}),
+    "opt": _like(_plain, 50272, 768, 12, 2048, pad_token_id=1, positions="learned", position_offset=2,
+        position_ids_by="mask", projection_at="rows", **TIED),
+    "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, position_offset=0, norm=None,
+        scale_at="encoder rows"),
     "persimmon": _like(_partial, 262144, 4096, 64, 16384, partial_rotary_factor=0.5),
-    "phi": Family(defaults=_sizes(51200, 2048, 32, 2048, partial_rotary_factor=0.5), has_partial_rotary=True,
-                  dropout_field="embd_pdrop", head_bias=True),
-    "phi3": Family(defaults=_sizes(32064, 3072, 32, 4096, pad_token_id=32000, original_max_position_embeddings=4096),
-                   has_partial_rotary=True, rope_names={"su": "longrope", "yarn": "longrope"}),
-    "phi4_multimodal": _like(_partial, 200064, 3072, 32, 131072, pad_token_id=199999,
-        traits={"dropout_field": "embd_pdrop", "rope_names": {"su": "longrope", "yarn": "longrope"}}),
-    "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6, traits={"has_mscales": True}),
+    "phi": _like(_plain, 51200, 2048, 32, 2048, partial_rotary_factor=0.5, has_partial_rotary=True,
+        dropout_field="embd_pdrop", head_bias=True),
+    "phi3": _like(_plain, 32064, 3072, 32, 4096, pad_token_id=32000, original_max_position_embeddings=4096,
+        has_partial_rotary=True, rope_names={"su": "longrope", "yarn": "longrope"}),
+    "phi4_multimodal": _like(_partial, 200064, 3072, 32, 131072, pad_token_id=199999, dropout_field="embd_pdrop",
+        rope_names={"su": "longrope", "yarn": "longrope"}),
+    "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6, has_mscales=True),
     "plbart": _like(_bart, 50005, 768, 12, 1024, scale_embedding=True),
     "qwen2": _qwen2,
-    "qwen2_5_vl": _qwen2_vl,  # published files have no text_config
-    "qwen2_5_vl_text": _qwen2_vl,
-    "qwen2_moe": Family(defaults=_sizes(151936, 2048, 16, 32768)),
-    "qwen2_vl": _qwen2_vl, "qwen2_vl_text": _qwen2_vl,
-    "qwen3": replace(_qwen2, defaults=_qwen2.defaults | {"head_dim": 128}),
-    "qwen3_5_moe_text": _like(_hybrid, 248320, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
-        traits={"sections": "interleaved"}),
-    "qwen3_5_text": _like(_hybrid, 248320, 4096, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
-        traits={"sections": "interleaved"}),
-    "qwen3_moe": Family(defaults=_sizes(151936, 2048, 32, 32768)),
+    "qwen2_5_vl": _qwen2_vl, "qwen2_vl": _qwen2_vl,  # published files have no text_config
+    "qwen2_5_vl_text": _qwen2_vl, "qwen2_vl_text": _qwen2_vl,
+    "qwen2_moe": _like(_plain, 151936, 2048, 16, 32768),
+    "qwen3": _like(_qwen2, head_dim=128),
+    "qwen3_5_moe_text": _like(_qwen3_5, hidden_size=2048),
+    "qwen3_5_text": _qwen3_5,
+    "qwen3_moe": _like(_plain, 151936, 2048, 32, 32768),
     "qwen3_next": _like(_hybrid, 151936, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25),
-    "qwen3_vl_moe_text": _like(_plain, 151936, 2048, 16, 128000, rope_theta=5e5,
-        traits={"sections": "interleaved", "default_sections": (24, 20, 20)}, **TIED),
-    "qwen3_vl_text": _like(_plain, 151936, 4096, 32, 128000, head_dim=128, rope_theta=5e5,
-        traits={"sections": "interleaved", "default_sections": (24, 20, 20)}),
-    "qwen4_exp_text": _like(_hybrid, 248320, 2048, 16, 32768, head_dim=256, hc_count=4, ngram_size=3,
-        heads_per_ngram=8, ngram_vocab_size_base=20_000_000, make_ngram_vocab_size_divisible_by=128, seed=1234,
-        traits={"sections": "interleaved", "streams_field": "hc_count", "ngrams": "qwen4"}),
-    "recurrent_gemma": _like(_partial, 256000, 2560, 10, pad_token_id=0, partial_rotary_factor=0.5, **TIED,
-        block_types=["recurrent", "recurrent", "attention"], logits_soft_cap=30.0,
-        traits={"scale_at": "inputs", "bfloat16_scale": True}),
+    "qwen3_vl_moe_text": _like(_qwen3_vl, 151936, 2048, 16, 128000, **TIED),
+    "qwen3_vl_text": _like(_qwen3_vl, 151936, 4096, 32, 128000, head_dim=128),
+    "qwen4_exp_text": _like(_hybrid, 248320, 2048, 16, 32768, head_dim=256, sections="interleaved", ngrams="qwen4",
+        ngram_size=3, heads_per_ngram=8, ngram_vocab_size_base=20_000_000, make_ngram_vocab_size_divisible_by=128,
+        seed=1234, hc_count=4, streams_field="hc_count"),
+    "recurrent_gemma": _like(_partial, 256000, 2560, 10, pad_token_id=0, partial_rotary_factor=0.5,
+        block_types=["recurrent", "recurrent", "attention"], logits_soft_cap=30.0, scale_at="inputs",
+        round_scale="bfloat16", **TIED),
     "rembert": _like(_bert, 250300, 1152, 18, 512, hidden_dropout_prob=0.0, input_embedding_size=256,
-        output_embedding_size=1664, tie_word_embeddings=False,
-        traits={"projection_at": "sum", "projects_equal_widths": True}),
+        output_embedding_size=1664, tie_word_embeddings=False, projection_at="sum", projects_equal_widths=True),
     "rwkv": _like(_none, 50277, 4096, 1),
-    "seed_oss": Family(defaults=_sizes(155136, 4096, 80, 524288, head_dim=128, pad_token_id=1)),
+    "seed_oss": _like(_plain, 155136, 4096, 80, 524288, head_dim=128, pad_token_id=1),
     "smollm3": _like(_plain, 128256, 2048, 16, 32768, pad_token_id=128004, rope_theta=2e6, no_rope_layer_interval=4,
-        num_hidden_layers=36, traits={"no_rope_interval": True}, **TIED),
+        num_hidden_layers=36, no_rope_interval=True, **TIED),
     "solar_open": _like(_partial, 196608, 4096, 64, 131072, head_dim=128, rope_theta=1e6),
-    "squeezebert": _like(_bert, 30522, 768, 12, 512, traits={"positions_first": True}),
-    "stablelm": Family(defaults=_sizes(50304, 2560, 32, 4096, partial_rotary_factor=0.25), has_partial_rotary=True),
-    "starcoder2": Family(defaults=_sizes(49152, 3072, 24, 4096, initializer_range=0.018042, embedding_dropout=0.0,
-                                         **TIED), dropout_field="embedding_dropout"),
+    "squeezebert": _like(_bert, 30522, 768, 12, 512, positions_first=True),
+    "stablelm": _like(_plain, 50304, 2560, 32, 4096, partial_rotary_factor=0.25, has_partial_rotary=True),
+    "starcoder2": _like(_plain, 49152, 3072, 24, 4096, initializer_range=0.018042, embedding_dropout=0.0,
+        dropout_field="embedding_dropout", **TIED),
     "t5": _t5,
-    "t5gemma": _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0, dropout_rate=0.0,
-        traits={"scale_at": "inputs", "round_scale": True, "dropout_field": "dropout_rate", "decoder_table": True}),
+    "t5gemma": _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0, dropout_rate=0.0, scale_at="inputs",
+        round_scale=True, dropout_field="dropout_rate", decoder_table=True),
     "trocr": _like(_bart, 50265, 1024, 16, 512),
-    "ultrabert": _like(_plain, 32000, 4096, 32, 32768, pad_token_id=0, rope_parameters={SLIDING: _base(1e4),
-        FULL: _base(2560000.0)}),
+    "ultrabert": _like(_plain, 32000, 4096, 32, 32768, pad_token_id=0,
+        rope_parameters={SLIDING: _rope(1e4), FULL: _rope(2560000.0)}),
     "umt5": _umt5,
-    "whisper": _like(_bart, 51865, 384, 6, 448, pad_token_id=50256, dropout=0.0, traits={"position_offset": 0,
-        "scale_at": None, "norm": None}),
+    "whisper": _like(_bart, 51865, 384, 6, 448, pad_token_id=50256, dropout=0.0, position_offset=0, scale_at=None,
+        norm=None),
     "xlm": _xlm,
-    "xlm-roberta-xl": _like(_roberta, 250880, 2560, 32, 514, type_vocab_size=1, traits={"norm": None}),
-    "xlnet": _like(_none, 32000, 1024, 16, pad_token_id=5, dropout=0.1, **TIED,
-        traits={"dropout_field": "dropout", "head_bias": True}),
+    "xlm-roberta-xl": _like(_roberta, 250880, 2560, 32, 514, type_vocab_size=1, norm=None),
+    "xlnet": _like(_none, 32000, 1024, 16, pad_token_id=5, dropout=0.1, dropout_field="dropout", head_bias=True,
+        **TIED),
     "xlstm": _like(_none, 50304, 4096, 8, pad_token_id=1, output_logit_soft_cap=30.0),
-    "yoso": _like(_bert, 50265, 768, 12, 4096, pad_token_id=1, type_vocab_size=1, traits={"position_start": 2}),
+    "yoso": _like(_bert, 50265, 768, 12, 4096, pad_token_id=1, type_vocab_size=1, position_start=2),
     "youtu": _like(_deepseek_v3, 128256, 2048, 16, 131072, initializer_range=0.01976423537605237, **TIED),
     "zamba": _like(_none, 32000, 3712, 16, pad_token_id=0, **TIED),
-    "zamba2": _like(_plain, 32000, 2560, 32, 4096, pad_token_id=0, traits={"positions_flag": "use_mem_rope"}, **TIED,
-        layers_block_type=[FULL if layer in (6, 12, 18, 24, 30, 36, 42, 47, 51) else "mamba" for layer in range(54)]),
+    "zamba2": _like(_plain, 32000, 2560, 32, 4096, pad_token_id=0, positions_flag="use_mem_rope",
+        layers_block_type=[FULL if layer in (6, 12, 18, 24, 30, 36, 42, 47, 51) else "mamba" for layer in range(54)],
+        **TIED),
 }
 # fmt: on
 

@@ -10,16 +10,19 @@ Tested against transformers, family by family, in tests/families/.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from inlayer.errors import ConfigError
 from inlayer.families import rope_scaling
-from inlayer.families.config_reader import ConfigReader, short
+from inlayer.families.config_reader import ConfigReader, invalid, short
 from inlayer.families.family import Family
-from inlayer.families.rope_scaling import RopeScaling
+from inlayer.families.rope_scaling import RopeScaling, RopeScalingSettings
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
+
+Method = TypeVar("Method", bound=RopeScalingSettings)
 
 N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
@@ -56,20 +59,18 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
 
     The result is empty if layers differ and the config does not list them.
     """
-    types = _layer_types(family, fields)
-    _, flags = fields.get(family.layer_thetas_field or "no_rope_layers")
-    without = set(NO_ROTARY)
-    if not fields.is_null("sliding_window"):
-        without |= set(family.layers_without_rotary)
+    types, flags_field = _layer_types(family, fields), family.layer_thetas_field or "no_rope_layers"
+    _, flags = fields.get(flags_field)
+    without = {*NO_ROTARY, *(() if fields.is_null("sliding_window") else family.layers_without_rotary)}
     if family.no_rope_interval and not flags:
         count = _depth(fields)
         if family.layer_thetas_field:  # Muse Spark: every fourth layer, counted from the last
             flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
         else:
             flags = [(layer + 1) % fields.size("no_rope_layer_interval") != 0 for layer in range(count)]
-    for name, value in (("layer_types", types), (family.layer_thetas_field or "no_rope_layers", flags)):
+    for name, value in (("layer_types", types), (flags_field, flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
-            raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")
+            raise invalid(name, value, "a list with one entry per layer")
     if flags and len(thetas := _layer_thetas(family, fields)) > 1:
         return tuple(thetas[flag] if flag else None for flag in flags)
     if flags and (family.no_rope_interval or (family.layer_thetas_field and not all(flags))):
@@ -116,64 +117,57 @@ def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
 
 def _rope_parameters(family: Family, fields: ConfigReader, head_dim: int) -> RopeParameters | dict[str, RopeParameters]:
     """Return one `RopeParameters`, or one per layer type."""
+    read = partial(_read_parameters, family, fields, head_dim)
+    scaling = fields.mapping("rope_scaling")
     if family.theta_fields:  # old files have one field per layer type
-        by_layer = ConfigReader(fields.mapping("rope_parameters"), {})
-        scaling = fields.mapping("rope_scaling")
-        by_type = {}
+        parameters, by_type = fields.mapping("rope_parameters"), {}
         for layer_type, name in family.theta_fields.items():
-            settings = by_layer.mapping(layer_type) or {"rope_type": "default"}
-            # the old spelling overrides the new one, except for its key "type"
-            settings |= scaling if layer_type in family.scaled_layers else {}
-            theta = fields.number(name, default=10_000.0)
-            if layer_type == "compress" and not by_layer.mapping(layer_type):  # published files of DeepSeek-V4
-                flat = scaling or fields.mapping("rope_parameters")
-                settings = {"attention_factor": 1.0} | flat | {"rope_theta": theta}  # cos and sin are not multiplied
-            by_type[layer_type] = _read_parameters(
-                {"rope_theta": theta} | settings, family, fields, head_dim, layer_type
-            )
+            theta, own = fields.number(name, default=10_000.0), ConfigReader(parameters, {}).mapping(layer_type)
+            if layer_type == "compress" and not own:  # published files of DeepSeek-V4: cos and sin are not multiplied
+                settings = {"attention_factor": 1.0} | (scaling or parameters) | {"rope_theta": theta}
+            else:  # the old spelling overrides the new one, except for its key "type"
+                settings = {"rope_theta": theta} | (own or {"rope_type": "default"})
+                settings |= scaling if layer_type in family.scaled_layers else {}
+            by_type[layer_type] = read(settings, layer_type)
         return by_type
-    rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
+    rope = scaling or fields.mapping("rope_parameters")
     by_layer_type = {name: inner for name, inner in rope.items() if isinstance(inner, Mapping)}
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
-        # None is a layer type without positions
-        return {name: _read_parameters(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
-    if thetas := _layer_thetas(family, fields):
-        own = {
-            name: _read_parameters(rope | {"rope_theta": theta}, family, fields, head_dim)
-            for theta, name in thetas.items()
-        }
-        return own if len(own) > 1 else next(iter(own.values()))
-    return _read_parameters(rope, family, fields, head_dim)
+        return {name: read(inner, name) for name, inner in by_layer_type.items()}  # None: a type without positions
+    thetas = _layer_thetas(family, fields)
+    if not thetas:
+        return read(rope)
+    by_theta = {name: read(rope | {"rope_theta": theta}) for theta, name in thetas.items()}
+    return by_theta if len(by_theta) > 1 else next(iter(by_theta.values()))
 
 
 def _read_parameters(
-    settings: Mapping[str, Any], family: Family, fields: ConfigReader, head_dim: int, layer_type: str | None = None
+    family: Family, fields: ConfigReader, head_dim: int, settings: Mapping[str, Any], layer_type: str | None = None
 ) -> RopeParameters:
     if layer_type is not None:  # transformers reads it only where all layers share their settings
         settings = {name: value for name, value in settings.items() if name != "truncate"}
     rope = ConfigReader(settings, {})
     _, kind = rope.get("rope_type", "type")
     kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
-    theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
-    base_name, partial_name = family.rope_fields
-    if partial is None:
-        partial = fields.number(partial_name, default=1.0)
+    theta, fraction = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
+    theta_field, fraction_field = family.rope_fields
+    if fraction is None:
+        fraction = fields.number(fraction_field, default=1.0)
         rotary_dim = fields.optional_size(family.rotary_dim_field) if family.rotary_dim_field else None
-        partial = partial if rotary_dim is None else rotary_dim / head_dim
+        fraction = fraction if rotary_dim is None else rotary_dim / head_dim
+    scaling: RopeScaling | None = None
     if kind == "proportional":
-        scaling: RopeScaling | None = rope_scaling.ProportionalScaling(
-            fraction=partial, factor=rope.number("factor", default=1.0)
-        )
-    else:
-        scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
+        scaling = rope_scaling.ProportionalScaling(fraction=fraction, factor=rope.number("factor", default=1.0))
+    elif kind not in (None, "default", "mrope"):
+        scaling = _scaling(kind, rope, fields)
     if family.has_mscales and isinstance(scaling, rope_scaling.LongRopeScaling):
         scales = tuple(rope.number(name, default=scaling.cos_sin_factor) for name in ("short_mscale", "long_mscale"))
-        scaling = replace(scaling, long_factor=scaling.short_factor, mscales=scales)
+        scaling = dataclasses.replace(scaling, long_factor=scaling.short_factor, mscales=scales)
     # families that always rotate whole heads ignore the fraction, unless there is RoPE scaling
-    uses_partial = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
+    uses_fraction = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
     return RopeParameters(
-        theta=fields.number(base_name, default=10_000.0) if theta is None else theta,
-        partial_rotary_factor=partial if uses_partial else 1.0,
+        theta=fields.number(theta_field, default=10_000.0) if theta is None else theta,
+        partial_rotary_factor=fraction if uses_fraction else 1.0,
         scaling=scaling,
         sections=_sections(family, rope),
         sections_interleaved=family.sections == "interleaved",
@@ -202,53 +196,42 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
     axes = len(family.default_sections)
     is_list = isinstance(value, (list, tuple)) and len(value) == axes
     if not is_list or not all(type(size) is int and size > 0 for size in value):
-        raise ConfigError(f"the config's mrope_section is {short(value)}; expected {axes} positive integers")
+        raise invalid("mrope_section", value, f"{axes} positive integers")
     return tuple(value)
 
 
 def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> RopeScaling:
     if kind == "linear":
-        return rope_scaling.LinearScaling(factor=_factor(inner))
+        return _read_settings(rope_scaling.LinearScaling, inner)
     max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
+    if kind == "dynamic" and inner.optional_number("alpha") is not None:  # Hunyuan: a fixed factor on theta
+        return _read_settings(rope_scaling.NTKAlphaScaling, inner)
     if kind == "dynamic":
-        alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
-        if alpha is not None:
-            return rope_scaling.NTKAlphaScaling(alpha=alpha)
-        return rope_scaling.DynamicNTKScaling(factor=_factor(inner), original_max_position_embeddings=max_length)
+        return _read_settings(rope_scaling.DynamicNTKScaling, inner, original_max_position_embeddings=max_length)
     # Phi-3 has the original length outside the rope settings, where it takes precedence.
     original = fields.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or max_length
-    factor = inner.optional_number("factor") or max_length / original
-    if kind == "yarn":
-        return rope_scaling.YarnScaling(
-            factor=factor,
-            original_max_position_embeddings=original,
-            beta_fast=inner.optional_number("beta_fast") or 32.0,
-            beta_slow=inner.optional_number("beta_slow") or 1.0,
-            mscale=inner.optional_number("mscale"),
-            mscale_all_dim=inner.optional_number("mscale_all_dim"),
-            attention_factor=inner.optional_number("attention_factor"),
-            truncate=inner.flag("truncate", default=True),
-        )
+    known: dict[str, Any] = {"original_max_position_embeddings": original}
     if kind == "llama3":
-        low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
-        if low is None or high is None:
-            raise ConfigError("RoPE scaling 'llama3' needs low_freq_factor and high_freq_factor")
-        return rope_scaling.Llama3Scaling(
-            factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
-        )
+        return _read_settings(rope_scaling.Llama3Scaling, inner, **known)
+    known["factor"] = inner.optional_number("factor") or max_length / original
+    if kind == "yarn":
+        known["beta_fast"] = inner.optional_number("beta_fast") or 32.0
+        known["beta_slow"] = inner.optional_number("beta_slow") or 1.0
+        known["truncate"] = inner.flag("truncate", default=True)
+        return _read_settings(rope_scaling.YarnScaling, inner, **known)
     if kind == "longrope":
-        return rope_scaling.LongRopeScaling(
-            short_factor=inner.numbers("short_factor"),
-            long_factor=inner.numbers("long_factor"),
-            original_max_position_embeddings=original,
-            factor=factor,
-            attention_factor=inner.optional_number("attention_factor"),
-        )
+        divisors = {name: inner.numbers(name) for name in ("short_factor", "long_factor")}
+        return _read_settings(rope_scaling.LongRopeScaling, inner, **known, **divisors, mscales=())
     raise ConfigError(f"the config's rope type is {short(kind)}; supported types: {', '.join(ROPE_TYPES)}")
 
 
-def _factor(inner: ConfigReader) -> float:
-    if (factor := inner.optional_number("factor")) is None:
-        raise ConfigError("the config has RoPE scaling without a factor")
-    return factor
+def _read_settings(method: type[Method], inner: ConfigReader, **known: Any) -> Method:
+    """Return a method with the known settings; the others are numbers, under the names of its fields."""
+    for field in dataclasses.fields(method):
+        if field.name not in known:
+            value = inner.optional_number(field.name)
+            if value is None and field.default is dataclasses.MISSING:
+                raise ConfigError(f"the config has RoPE scaling without a {field.name}")
+            known[field.name] = field.default if value is None else value
+    return method(**known)

@@ -8,6 +8,7 @@ Tested in tests/positions/test_rope_scaling.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, TypeAlias
 
@@ -21,16 +22,16 @@ class RopeScalingSettings:
     """A method for texts longer than those in training. Settings must be in a range; optional ones are not checked."""
 
     kind: ClassVar[str]
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # other than MIN_SETTING..MAX_SETTING
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
+            value, (low, high) = getattr(self, field.name), self.ranges.get(field.name, (MIN_SETTING, MAX_SETTING))
             for item in value if isinstance(value, tuple) else (value,):
                 unchecked = field.default is None or isinstance(item, bool)
-                if not unchecked and not MIN_SETTING <= item <= MAX_SETTING:
+                if not unchecked and not low <= item <= high:
                     raise ConfigError(
-                        f"RoPE scaling {self.kind!r} has {field.name} {item}; it must be a number in "
-                        f"{MIN_SETTING:g}..{MAX_SETTING:g}"
+                        f"RoPE scaling {self.kind!r} has {field.name} {item}; it must be a number in {low:g}..{high:g}"
                     )
 
 
@@ -170,20 +171,13 @@ class LongRopeScaling(RopeScalingSettings):
     """
 
     kind = "longrope"
+    ranges: ClassVar = {"original_max_position_embeddings": (2, MAX_SETTING)}  # its logarithm is a divisor
     short_factor: tuple[float, ...]
     long_factor: tuple[float, ...]
     original_max_position_embeddings: int
     factor: float
     attention_factor: float | None = None
-    mscales: tuple[float, ...] = ()  # Phi-3.5-MoE: the factors on cos and sin of short and of long texts
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.original_max_position_embeddings < 2:
-            raise ConfigError(
-                f"RoPE scaling 'longrope' has original_max_position_embeddings "
-                f"{self.original_max_position_embeddings}; it must be at least 2"
-            )
+    mscales: tuple[float, ...] = ()
 
     @property
     def cos_sin_factor(self) -> float:
@@ -198,13 +192,9 @@ class ProportionalScaling(RopeScalingSettings):
     """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head; the others do not."""
 
     kind = "proportional"
+    ranges: ClassVar = {"fraction": (MIN_SETTING, 1)}
     fraction: float
     factor: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.fraction <= 1:
-            raise ConfigError(f"RoPE scaling 'proportional' rotates {self.fraction} of a head; it must be in (0, 1]")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,9 +57,8 @@ class RopeParameters:
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < math.inf:
-            raise ConfigError(
-                f"the rotary base theta is {self.theta}; it must be positive and finite (10,000 is a common value)"
-            )
+            rule = "it must be positive and finite (10,000 is a common value)"
+            raise ConfigError(f"the rotary base theta is {self.theta}; {rule}")
         if not 0 < self.partial_rotary_factor <= 1:
             raise ConfigError(f"the rotated fraction of a head is {self.partial_rotary_factor}; it must be in (0, 1]")
 

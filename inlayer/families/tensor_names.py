@@ -96,12 +96,20 @@ WITH_HEAD = re.compile(
 TableRole: TypeAlias = Literal[
     "token", "position", "token_type", "head", "per_layer", "ngram", "value", "mtp", "routing"
 ]
-_PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
-    "position": PARTS["position_embedding.weight"],
-    "token_type": PARTS["token_type_embedding.weight"],
-    "per_layer": PARTS["per_layer_embedding.table.weight"],
-    "head": HEAD_ENDS,
-    "token": TABLE_ENDS,
+
+
+def _whole(*ends: str) -> re.Pattern[str]:
+    """Match names that end with whole parts: "attn_output.weight" is not an "output.weight"."""
+    return re.compile(rf"(^|\.)({'|'.join(map(re.escape, ends))})$")
+
+
+_COPIES: dict[TableRole, re.Pattern[str]] = {"mtp": _whole(*TABLE_ENDS, *HEAD_ENDS)}  # in blocks
+_PLAIN_TABLES: dict[TableRole, re.Pattern[str]] = {
+    "position": _whole(*PARTS["position_embedding.weight"]),
+    "token_type": _whole(*PARTS["token_type_embedding.weight"]),
+    "per_layer": _whole(*PARTS["per_layer_embedding.table.weight"]),
+    "head": _whole(*HEAD_ENDS),
+    "token": _whole(*TABLE_ENDS),
 }
 # Other tables, some of them in blocks.
 _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
@@ -125,20 +133,8 @@ def table_role(name: str) -> TableRole | None:
     """Return a table's role, judged by its name; None if it is not a table. In a block, tables are copies (mtp)."""
     if TOWERS.search(name):
         return None
-    special = (role for role, pattern in _SPECIAL_TABLES.items() if pattern.search(name))
-    if role := next(special, None):
-        return role
-    if OTHER_MODULES.search(name):
-        return "mtp" if _ends_with(name, TABLE_ENDS + HEAD_ENDS) else None
-    for role, ends in _PLAIN_TABLES.items():
-        if _ends_with(name, ends):
-            return role
-    return None
-
-
-def _ends_with(name: str, ends: Sequence[str]) -> bool:
-    """Return whether a name ends with whole parts: "attn_output.weight" is not an "output.weight"."""
-    return f".{name}".endswith(tuple(f".{end}" for end in ends))
+    tables = _SPECIAL_TABLES | (_COPIES if OTHER_MODULES.search(name) else _PLAIN_TABLES)
+    return next((role for role, pattern in tables.items() if pattern.search(name)), None)
 
 
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:

@@ -2,12 +2,13 @@
 
 [bytes of a row] -> values
 - dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other
-- see also: decoding rows (tables/stored_table.py), rows with scales (formats/quantized_safetensors.py)
+- see also: decoding rows (tables/stored_table.py), rows with scales (formats/dequantization.py)
 Tested in tests/formats/test_dtypes.py.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import ml_dtypes
@@ -33,10 +34,8 @@ def as_float_dtype(dtype: object) -> np.dtype[Any]:
     """Return the numpy dtype for a name, a numpy dtype or a torch dtype."""
     name = str(dtype).removeprefix("torch.")
     if name not in FLOAT_DTYPES and dtype is not None and not isinstance(dtype, str):  # numpy takes None for float64
-        try:
+        with suppress(TypeError):
             name = np.dtype(dtype).name  # type: ignore[call-overload]
-        except TypeError:
-            name = ""
     if name not in FLOAT_DTYPES:
         raise DtypeError(f"dtype is {dtype!r}; it must be one of {', '.join(FLOAT_DTYPES)}")
     return FLOAT_DTYPES[name]

@@ -4,7 +4,7 @@
 - untrusted: the header is read piece by piece, and every count and length is compared with the remaining bytes before
   anything is allocated or looped over
 - arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
-- see also: decoding rows (formats/gguf_dequantization.py)
+- see also: decoding rows (formats/dequantization.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from inlayer.errors import CheckpointError
 from inlayer.files import check_is_file, file_errors, format_path, quote
-from inlayer.formats.gguf_dequantization import GGML_TYPES, row_bytes
-from inlayer.formats.tensor_info import TensorInfo
+from inlayer.formats.dequantization import GGML_TYPES, row_bytes
+from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
 
@@ -88,7 +88,8 @@ class HeaderReader:
         self._entries = {STRING: 0, ARRAY: 0}  # elements of all arrays so far
 
     def header(self) -> GgufHeader:
-        tensor_count, key_count = self._counts()
+        self._check_start()
+        tensor_count, key_count = self._count("tensors", MAX_TENSORS), self._count("keys", MAX_KEYS)
         metadata: dict[str, Any] = {}
         for _ in range(key_count):
             key = self._name("a key")
@@ -98,39 +99,30 @@ class HeaderReader:
         entries = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
-            raise self._unreadable(
-                f"its alignment is {quote(alignment)}; it must be a power of two up to {MAX_ALIGNMENT:,}"
-            )
+            raise self._unreadable(f"its alignment is {quote(alignment)}, not a power of two up to {MAX_ALIGNMENT:,}")
         return GgufHeader(metadata=metadata, tensors=self._locate(entries, alignment))
 
-    def _counts(self) -> tuple[int, int]:
-        start = self._take(min(8, self._size), "the beginning")
+    def _check_start(self) -> None:
+        start = self._take(8, "the version")
         if start.startswith(b"version "):
             raise self._unreadable("it is a git-lfs pointer; download the file with `git lfs pull`")
         if not start.startswith(MAGIC):
             raise self._unreadable("it does not start with the letters GGUF")
-        if len(start) < 8:
-            raise self._truncated("the version")
         version = int.from_bytes(start[4:], "little")
         if version not in (2, 3):
             swapped = int.from_bytes(start[4:], "big")
             why = "it is a big-endian file" if 1 <= swapped <= 3 else f"it has version {version:,}"
             raise self._unreadable(f"{why}; supported: little-endian files of version 2 and 3")
-        tensor_count, key_count = self._number(UINT64, "a count"), self._number(UINT64, "a count")
-        # The fewest bytes per entry: a length, one character and a type, then a byte or axes and an offset.
-        for what, count, min_bytes, limit in (
-            ("tensors", tensor_count, 25, MAX_TENSORS),
-            ("keys", key_count, 14, MAX_KEYS),
-        ):
-            if count > limit:
-                raise self._unreadable(f"it has {count:,} {what}; the maximum is {limit:,}")
-            if count * min_bytes > self._remaining:
-                raise self._truncated(f"{count:,} {what}")
-        return tensor_count, key_count
+
+    def _count(self, what: str, limit: int) -> int:
+        count: int = self._number(UINT64, "a count")
+        if count > limit:
+            raise self._unreadable(f"it has {count:,} {what}; the maximum is {limit:,}")
+        return count
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in SCALARS:
-            (value,) = STRUCTS[kind].unpack(self._take(STRUCTS[kind].size, f"the value of {quote(key)}"))
+            value = self._number(STRUCTS[kind], f"the value of {quote(key)}")
             if kind == BOOLEAN and value > 1:
                 raise self._unreadable(f"{quote(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
@@ -144,15 +136,12 @@ class HeaderReader:
         """Locate an array and skip its entries."""
         what = f"the array {quote(key)}"
         kind, count = self._number(UINT32, what), self._number(UINT64, what)
-        min_bytes = {STRING: 8, ARRAY: 12}.get(kind) or (STRUCTS[kind].size if kind in SCALARS else 0)
-        if not min_bytes:
-            raise self._unreadable(f"{what} has entries of the unknown type {kind}")
-        if count * min_bytes > self._remaining:
-            raise self._truncated(f"the {count:,} entries of {what}")
         start = self._position
         if kind in SCALARS:
-            self._skip(count * min_bytes, what)
-            return StoredArray(kind, count, start, count * min_bytes)
+            self._skip(count * STRUCTS[kind].size, what)
+            return StoredArray(kind, count, start, self._position - start)
+        if kind not in self._entries:
+            raise self._unreadable(f"{what} has entries of the unknown type {kind}")
         self._entries[kind] += count
         if self._entries[STRING] > MAX_STRINGS or self._entries[ARRAY] > MAX_INNER_ARRAYS:
             raise self._unreadable(f"its arrays have more than {MAX_STRINGS:,} strings or {MAX_INNER_ARRAYS:,} arrays")
@@ -165,8 +154,8 @@ class HeaderReader:
                 self._array(key, depth + 1)
         return StoredArray(kind, count, start, self._position - start)
 
-    def _tensor(self) -> tuple[str, str, tuple[int, ...], int]:
-        """Read name, type, shape and offset of a tensor, not yet checked against the file."""
+    def _tensor(self) -> TensorInfo:
+        """Read the entry of a tensor, not yet checked against the file; its offset counts from the first tensor."""
         name = self._name("a tensor's name")
         what = f"tensor {quote(name)}"
         axes = self._number(UINT32, what)
@@ -179,36 +168,31 @@ class HeaderReader:
             raise self._unreadable(f"{what} is empty: its shape is {shape}")
         if number not in KIND_OF_NUMBER:
             raise self._unreadable(f"{what} has the unknown type {number:,}")
-        return name, KIND_OF_NUMBER[number], shape, offset
+        kind, width = KIND_OF_NUMBER[number], shape[-1] if shape else 1
+        if width % GGML_TYPES[kind][1]:
+            raise self._unreadable(f"{what} is {kind} with rows of {width:,}, not a whole number of blocks")
+        nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
+        return TensorInfo(name=name, dtype=kind, shape=shape, file=self._path.name, offset=offset, nbytes=nbytes)
 
-    def _locate(self, entries: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
+    def _locate(self, entries: list[TensorInfo], alignment: int) -> dict[str, TensorInfo]:
         """Return the tensors, checked to be inside the file and not to overlap."""
         start = -(-(self._position) // alignment) * alignment
-        tensors: dict[str, TensorInfo] = {}
-        for name, kind, shape, offset in entries:
-            width = shape[-1] if shape else 1
-            _, values, _ = GGML_TYPES[kind]
-            if width % values:
-                raise self._unreadable(
-                    f"tensor {quote(name)} is {kind} with rows of {width:,}, not a whole number of blocks"
-                )
-            nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
-            if offset % alignment:
-                raise self._unreadable(f"tensor {quote(name)} at offset {offset:,} is not aligned to {alignment} bytes")
-            if start + offset + nbytes > self._size:
-                why = f"tensor {quote(name)} of {nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
-                raise self._unreadable(why, cut=True)
-            if name in tensors:
-                raise self._unreadable(f"tensor {quote(name)} occurs twice")
-            tensors[name] = TensorInfo(
-                name=name, dtype=kind, shape=shape, file=self._path.name, offset=start + offset, nbytes=nbytes
-            )
+        located: dict[str, TensorInfo] = {}
         end, last = start, "the header"
-        for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
+        for entry in sorted(entries, key=lambda entry: (entry.offset, entry.nbytes)):
+            tensor, what = replace(entry, offset=start + entry.offset), f"tensor {quote(entry.name)}"
+            if entry.offset % alignment:
+                raise self._unreadable(f"{what} at offset {entry.offset:,} is not aligned to {alignment} bytes")
+            if tensor.offset + tensor.nbytes > self._size:
+                why = f"{what} of {tensor.nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
+                raise self._unreadable(why, cut=True)
+            if tensor.name in located:
+                raise self._unreadable(f"{what} occurs twice")
             if tensor.offset < end:
                 raise self._unreadable(f"tensors {quote(last)} and {quote(tensor.name)} overlap in it")
+            located[tensor.name] = tensor
             end, last = tensor.offset + tensor.nbytes, tensor.name
-        return tensors
+        return {entry.name: located[entry.name] for entry in entries}
 
     def _name(self, what: str) -> str:
         raw = self._string(MAX_NAME, what)
@@ -225,12 +209,8 @@ class HeaderReader:
             raise self._unreadable(f"{what} is {length:,} bytes; the maximum is {limit:,}")
         return self._take(length, what)
 
-    def _number(self, form: struct.Struct, what: str) -> int:
-        return int(form.unpack(self._take(form.size, what))[0])
-
-    @property
-    def _remaining(self) -> int:
-        return self._size - self._position
+    def _number(self, form: struct.Struct, what: str) -> Any:
+        return form.unpack(self._take(form.size, what))[0]
 
     def _take(self, nbytes: int, what: str) -> bytes:
         self._skip(nbytes, what)
@@ -238,15 +218,15 @@ class HeaderReader:
 
     def _skip(self, nbytes: int, what: str) -> None:
         """Move past the next bytes, and read them if necessary."""
-        if nbytes > self._remaining:
-            raise self._truncated(what)
+        if nbytes > self._size - self._position:
+            raise self._unreadable(f"it ends before {what}", cut=True)
         self._position += nbytes
         if self._position > MAX_HEADER:
             raise self._unreadable(f"its header is larger than {MAX_HEADER:,} bytes")
         while len(self._data) < self._position:
             more = self._read(len(self._data), len(self._data) + WINDOW)
             if not more:  # the file has been truncated
-                raise self._truncated(what)
+                raise self._unreadable(f"it ends before {what}", cut=True)
             self._data += more
 
     def _skip_strings(self, count: int, what: str) -> None:
@@ -265,9 +245,5 @@ class HeaderReader:
                 end = len(data)
         self._position = position
 
-    def _truncated(self, what: str) -> CheckpointError:
-        return self._unreadable(f"it ends before {what}", cut=True)
-
     def _unreadable(self, why: str, *, cut: bool = False) -> CheckpointError:
-        cause = "; was the download cut short?" if cut else ""
-        return CheckpointError(f"{format_path(self._path)} is not a readable GGUF file: {why}{cause}")
+        return unreadable_file("GGUF", format_path(self._path), why, cut=cut)

@@ -130,9 +130,7 @@ class FileRows(RowSource):
             except OSError as error:
                 raise CheckpointError(f"{format_path(self.path)} cannot be read: {error.strerror}") from error
             if count == 0:
-                raise CheckpointError(
-                    f"{format_path(self.path)} ends at byte {offset:,}: it was truncated while it was open"
-                )
+                raise CheckpointError(f"{format_path(self.path)} was truncated while it was open, at byte {offset:,}")
             out, offset = out[count:], offset + count
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileRows:

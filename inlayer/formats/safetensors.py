@@ -5,7 +5,7 @@
 - everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
   shape against the number of bytes, order and overlap of the tensors, duplicate names
 - see also: the dtypes of rows (formats/dtypes.py), reading rows (formats/row_reader.py), quantized rows
-  (formats/quantized_safetensors.py)
+  (formats/dequantization.py)
 Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 
@@ -13,23 +13,26 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from inlayer.errors import CheckpointError
 from inlayer.files import check_is_file, file_errors, format_path, parse_json, quote, unique_keys
-from inlayer.formats.tensor_info import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo, unreadable_file
 
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
 MAX_TENSORS = 150_000  # limit for one file; all of Kimi-K2 has 139,644
 MAX_SIZE = 2**48  # maximum size of an axis
+MAX_AXES = 16
 
 BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
+_unreadable = partial(unreadable_file, "safetensors")
 
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
@@ -56,7 +59,11 @@ def header_length(start: bytes, file_size: int, where: str) -> int:
 
 def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[str, TensorInfo]:
     """Return the tensors of a header, each checked against the size of the file and against the others."""
-    entries = _load(data, where)
+    # Numbers and names take many times more memory than bytes in the file; a real header has about ten per tensor.
+    values, count = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
+    if values > 200_000 + 32 * count or count > MAX_TENSORS:
+        raise _unreadable(where, f"its header has {count:,} tensors and too many other values")
+    entries = parse_json(data, f"{where} is not a readable safetensors file: its header", CheckpointError, unique_keys)
     start = LENGTH_BYTES + len(data)
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
@@ -75,33 +82,23 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
     return tensors
 
 
-def _load(data: bytes, where: str) -> dict[str, Any]:
-    # Numbers and names take many times more memory than bytes in the file; a real header has about ten per tensor.
-    values, tensors = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
-    if values > 200_000 + 32 * tensors or tensors > MAX_TENSORS:
-        raise _unreadable(where, f"its header has {tensors:,} tensors and too many other values")
-    return parse_json(data, f"{where} is not a readable safetensors file: its header", CheckpointError, unique_keys)
-
-
 def _entry(name: str, entry: object, start: int, where: str, file: str) -> TensorInfo:
-    if not isinstance(entry, dict):
-        raise _unreadable(where, f"tensor {quote(name)} has an entry that is not an object")
-    dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    fields = entry if isinstance(entry, dict) else {}
+    dtype, shape, span = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
+    what = f"tensor {quote(name)}"
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise _unreadable(where, f"tensor {quote(name)} has the unknown dtype {quote(dtype)}")
-    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < MAX_SIZE for size in shape):
-        raise _unreadable(where, f"tensor {quote(name)} has the invalid shape {quote(shape)}")
-    if not isinstance(span, list) or len(span) != 2 or not all(type(at) is int and 0 <= at < 2**63 for at in span):
-        raise _unreadable(where, f"tensor {quote(name)} has the invalid data_offsets {quote(span)}")
-    nbytes, bits = span[1] - span[0], math.prod(shape[:16]) * BITS[dtype]
-    if len(shape) > 16 or nbytes * 8 != bits:
+        raise _unreadable(where, f"{what} has the unknown dtype {quote(dtype)}")
+    if not _are_sizes(shape, MAX_SIZE) or len(shape) > MAX_AXES:
+        raise _unreadable(where, f"{what} has the invalid shape {quote(shape)}")
+    if not _are_sizes(span, 2**63) or len(span) != 2:
+        raise _unreadable(where, f"{what} has the invalid data_offsets {quote(span)}")
+    nbytes = span[1] - span[0]
+    if nbytes * 8 != math.prod(shape) * BITS[dtype]:
         raise _unreadable(
-            where,
-            f"tensor {quote(name)} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes",
+            where, f"{what} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes"
         )
     return TensorInfo(name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes)
 
 
-def _unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:
-    cause = "; was the download cut short?" if cut else ""
-    return CheckpointError(f"{where} is not a readable safetensors file: {why}{cause}")
+def _are_sizes(value: Any, limit: int) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(size) is int and 0 <= size < limit for size in value)

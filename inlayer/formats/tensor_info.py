@@ -1,12 +1,14 @@
-"""Where a tensor is in a file, the same for every format.
+"""Where a tensor is in a file, and the error for a file that cannot be read: the same for every format.
 
 file -> [header] -> tables, checkpoint
-Tested in tests/formats/test_safetensors.py and tests/formats/test_gguf_dequantization.py.
+Tested in tests/formats/test_safetensors.py and tests/formats/test_dequantization.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from inlayer.errors import CheckpointError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +26,9 @@ class TensorInfo:
     def is_matrix(self) -> bool:
         """True if it has two axes, neither of them empty: the shape of a table."""
         return len(self.shape) == 2 and 0 not in self.shape
+
+
+def unreadable_file(kind: str, where: str, why: str, *, cut: bool = False) -> CheckpointError:
+    """Return the error for a file that is not a readable file of a kind; `cut`: perhaps because it is incomplete."""
+    cause = "; was the download cut short?" if cut else ""
+    return CheckpointError(f"{where} is not a readable {kind} file: {why}{cause}")

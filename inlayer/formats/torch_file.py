@@ -120,19 +120,15 @@ def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, 
         raise unreadable(where, "its values are not little-endian")
     value, storages = read_pickle(front, where)
     keys, _ = read_pickle(front, where)
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys) or sorted(keys) != sorted(storages):
+        raise unreadable(where, "its list of storages does not match its tensors", cut=True)
     views = find_views(value, where)
     offsets: Offsets = {}
     at = front.tell()
-    for key in keys if isinstance(keys, list) else []:
-        storage = storages.get(key) if isinstance(key, str) else None
+    for key in keys:
         stream.seek(at)
-        prefix = stream.read(STORAGE_LENGTH.size)
-        if storage is None or key in offsets or len(prefix) < STORAGE_LENGTH.size:
-            raise unreadable(where, "its list of storages does not match its tensors", cut=True)
-        end = at + STORAGE_LENGTH.size + storage.nbytes
-        if STORAGE_LENGTH.unpack(prefix)[0] != storage.length or end > size:
+        length = stream.read(STORAGE_LENGTH.size)
+        offsets[key], at = at + STORAGE_LENGTH.size, at + STORAGE_LENGTH.size + storages[key].nbytes
+        if length != STORAGE_LENGTH.pack(storages[key].length) or at > size:
             raise unreadable(where, f"storage {printable(key[:40])} is incomplete", cut=True)
-        offsets[key], at = at + STORAGE_LENGTH.size, end
-    if offsets.keys() != storages.keys():
-        raise unreadable(where, "its list of storages does not match its tensors", cut=True)
     return views, offsets

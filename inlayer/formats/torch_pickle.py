@@ -12,19 +12,22 @@ Tested against torch.load and with hostile pickles in tests/checkpoint/test_pyto
 
 from __future__ import annotations
 
+import math
 import pickletools
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import Any
 
-from inlayer.errors import CheckpointError, InlayerError
+from inlayer.errors import InlayerError
 from inlayer.files import printable
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.safetensors import BITS, MAX_SIZE
+from inlayer.formats.safetensors import BITS, MAX_AXES, MAX_SIZE
+from inlayer.formats.tensor_info import unreadable_file
 
 MAX_PICKLE = 1 << 20  # bytes; a tensor needs about 200
-MAX_AXES = 16
 
 UNTYPED = "torch.storage UntypedStorage"
 STORAGES = {
@@ -40,18 +43,12 @@ TENSORS = {"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"}
 TENSOR_WITH_DTYPE = "torch._utils _rebuild_tensor_v3"
 NAMES = {*STORAGES, *DTYPE_NAMES, ORDERED_DICT, PARAMETER, *TENSORS, TENSOR_WITH_DTYPE}
 
-VALUES = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING"}
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
-TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "TUPLE": None}  # number of values; None: all since the last mark
+unreadable = partial(unreadable_file, "PyTorch")
 DAMAGE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # raised by malformed opcodes
 
 
-@dataclass(frozen=True)
-class GlobalName:
+class GlobalName(str):
     """The name of a function or class in a pickle: one of NAMES, never the object itself."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -81,12 +78,10 @@ class View:
     @property
     def is_contiguous(self) -> bool:
         """True if its values are stored row by row without gaps."""
-        step = 1
-        for size, stride in reversed(list(zip(self.shape, self.strides, strict=True))):
-            if size != 1 and stride != step and 0 not in self.shape:
-                return False
-            step *= size
-        return True
+        return 0 in self.shape or all(
+            size == 1 or stride == math.prod(self.shape[axis + 1 :])
+            for axis, (size, stride) in enumerate(zip(self.shape, self.strides, strict=True))
+        )
 
 
 def find_views(value: object, where: str) -> dict[str, View]:
@@ -107,7 +102,7 @@ def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
         for opcode, argument, _ in pickletools.genops(stream):
             if opcode.name == "STOP":
                 return machine.stack.pop(), machine.storages
-            machine.step(opcode.name, argument)
+            machine.step(opcode, argument)
         raise ValueError("it has no STOP")
     except InlayerError:
         raise
@@ -125,104 +120,78 @@ class PickleMachine:
         self.memo: dict[int, Any] = {}
         self.storages: dict[str, Storage] = {}
 
-    def step(self, name: str, argument: Any) -> None:
-        stack = self.stack
-        if name in VALUES:
-            stack.append(argument)
-        elif name in CONSTANTS:
-            stack.append(CONSTANTS[name])
-        elif name in EMPTY:
-            stack.append(EMPTY[name]())
-        elif name in {"BINPUT", "LONG_BINPUT"}:
-            self.memo[argument] = stack[-1]
-        elif name in {"BINGET", "LONG_BINGET"}:
-            stack.append(self.memo[argument])
-        elif name == "MARK":
-            self.marks.append(len(stack))
-        elif name in TUPLES:
-            stack.append(tuple(self.pop(TUPLES[name])))
-        else:
-            self.build(name, argument)
-
-    def build(self, name: str, argument: Any) -> None:
-        stack = self.stack
-        if name in {"SETITEM", "SETITEMS"}:
-            self.set_items(self.pop(2 if name == "SETITEM" else None))
-        elif name in {"APPEND", "APPENDS"}:
-            self.append(self.pop(1 if name == "APPEND" else None))
-        elif name == "GLOBAL":
-            stack.append(self.look_up(argument))
-        elif name == "BINPERSID":
-            stack.append(self.read_storage(stack.pop()))
-        elif name == "REDUCE":
-            arguments, function = stack.pop(), stack.pop()
-            stack.append(self.call(function, arguments))
-        elif name == "BUILD":
-            stack.pop()  # the version numbers of modules are not needed
-        elif name != "PROTO":
+    def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
+        if opcode.name == "MARK":
+            self.marks.append(len(self.stack))
+        elif opcode.name in {"BINPUT", "LONG_BINPUT"}:
+            self.memo[argument] = self.stack[-1]
+        elif opcode.name in OPERATIONS:
+            operands = self.pop_operands(opcode.stack_before)
+            self.stack.append(OPERATIONS[opcode.name](self, argument, *operands))
+        elif opcode.name != "PROTO":
             raise unreadable(
-                self.where, f"its pickle uses {name}, which a plain state dict does not need; not executed"
+                self.where, f"its pickle uses {opcode.name}, which a plain state dict does not need; not executed"
             )
 
-    def pop(self, count: int | None) -> list[Any]:
-        """Remove the last values from the stack: `count` of them, or all since the last mark."""
-        start = self.marks.pop() if count is None else len(self.stack) - count
+    def pop_operands(self, kinds: list[pickletools.StackObject]) -> list[Any]:
+        """Remove operands of these kinds from the stack; with a mark, also all values above it."""
+        marked = pickletools.markobject in kinds
+        start = self.marks.pop() - kinds.index(pickletools.markobject) if marked else len(self.stack) - len(kinds)
         if start < 0:
             raise ValueError("its stack is empty")
-        values = self.stack[start:]
+        operands = self.stack[start:]
         del self.stack[start:]
-        return values
+        return operands
 
-    def set_items(self, items: list[Any]) -> None:
-        target = self.stack[-1]
+    def set_items(self, _: None, target: Any, *items: Any) -> Any:
         # Only these types: a nested tuple can take hours to hash.
         if not isinstance(target, dict) or not all(type(key) in (str, int) for key in items[::2]):
             raise ValueError("it sets items of something other than a dict with names")
         target.update(zip(items[::2], items[1::2], strict=True))
+        return target
 
-    def append(self, items: list[Any]) -> None:
-        if not isinstance(self.stack[-1], list):
+    def append(self, _: None, target: Any, *items: Any) -> Any:
+        if not isinstance(target, list):
             raise ValueError("it appends to something other than a list")
-        self.stack[-1].extend(items)
+        target.extend(items)
+        return target
 
-    def look_up(self, argument: str) -> GlobalName:
-        if argument not in NAMES:
-            named = printable(argument.replace(" ", ".", 1)[:80])
+    def look_up(self, name: str) -> GlobalName:
+        if name not in NAMES:
+            named = printable(name.replace(" ", ".", 1)[:80])
             raise unreadable(self.where, f"its pickle names {named}, which a plain tensor does not need; not executed")
-        return GlobalName(argument)
+        return GlobalName(name)
 
-    def call(self, function: Any, arguments: Any) -> Any:
-        name = function.text if isinstance(function, GlobalName) else ""
+    def call(self, _: None, function: Any, arguments: Any) -> Any:
+        name = function if isinstance(function, GlobalName) else ""
         if name == ORDERED_DICT and arguments == ():
             return {}
         if name == PARAMETER and isinstance(arguments[0], View):
             return arguments[0]
         if name in TENSORS:
-            return self.check_view(arguments[:4])
+            return self.check_view(arguments)
         if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
-            return self.check_view(arguments[:4], DTYPE_NAMES[arguments[6].text])
+            return self.check_view(arguments, DTYPE_NAMES[arguments[6]])
         raise unreadable(self.where, "its pickle calls something that a plain tensor does not need; not executed")
 
-    def read_storage(self, fields: Any) -> Storage:
+    def read_storage(self, _: None, fields: Any) -> Storage:
         """Check a persistent id: ("storage", class, key, device, length), and in old files None for "not a view"."""
         if not isinstance(fields, tuple) or len(fields) not in {5, 6} or fields[0] != "storage":
             raise ValueError("a storage of an unknown kind")
         kind, key, length = fields[1], fields[2], fields[4]
-        known = isinstance(kind, GlobalName) and kind.text in STORAGES
+        known = isinstance(kind, GlobalName) and kind in STORAGES
         if not known or not isinstance(key, str) or not is_size(length):
             raise ValueError("a storage of an unknown kind")
-        storage = Storage(key, STORAGES[kind.text], length, typed=kind.text != UNTYPED)
+        storage = Storage(key, STORAGES[kind], length, typed=kind != UNTYPED)
         if fields[5:] not in ((), (None,)) or self.storages.setdefault(key, storage) != storage:
             raise ValueError("a storage described in two ways")
         return storage
 
     def check_view(self, fields: Any, dtype: str | None = None) -> View:
-        storage, offset, shape, strides = fields
+        storage, offset, shape, strides = fields[0], fields[1], tuple(fields[2]), tuple(fields[3])
         if not isinstance(storage, Storage) or storage.typed == (dtype is not None):
             raise ValueError("a tensor without a storage")
-        if not all(isinstance(sizes, tuple) and len(sizes) <= MAX_AXES for sizes in (shape, strides)):
-            raise ValueError("a tensor without a shape")
-        if not all(is_size(number) for number in (offset, *shape, *strides)) or len(shape) != len(strides):
+        if not all(map(is_size, (offset, *shape, *strides))) or not len(shape) == len(strides) <= MAX_AXES:
             raise ValueError("a tensor with an invalid shape")
         view = View(storage, dtype or storage.dtype, offset, shape, strides)
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
@@ -236,10 +205,27 @@ class PickleMachine:
         return view
 
 
+# What each opcode that a state dict needs makes of its argument and its operands.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(
+        ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING"),
+        lambda _, argument: argument,
+    ),
+    "NONE": lambda *_: None,
+    "NEWTRUE": lambda *_: True,
+    "NEWFALSE": lambda *_: False,
+    "EMPTY_DICT": lambda *_: {},
+    "EMPTY_LIST": lambda *_: [],
+    **dict.fromkeys(("EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "TUPLE"), lambda _, __, *operands: operands),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), lambda machine, index: machine.memo[index]),
+    **dict.fromkeys(("SETITEM", "SETITEMS"), PickleMachine.set_items),
+    **dict.fromkeys(("APPEND", "APPENDS"), PickleMachine.append),
+    "GLOBAL": PickleMachine.look_up,
+    "BINPERSID": PickleMachine.read_storage,
+    "REDUCE": PickleMachine.call,
+    "BUILD": lambda _, __, module, ___: module,  # the version numbers of modules are not needed
+}
+
+
 def is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < MAX_SIZE
-
-
-def unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:
-    cause = "; was the download cut short?" if cut else ""
-    return CheckpointError(f"{where} is not a readable PyTorch file: {why}{cause}")

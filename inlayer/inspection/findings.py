@@ -4,7 +4,6 @@ source -> Model -> facts -> [findings] -> Report
 - severities follow compilers and SARIF: an error or a warning needs attention, a note is worth knowing
 - a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
 - text from a checkpoint is untrusted: `shorten` escapes it and cuts it to one line
-- see also: deciding what is a finding (the check_*.py modules), printing (terminal.py)
 Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
 """
 
@@ -18,9 +17,7 @@ from inlayer.files import printable
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-MAX_NUMBER = (
-    2**63 - 1
-)  # a config may contain numbers with thousands of digits; numbers above this are all treated the same
+MAX_NUMBER = 2**63 - 1  # a config may contain numbers with thousands of digits; larger ones are treated as this one
 
 _DIVERGED = "Download the file again. If you trained this model yourself, the run diverged or a cast overflowed."
 _MISMATCHED = "Weights and config.json belong to different models. Download both again."

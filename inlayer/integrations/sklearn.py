@@ -93,9 +93,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         model = self.__dict__.get("_model")
         if model is None or model[0] != self.source:
             self._model = model = (self.source, load(self.source))
-        return model[1].encode(
-            texts, pool=self.pool, weights=self.weights, normalize=self.normalize, dim=self.dim
-        )  # fmt: skip
+        return model[1].encode(texts, pool=self.pool, weights=self.weights, normalize=self.normalize, dim=self.dim)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

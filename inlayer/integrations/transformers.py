@@ -106,7 +106,7 @@ class ScaledTable(Table):
 class AttachedHead(Head):
     """Head inside a transformers model. The model applies soft cap and scales itself; here only `loss` does."""
 
-    _model_table: tuple[nn.Module] | None = None  # a tuple, so the table is not a child module of the head
+    model_table: nn.Module | None = None  # of the same model, tied or untied; not registered as a child module
     _keeps_zero = True
     _loss_error: str | None = None
 
@@ -118,7 +118,7 @@ class AttachedHead(Head):
         assert isinstance(bias, nn.Parameter | None)
         rows, width = weight.shape
         head = cls(width, rows, bias=bias is not None, device="meta", dtype=weight.dtype)
-        head._model_table, head._keeps_zero = (table,), keeps_zero
+        head.__dict__["model_table"], head._keeps_zero = table, keeps_zero
         head.padding_idx = table.padding_idx if keeps_zero else None
         try:
             layer = describe(config)
@@ -132,11 +132,6 @@ class AttachedHead(Head):
         head.weight = weight  # type: ignore[misc]
         head.bias = bias
         return head.train(linear.training)
-
-    @property
-    def model_table(self) -> nn.Module | None:
-        """The table of the same model, tied or untied."""
-        return None if self._model_table is None else self._model_table[0]
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Turn an assignment of the table's weight, which is how transformers ties, into a tie."""
@@ -183,10 +178,9 @@ def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
         table, head = model.get_input_embeddings(), model.get_output_embeddings()  # type: ignore[operator]
     except (NotImplementedError, AttributeError) as error:
         raise InputError(f"{kind} does not provide its table: {error}") from error
-    if not isinstance(table, nn.Module):
-        raise InputError(f"{kind} has no embedding table")
-    if not isinstance(head, nn.Module):
-        raise InputError(f"{kind} has no head; use the model class that ends in ForCausalLM")
+    for part, name in ((table, "embedding table"), (head, "head; use the model class that ends in ForCausalLM")):
+        if not isinstance(part, nn.Module):
+            raise InputError(f"{kind} has no {name}")
     if all(head is not child for child in model.children()):
         raise InputError(
             f"the head of {kind} is inside a submodule: it is a masked-language head, which has more layers, or part "

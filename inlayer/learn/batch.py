@@ -34,7 +34,7 @@ from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
-    from inlayer.learn.sandbox.limits import GradingLimits
+    from inlayer.learn.sandbox.restrict import GradingLimits
 
 MAX_CELL_CHARACTERS = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -49,10 +49,10 @@ TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """An entry of a class folder: code to grade, or the failure code if the code could not be read."""
+    """An entry of a class folder: code to grade, or the rule and message that say why there is none."""
 
     learner: str
-    file: str
+    file: str = ""
     task: Task | None = None
     source: str | None = None
     rule: str = ""
@@ -215,7 +215,7 @@ def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None
             yield replace(submission, source=None, rule="too-many-files", message=message)
         elif submission.task or submission.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
             yield submission
-    note = partial(Submission, learner=name, file="")
+    note = partial(Submission, learner=name)
     missing = [task for task in chosen or () if task not in [submission.task for submission in counted]]
     for task in missing:
         yield note(task=task, rule="not-submitted", message=f"there is no {task.id}.py")
@@ -276,7 +276,6 @@ def _from_entry(
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """Return the sorted entries of a folder, without ignored ones."""
     with os.scandir(path) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
     return sorted(visible, key=lambda entry: entry.name)

@@ -233,12 +233,21 @@ class StoredTable:
 
 def check_table(tensor: TensorInfo) -> TensorInfo:
     """Check that a tensor can be a table: two axes, neither of them empty, and floating point."""
-    which = f"tensor {quote(tensor.name)} of {format_path(tensor.file)}"
-    if not tensor.is_matrix:
-        raise ShapeError(f"{which} has shape {quote(tensor.shape)}; a table is (V, D) with both sizes at least 1")
+    check_matrix(tensor)
     if tensor.dtype not in SAFETENSORS_DTYPES:
-        raise DtypeError(f"{which} has dtype {tensor.dtype}; a table has floating-point rows")
+        raise wrong_dtype(tensor, "floating-point values")
     return tensor
+
+
+def check_matrix(tensor: TensorInfo) -> None:
+    if not tensor.is_matrix:
+        which = f"tensor {quote(tensor.name)} of {format_path(tensor.file)}"
+        raise ShapeError(f"{which} has shape {quote(tensor.shape)}; a table is (V, D) with both sizes at least 1")
+
+
+def wrong_dtype(tensor: TensorInfo, expected: str) -> DtypeError:
+    which = f"tensor {quote(tensor.name)} of {format_path(tensor.file)}"
+    return DtypeError(f"{which} has dtype {tensor.dtype}; expected {expected}")
 
 
 def check_tensor(where: str, tensor: TensorInfo, is_valid: bool, rule: str) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from inlayer.checks import check_id_array
-from inlayer.errors import DtypeError, InlayerError, InputError, TextError, type_name
-from inlayer.ragged import IdArray, Ragged, flat_int64
+from inlayer.errors import DtypeError, IdRangeError, InlayerError, InputError, TextError, type_name
+from inlayer.ragged import Ragged, flat_int64
 
 # [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
 # <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<
@@ -27,7 +27,6 @@ _RESERVED = re.compile(
     r"[|｜]?[>\]<]{1,2}|madeupword\d+",
     re.IGNORECASE,
 )
-_RESERVED_START = frozenset((b"<", b"[", b">", b"m"))  # most tokens start differently and skip the pattern
 
 
 class Token(NamedTuple):
@@ -41,6 +40,10 @@ class Token(NamedTuple):
     bytes: bytes
     span: tuple[int, int]
     special: bool
+
+
+PreTokens = list[tuple[int, int]] | None  # spans; None if they are not known
+Analysis = tuple[list[Token], PreTokens]
 
 
 class Merge(NamedTuple):
@@ -71,8 +74,11 @@ class Tokenizer(ABC):
     """
 
     special_tokens: Mapping[str, int]
+    _id_limit: int  # one more than the largest id
+    _pad_id: int | None = None  # as named by the tokenizer's files
+    _byte_level = False  # true if the bytes of the tokens add up to the text
+    _continuation_prefix = b""  # how a token that continues a word starts: `##` in WordPiece
 
-    @abstractmethod
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """Encode one text.
 
@@ -93,6 +99,7 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.encode("I love<|endoftext|>")
             [40, 812, 6143]
         """
+        return [token.id for token in self._explain(text, add_special_tokens, parse_special, False)[0]]
 
     @abstractmethod
     def encode_batch(
@@ -117,7 +124,6 @@ class Tokenizer(ABC):
             [4, 2]
         """
 
-    @abstractmethod
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """Decode ids to text.
 
@@ -135,8 +141,8 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.decode([40, 812, 6143], skip_special_tokens=True)
             'I love'
         """
+        return b"".join(map(self._bytes_of, self._valid_ids(ids, skip_special_tokens))).decode(errors="replace")
 
-    @abstractmethod
     def decode_bytes(self, ids: Any) -> bytes:
         """Decode ids to their exact bytes.
 
@@ -154,8 +160,10 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.decode_bytes([40, 812])
             b'I love'
         """
+        if not self._byte_level:
+            raise InputError(f"{self!r} does not preserve the exact bytes of a text; use decode instead")
+        return b"".join(map(self._bytes_of, self._valid_ids(ids)))
 
-    @abstractmethod
     def token_bytes(self, token_id: int) -> bytes:
         """Look up the bytes of one token.
 
@@ -163,7 +171,8 @@ class Tokenizer(ABC):
             token_id: Id of the token.
 
         Returns:
-            The bytes that it stands for in a text.
+            The bytes that it stands for in a text; the vocabulary's spelling (`##ing`, `▁the`) if the tokenizer does
+            not preserve the bytes of a text.
 
         Raises:
             IdRangeError: If the id is not in the vocabulary.
@@ -172,8 +181,10 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.token_bytes(812)
             b' love'
         """
+        if type(token_id) is int and 0 <= token_id < self._id_limit and self._has_token(token_id):
+            return self._bytes_of(token_id)  # ten times as fast as the checks, which write the error
+        return self._bytes_of(self._valid_ids([token_id])[0])
 
-    @abstractmethod
     def get_vocab_size(self) -> int:
         """Count the tokens, added tokens included.
 
@@ -185,8 +196,8 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.get_vocab_size()
             6144
         """
+        return self._id_limit
 
-    @abstractmethod
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Encode one text into tokens with their bytes and spans.
 
@@ -205,8 +216,9 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.tokens("I love dogs")[1]
             Token(id=812, bytes=b' love', span=(1, 6), special=False)
         """
+        return self._explain(text, add_special_tokens, parse_special, False)[0]
 
-    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
+    def pre_tokens(self, text: str, *, parse_special: bool = True) -> PreTokens:
         """Find the pre-tokens: the spans into which the text is split before it is tokenized.
 
         Args:
@@ -226,12 +238,11 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.pre_tokens("I love dogs")
             [(0, 1), (1, 6), (6, 11)]
         """
-        check_text(text)
-        return None
+        return self._explain(text, False, parse_special, True)[1]
 
-    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        """Return the tokens and the pre-tokens of a text, which some tokenizers compute in one pass."""
-        return self.tokens(text), self.pre_tokens(text)
+    def _analyze(self, text: str) -> Analysis:
+        """Return the tokens and the pre-tokens of a text, from one encoding."""
+        return self._explain(text, True, True, True)
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
         """Find the BPE merges, in order, that turn the bytes of one pre-token into exactly these ids.
@@ -251,7 +262,7 @@ class Tokenizer(ABC):
             >>> [merge.left + merge.right for merge in inlayer.load("default").tokenizer.merges([812])]
             [b' l', b've', b' lo', b' love']
         """
-        self.decode(ids)  # raises if an id is not in the vocabulary
+        self._valid_ids(ids)
         return None
 
     @property
@@ -265,11 +276,6 @@ class Tokenizer(ABC):
         return frozenset(self.special_tokens.values())
 
     @property
-    def _continuation_prefix(self) -> bytes:
-        """How a token that continues a word starts: `##` in WordPiece; empty if tokens include their spaces."""
-        return b""
-
-    @property
     def pad_id(self) -> int | None:
         """The id of the padding token, or None.
 
@@ -280,10 +286,36 @@ class Tokenizer(ABC):
             >>> inlayer.load("default").tokenizer.pad_id
             6142
         """
-        ids = [
-            token_id for token, token_id in self.special_tokens.items() if re.sub(r"[\W_]", "", token).lower() == "pad"
-        ]
-        return ids[0] if len(ids) == 1 else None
+        names = {token_id: re.sub(r"[\W_]", "", token).lower() for token, token_id in self.special_tokens.items()}
+        found = [token_id for token_id, name in names.items() if name == "pad"]
+        return found[0] if self._pad_id is None and len(found) == 1 else self._pad_id
+
+    # -- hooks --
+
+    @abstractmethod
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
+        """Check a text and return its tokens and, if `split`, its pre-tokens."""
+
+    @abstractmethod
+    def _bytes_of(self, token_id: int) -> bytes:
+        """Return the bytes of a token that exists."""
+
+    def _has_token(self, token_id: int) -> bool:
+        """Return whether an id below the limit is a token. Some vocabularies have gaps in their ids."""
+        return True
+
+    def _valid_ids(self, ids: Any, skip_special_tokens: bool = False) -> list[int]:
+        """Return the ids of one text as a list; raise IdRangeError if one of them is not a token."""
+        if isinstance(ids, (str, bytes)):
+            raise DtypeError(f"ids is {type_name(ids)}; decode takes ids, encode takes text")
+        valid: list[int] = check_id_array(flat_int64(ids, "ids"), self._id_limit).tolist()
+        for position, token_id in enumerate(valid):
+            if not self._has_token(token_id):
+                raise IdRangeError(
+                    f"id {token_id} at position {position} is not a token: the ids of {self!r} have a gap"
+                )
+        skipped = self.special_ids if skip_special_tokens else ()
+        return [token_id for token_id in valid if token_id not in skipped]
 
 
 def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
@@ -300,7 +332,7 @@ def is_reserved(token: bytes) -> bool:
     >>> is_reserved(b"<|reserved_special_token_3|>"), is_reserved(b"reserved"), is_reserved(b"<extra_id_0>")
     (True, False, False)
     """
-    return token[:1] in _RESERVED_START and _RESERVED.fullmatch(token.decode("utf-8", errors="replace")) is not None
+    return _RESERVED.fullmatch(token.decode("utf-8", errors="replace")) is not None
 
 
 def token_label(tokenizer: Tokenizer | None, token_id: int) -> str:
@@ -329,12 +361,17 @@ def check_tokenizer(tokenizer: object) -> Tokenizer:
 def check_text(text: object, name: str = "text") -> str:
     """Return the text if it is a str of valid Unicode; otherwise raise an error that names the argument."""
     if not isinstance(text, str):
-        raise DtypeError(f"{name} is {type_name(text)}, not a str{decode_hint(text)}")
+        hint = "; decode it first: data.decode()" if isinstance(text, (bytes, bytearray)) else ""
+        raise DtypeError(f"{name} is {type_name(text)}, not a str{hint}")
     if not text.isascii():  # isascii costs nothing: Python stores it with the string
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise surrogate_error(name, error.start, ord(text[error.start])) from None
+            raise TextError(
+                f"{name} contains the lone surrogate U+{ord(text[error.start]):04X} at position {error.start}, which "
+                "cannot be encoded as UTF-8; was it read with errors='surrogateescape', cut inside a UTF-16 pair, or "
+                "given on the command line as invalid UTF-8?"
+            ) from None
     return text
 
 
@@ -349,32 +386,8 @@ def check_texts(texts: object) -> list[str]:
     if not is_list_like(texts):
         raise DtypeError(f"texts is {type_name(texts)}, not a list of str; use encode for a single text")
     items = texts if isinstance(texts, list) else list(texts)
-    if {*map(type, items)} <= {str}:  # four times as fast as the loop
-        return items
-    for index, text in enumerate(items):
-        if not isinstance(text, str):
-            raise DtypeError(f"text {index} is {type_name(text)}, not a str{decode_hint(text)}")
+    if not {*map(type, items)} <= {str}:  # four times as fast as the loop
+        for index, text in enumerate(items):
+            if not isinstance(text, str):
+                check_text(text, f"text {index}")  # raises
     return items
-
-
-def decode_hint(value: object) -> str:
-    return "; decode it first: data.decode()" if isinstance(value, (bytes, bytearray)) else ""
-
-
-def surrogate_error(name: str, position: int, code_point: int) -> TextError:
-    return TextError(
-        f"{name} contains the lone surrogate U+{code_point:04X} at position {position}, which cannot be encoded as "
-        "UTF-8; was it read with errors='surrogateescape', cut inside a UTF-16 pair, or given on the command line as "
-        "invalid UTF-8?"
-    )
-
-
-def check_id_bounds(ids: object, limit: int, name: str = "ids") -> IdArray:
-    """Return the ids as an int64 array, or raise an error that names the first one outside 0..limit - 1."""
-    if isinstance(ids, (str, bytes)):
-        raise DtypeError(f"{name} is {type_name(ids)}; decode takes ids, encode takes text")
-    return check_id_array(flat_int64(ids, name), limit)
-
-
-def not_byte_level(kind: str) -> InputError:
-    return InputError(f"{kind} does not preserve the exact bytes of a text; use decode instead of decode_bytes")

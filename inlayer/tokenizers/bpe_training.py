@@ -3,8 +3,6 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - trained with `tokenizers`: ids 0..255 are the bytes, then one merge per id, then the special tokens
 - text is pre-tokenized like GPT-2's before merges are counted
-- the vocabulary has exactly the requested size. If the text is too small for it, the error says how many merges were
-  found; with exact=False, the vocabulary is smaller instead
 - the same files give the same tokenizer.json, regardless of the number of threads
 - all arguments, including `save_to`, are checked before training starts
 - not included: choosing a good size, other models' split patterns
@@ -13,11 +11,10 @@ Tested against a short, slow trainer in tests/tokenizers/test_bpe_training.py.
 
 from __future__ import annotations
 
-import codecs
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 from inlayer.checks import check_size
@@ -27,8 +24,7 @@ from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
 
-BLOCK = 1 << 16  # bytes read at once
-BYTE_ORDER_MARK = "\ufeff"
+BLOCK = 1 << 16  # characters read at once
 MAX_LINE = 1024  # characters; a longer line is split before a space if possible
 MAX_VOCAB = 2**24  # real vocabularies stay below 2**19, and the trainer allocates memory for the requested size
 
@@ -138,41 +134,44 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
     Long lines are split, so memory and time stay bounded: a text without spaces is a single word, and every merge
     scans whole words.
     """
-    try:
-        for path in paths:
-            with file_errors(path, kind=MissingFileError), path.open(encoding="utf-8-sig", newline="") as file:
-                rest = ""
-                while part := file.readline(MAX_LINE):
-                    rest += part
-                    space = rest.rfind(" ", 1)
-                    end = len(rest) if len(rest) < MAX_LINE or rest.endswith("\n") or space < 0 else space
-                    yield rest[:end]
-                    rest = rest[end:]
-                if rest:
-                    yield rest
-    except UnicodeDecodeError:
-        deque(decode_file(path), maxlen=0)  # raises an error that names the byte
-        raise
+    for path in paths:
+        with open_text(path) as file:
+            rest = ""
+            while part := file.readline(MAX_LINE):
+                rest += part
+                space = rest.rfind(" ", 1)
+                end = len(rest) if len(rest) < MAX_LINE or rest.endswith("\n") or space < 0 else space
+                yield rest[:end]
+                rest = rest[end:]
+            if rest:
+                yield rest
 
 
-def decode_file(path: Path) -> Iterator[str]:
-    """Read a UTF-8 file in blocks, without its byte order mark; raise TextError at an invalid byte."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    start = 0  # start of the bytes that are not decoded yet
-    try:
-        with file_errors(path, kind=MissingFileError), path.open("rb") as file:
-            while True:
-                block = file.read(BLOCK)
-                text = decoder.decode(block, final=not block)
-                yield text.removeprefix(BYTE_ORDER_MARK) if start == 0 else text
-                if not block:
-                    return
-                start = file.tell() - len(decoder.getstate()[0])
-    except UnicodeDecodeError as error:
-        raise TextError(
-            f"{format_path(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is "
-            "compressed"
-        ) from None
+def read_blocks(path: Path) -> Iterator[str]:
+    """Read a UTF-8 file in blocks, without its byte order mark."""
+    with open_text(path) as file:
+        while block := file.read(BLOCK):
+            yield block
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIOWrapper]:
+    """Open a UTF-8 file, without its byte order mark; TextError names the first invalid byte that is read."""
+    with (
+        file_errors(path, kind=MissingFileError),
+        path.open("rb") as data,
+        TextIOWrapper(data, encoding="utf-8", newline="") as file,
+    ):
+        try:
+            if file.read(1) != "\ufeff":
+                file.seek(0)
+            yield file
+        except UnicodeDecodeError as error:
+            start = data.tell() - len(error.object)  # of the bytes that were being decoded
+            raise TextError(
+                f"{format_path(path)} is {utf8_problem(error, start)}; convert it to UTF-8, or decompress it if it is "
+                "compressed"
+            ) from None
 
 
 def find_target(save_to: Path) -> Path:
@@ -184,12 +183,10 @@ def find_target(save_to: Path) -> Path:
             "its name has a dot)"
         )
     target = save_to if is_file else save_to / "tokenizer.json"
-    if (kind := path_kind(target)) not in {"file", "missing"}:
-        what = "a folder" if kind == "folder" else "not a regular file"
-        raise InputError(f"{format_path(target)} cannot be written: it is {what}")
-    existing = next(folder for folder in target.parents if path_kind(folder) != "missing" or folder == folder.parent)
-    if path_kind(existing) != "folder":
-        raise InputError(f"{format_path(target)} cannot be written: {format_path(existing)} is not a folder")
+    existing = next((path for path in (target, *target.parents) if path_kind(path) != "missing"), target.parent)
+    if path_kind(existing) != ("file" if existing == target else "folder"):
+        expected = "regular file" if existing == target else "folder"
+        raise InputError(f"{format_path(target)} cannot be written: {format_path(existing)} is not a {expected}")
     return target
 
 

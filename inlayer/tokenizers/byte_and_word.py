@@ -17,7 +17,7 @@ import numpy as np
 
 from inlayer.errors import DtypeError, InputError, TextError, type_name
 from inlayer.ragged import Ragged, ragged_from_counts
-from inlayer.tokenizers.base import Token, Tokenizer, check_id_bounds, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.base import Analysis, PreTokens, Token, Tokenizer, check_text, check_texts
 from inlayer.tokenizers.offsets import byte_offsets
 
 
@@ -30,6 +30,8 @@ class ByteTokenizer(Tokenizer):
     """
 
     special_tokens: Mapping[str, int] = {}
+    _id_limit = 256
+    _byte_level = True
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         return list(check_text(text).encode())
@@ -37,31 +39,15 @@ class ByteTokenizer(Tokenizer):
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        items = check_texts(texts)
-        try:
-            encoded = [text.encode() for text in items]  # bytes objects: no Python list of ids per text
-        except UnicodeEncodeError:
-            for index, text in enumerate(items):
-                check_text(text, f"text {index}")  # raises an error that names the text
-            raise
-        flat = np.frombuffer(b"".join(encoded), np.uint8)
-        return ragged_from_counts(flat, np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        encoded = [check_text(text, f"text {index}").encode() for index, text in enumerate(check_texts(texts))]
+        return ragged_from_counts(np.frombuffer(b"".join(encoded), np.uint8), np.array([*map(len, encoded)], np.int64))
 
-    def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        return self.decode_bytes(ids).decode(errors="replace")
+    def _bytes_of(self, token_id: int) -> bytes:
+        return bytes([token_id])
 
-    def decode_bytes(self, ids: Any) -> bytes:
-        return check_id_bounds(ids, 256).astype(np.uint8).tobytes()
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return self.decode_bytes([token_id])
-
-    def get_vocab_size(self) -> int:
-        return 256
-
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         data = check_text(text).encode()
-        return [Token(value, bytes([value]), (start, start + 1), False) for start, value in enumerate(data)]
+        return [Token(value, bytes([value]), (start, start + 1), False) for start, value in enumerate(data)], None
 
     def __repr__(self) -> str:
         return "ByteTokenizer()"
@@ -86,7 +72,7 @@ class WordTokenizer(Tokenizer):
     def __init__(self, words: Iterable[str], *, unk: str | None = None) -> None:
         if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
             raise DtypeError(
-                f"words is {type_name(words)}, not a list of words; use WordTokenizer.from_text(text) for a text"
+                f"words is {type_name(words)}, not a list of words; for a text, use WordTokenizer.from_text"
             )
         self.words = tuple(words)
         if unk is not None and unk not in self.words:
@@ -97,7 +83,7 @@ class WordTokenizer(Tokenizer):
                 raise InputError(f"word {token_id} is {word!r}; a word must not be empty or contain whitespace")
             if self._ids.setdefault(word, token_id) != token_id:
                 raise InputError(f"word {word!r} is listed twice, with ids {self._ids[word]} and {token_id}")
-        self.unk = unk
+        self.unk, self._id_limit = unk, len(self.words)
         self.special_tokens: Mapping[str, int] = {} if unk is None else {unk: self._ids[unk]}
 
     @classmethod
@@ -120,36 +106,27 @@ class WordTokenizer(Tokenizer):
         """
         return cls(dict.fromkeys(check_text(text).split()), unk=unk)
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
-        return [token.id for token in self._find_tokens(check_text(text))]
-
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        labeled = [
-            (check_text(text, f"text {index}"), f"text {index}") for index, text in enumerate(check_texts(texts))
-        ]
-        return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in labeled)
+        named = ((text, f"text {index}") for index, text in enumerate(check_texts(texts)))
+        return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in named)
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        skipped = self.special_ids if skip_special_tokens else frozenset[int]()
-        known = check_id_bounds(ids, len(self.words)).tolist()
-        return " ".join(self.words[token_id] for token_id in known if token_id not in skipped)
+        return " ".join(self.words[token_id] for token_id in self._valid_ids(ids, skip_special_tokens))
 
-    def decode_bytes(self, ids: Any) -> bytes:
-        raise not_byte_level("WordTokenizer")
+    def _bytes_of(self, token_id: int) -> bytes:
+        return self.words[token_id].encode()
 
-    def token_bytes(self, token_id: int) -> bytes:
-        return self.words[int(check_id_bounds([token_id], len(self.words))[0])].encode()
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
+        tokens = list(self._find_tokens(text))
+        return tokens, [token.span for token in tokens]
 
-    def get_vocab_size(self) -> int:
-        return len(self.words)
-
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        return list(self._find_tokens(check_text(text)))
+    def pre_tokens(self, text: str, *, parse_special: bool = True) -> PreTokens:
+        return [span for _, span in find_words(text)]  # unlike tokens, also those of unknown words
 
     def _find_tokens(self, text: str, name: str = "the text") -> Iterator[Token]:
-        for index, (word, span) in enumerate(find_words(text)):
+        for index, (word, span) in enumerate(find_words(text, name)):
             token_id = self._ids.get(word, None if self.unk is None else self._ids[self.unk])
             if token_id is None:
                 raise TextError(
@@ -158,18 +135,11 @@ class WordTokenizer(Tokenizer):
                 )
             yield Token(token_id, word.encode(), span, token_id in self.special_ids)
 
-    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
-        return [span for _, span in find_words(check_text(text))]
-
-    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        tokens = self.tokens(text)  # each is a pre-token
-        return tokens, [token.span for token in tokens]
-
     def __repr__(self) -> str:
         return f"WordTokenizer({len(self.words)} words, unk={self.unk!r})"
 
 
-def find_words(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+def find_words(text: str, name: str = "the text") -> Iterator[tuple[str, tuple[int, int]]]:
     """Find the words of a text and their spans in UTF-8 bytes."""
-    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    spans = [match.span() for match in re.finditer(r"\S+", check_text(text, name))]
     return zip((text[start:end] for start, end in spans), byte_offsets(text, spans), strict=True)

@@ -53,7 +53,7 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
-            f"{where} has a tokenizer of unknown type {quote(model)}; supported types are {', '.join(converters)}"
+            f"{where} has a tokenizer of unknown type {quote(model)}; supported: {', '.join(converters)}"
         )
     return converters[model](GgufFields(fields, where))
 
@@ -64,22 +64,17 @@ class GgufFields:
     def __init__(self, fields: Mapping[str, Any], where: str) -> None:
         self._fields, self.where = fields, where
         self.pre = pre if isinstance(pre := fields.get("pre"), str) else ""
-        tokens = self.strings("tokens")
-        if not tokens:
-            raise self.error("has no tokens")
-        if len(set(tokens)) < len(tokens):
-            raise self.error("has the same token twice")
-        types = self._numbers("token_type", len(tokens), "iu")
-        self.types = [NORMAL] * len(tokens) if types is None else [int(kind) for kind in types]
-        self.types = [kind if NORMAL <= kind <= BYTE else NORMAL for kind in self.types]
-        size = len(tokens)
-        while size > 1 and self.types[size - 1] == UNUSED and tokens[size - 1] == f"[PAD{size - 1}]":
-            size -= 1
-        self.tokens, self.types = tokens[:size], self.types[:size]
+        self.tokens = [*self.strings("tokens")]
+        if not self.tokens or len(set(self.tokens)) < len(self.tokens):
+            raise self.error("has no tokens, or the same token twice")
+        types = self._numbers("token_type", "iu")
+        kinds = [NORMAL] * len(self.tokens) if types is None else types.tolist()
+        self.types: list[int] = [kind if NORMAL <= kind <= BYTE else NORMAL for kind in kinds]
+        while self.types[1:] and self.types[-1] == UNUSED and self.tokens[-1] == f"[PAD{len(self.tokens) - 1}]":
+            del self.tokens[-1], self.types[-1]
         if types is None:  # an old file: at least the named tokens are not text
             for name in ("bos", "eos", "unknown", "padding"):
-                token_id = self.id(name)
-                if token_id is not None:
+                if (token_id := self.id(name)) is not None:
                     self.types[token_id] = UNKNOWN if name == "unknown" else CONTROL
 
     def error(self, problem: str) -> TokenizerError:
@@ -92,26 +87,24 @@ class GgufFields:
         return value
 
     def scores(self) -> list[float]:
-        scores = self._numbers("scores", len(self.strings("tokens")), "f")
-        if scores is None:
-            raise self.error("has no scores")
-        if scores.dtype.itemsize != 4 or not np.isfinite(scores).all():
-            raise self.error("has a score that is not a finite float32")
+        scores = self._numbers("scores", "f")
+        if scores is None or scores.dtype.itemsize != 4 or not np.isfinite(scores).all():
+            raise self.error("has no scores, or one that is not a finite float32")
         return [float(score) for score in scores]
 
     def charsmap(self) -> bytes:
-        value = self._fields.get("precompiled_charsmap")
-        if value is not None and not (isinstance(value, np.ndarray) and value.dtype.itemsize == 1):
+        value = self._fields.get("precompiled_charsmap", np.empty(0, np.uint8))
+        if not isinstance(value, np.ndarray) or value.dtype.itemsize != 1:
             raise self.error("has a precompiled_charsmap that is not an array of bytes")
-        return b"" if value is None else bytes(value.tobytes())
+        return value.tobytes()
 
-    def _numbers(self, name: str, count: int, kinds: str) -> npt.NDArray[Any] | None:
+    def _numbers(self, name: str, kinds: str) -> npt.NDArray[Any] | None:
         value = self._fields.get(name)
         if value is None:
             return None
-        if not isinstance(value, np.ndarray) or len(value) < count or value.dtype.kind not in kinds:
+        if not isinstance(value, np.ndarray) or len(value) < len(self.tokens) or value.dtype.kind not in kinds:
             raise self.error(f"has a {name} array without one number per token")
-        return value[:count]
+        return value[: len(self.tokens)]
 
     def id(self, name: str, default: int | None = None) -> int | None:
         """Return the id of a special token; an id outside the vocabulary counts as missing."""
@@ -139,9 +132,6 @@ def byte_level_bpe(fields: GgufFields) -> Tokenizer:
     pairs = [merge.split(" ") for merge in fields.strings("merges")]
     if not pairs:
         raise fields.error("has no merges")
-    malformed = next((pair for pair in pairs if len(pair) != 2), None)
-    if malformed is not None:
-        raise fields.error(f"has the merge {quote(' '.join(malformed))}; a merge is two tokens separated by a space")
     # Special tokens after the last ordinary token are not part of the model, as in the original files.
     ordinary = [index for index, kind in enumerate(fields.types) if kind not in (CONTROL, USER_DEFINED)]
     vocab = {token: token_id for token_id, token in enumerate(fields.tokens[: max(ordinary, default=-1) + 1])}
@@ -157,7 +147,6 @@ def byte_level_bpe(fields: GgufFields) -> Tokenizer:
 
 
 def word_piece(fields: GgufFields) -> Tokenizer:
-    """Return whether a vocabulary is lowercase. Only newer files say so; in older ones, uppercase letters decide."""
     words = [restore_word(token) for token in fields.tokens]
     vocab = {word: token_id for token_id, word in enumerate(words)}
     if len(vocab) < len(words):
@@ -165,6 +154,7 @@ def word_piece(fields: GgufFields) -> Tokenizer:
     unknown = fields.id("unknown", 100)
     if unknown is None:
         raise fields.error("has no unknown token, which WordPiece needs")
+    # Only newer files say whether the vocabulary is lowercase; in older ones, uppercase letters decide.
     plain = (word for word, kind in zip(words, fields.types, strict=True) if kind == NORMAL and word[:1] != "[")
     lowercase = fields.flag("normalizer.lowercase", all(word == word.lower() for word in plain))
     strip_accents = fields.flag("normalizer.strip_accents", lowercase)
@@ -195,25 +185,20 @@ def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **part
         for token_id, kind in enumerate(fields.types)
         if kind in (UNKNOWN, CONTROL, USER_DEFINED)
     ]
-    post_processor = None if bos is None and eos is None else template(fields, bos, eos)
-    content = {"version": "1.0", "added_tokens": added, "post_processor": post_processor, **parts}
+    ids = {name: token_id for name, token_id in (("bos", bos), ("eos", eos)) if token_id is not None}
+    before, after = ([{"SpecialToken": {"id": name, "type_id": 0}}] if name in ids else [] for name in ("bos", "eos"))
+    text, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    template = {
+        "type": "TemplateProcessing",
+        "single": [*before, text, *after],
+        "pair": [*before, text, *after, second],
+        "special_tokens": {
+            name: {"id": name, "ids": [token_id], "tokens": [fields.tokens[token_id]]} for name, token_id in ids.items()
+        },
+    }
+    content = {"version": "1.0", "added_tokens": added, "post_processor": template if ids else None, **parts}
     data = json.dumps(content).encode()
     return HuggingFaceTokenizer(data, where=fields.where, pad_token=fields.token(fields.id("padding")))
-
-
-def template(fields: GgufFields, bos: int | None, eos: int | None) -> Step:
-    """Return the post-processor that adds these ids around a text."""
-    tokens = {fields.tokens[token_id]: token_id for token_id in (bos, eos) if token_id is not None}
-    special = {token: {"id": token, "ids": [token_id], "tokens": [token]} for token, token_id in tokens.items()}
-    before, after = (
-        [] if token_id is None else [{"SpecialToken": {"id": fields.tokens[token_id], "type_id": 0}}]
-        for token_id in (bos, eos)
-    )
-    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    single = [*before, first, *after]
-    return {
-        "type": "TemplateProcessing", "single": single, "pair": [*single, second, *after], "special_tokens": special,
-    }  # fmt: skip
 
 
 # -- sentencepiece --
@@ -223,7 +208,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     bos, eos = fields.id("bos", None if unigram else 1), fields.id("eos", 1 if unigram else 2)
     padding = fields.id("padding")
     add_bos_eos = (fields.flag("add_bos_token", not unigram), fields.flag("add_eos_token", unigram))
-    types = list(fields.types)
+    types = fields.types
     if UNKNOWN not in types:
         types[fields.id("unknown", 2 if unigram else 0) or 0] = UNKNOWN
     for token_id, is_added, name in zip((bos, eos), add_bos_eos, ("begin", "end"), strict=True):
@@ -231,15 +216,11 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
             types[token_id] = CONTROL
         if is_added and (token_id is None or types[token_id] != CONTROL):
             raise fields.error(f"adds a token at the {name} of every text but does not name a control token for it")
-    # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for them.
-    spelled = (
-        token.replace(" ", "▁") if kind == USER_DEFINED else token
-        for token, kind in zip(fields.tokens, types, strict=True)
-    )
-    pieces = b"".join(
-        proto(1, proto(1, piece.encode()) + proto(2, score) + proto(3, kind))
-        for piece, kind, score in zip(spelled, types, fields.scores(), strict=False)
-    )
+    pieces = []
+    for token, kind, score in zip(fields.tokens, types, fields.scores(), strict=True):
+        # User-defined pieces are stored with plain spaces, but sentencepiece has its own symbol for them.
+        piece = token.replace(" ", "▁") if kind == USER_DEFINED else token
+        pieces.append(proto(1, proto(1, piece.encode()) + proto(2, score) + proto(3, kind)))
     trainer = proto(3, 1 if unigram else 2) + proto(35, BYTE in types)
     for number, token_id in ((45, types.index(UNKNOWN)), (46, bos), (47, eos), (48, padding)):
         # "\0" is not a piece, so it means that there is none; an empty name would mean the default, `<s>`
@@ -247,7 +228,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     normalizer = proto(1, b"identity") + proto(2, fields.charsmap())
     normalizer += proto(3, fields.flag("add_space_prefix", not unigram))
     normalizer += proto(4, fields.flag("remove_extra_whitespaces", False)) + proto(5, True)
-    data = pieces + proto(2, trainer) + proto(3, normalizer)
+    data = b"".join(pieces) + proto(2, trainer) + proto(3, normalizer)
     return SentencePieceTokenizer(data, where=fields.where, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
 
 
@@ -277,7 +258,6 @@ DIGIT_RUNS: Step = {"type": "Digits", "individual_digits": False}
 PUNCTUATION: Step = {"type": "Punctuation", "behavior": "Contiguous"}
 NFC: Step = {"type": "NFC"}
 
-
 QWEN_2_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + WHITE_SPACE
 QWEN_35_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + WHITE_SPACE
 TEKKEN_PATTERN = (
@@ -300,13 +280,8 @@ DEEPSEEK_V3_PATTERN = (
 ).replace("LINE", "\r\n")
 
 
-def split_at(pattern: str) -> Step:
-    """Each match of the pattern is a pre-token."""
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-
-
 class PreTokenizer:
-    """The pre-tokenizer that a name in `pre` stands for: steps, or the patterns they split at."""
+    """The pre-tokenizer that a name in `pre` stands for: steps, or patterns, each match of which is a pre-token."""
 
     def __init__(
         self,
@@ -316,7 +291,11 @@ class PreTokenizer:
         ignore_merges: bool = False,
         add_bos: bool = False,
     ) -> None:
-        self.steps = [split_at(step) if isinstance(step, str) else step for step in (*steps, last)]
+        self.steps = [
+            {"type": "Split", "pattern": {"Regex": step}, "behavior": "Isolated", "invert": False}
+            if isinstance(step, str) else step
+            for step in (*steps, last)
+        ]  # fmt: skip
         self.normalizer = normalizer
         self.ignore_merges = ignore_merges  # a pre-token in the vocabulary is one token, regardless of its merges
         self.add_bos = add_bos  # unless the file sets add_bos_token

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, concatenate_batches, select_texts
 from inlayer.threads import core_count, map_in_threads
-from inlayer.tokenizers.base import surrogate_error
+from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.untrusted_files import library_errors, steps_of
 
 EncodeBatch = Callable[[list[str]], Ragged]
@@ -164,45 +164,32 @@ def can_overlap(some: list[str], others: list[str]) -> bool:
     return False
 
 
-def run_lengths() -> list[int]:
-    """Return the lengths of alternating runs over all code points: stable, unstable, stable, ..."""
-    text = resources.files("inlayer.tokenizers").joinpath("stable_characters.txt").read_text("ascii")
-    return [int(length) for length in text.split()]
-
-
 @cache
 def stable_characters() -> npt.NDArray[np.bool_]:
     """Return a table over all code points, True where the character is stable."""
-    lengths = run_lengths()
+    text = resources.files("inlayer.tokenizers").joinpath("stable_characters.txt").read_text("ascii")
+    lengths = [int(length) for length in text.split()]  # alternating runs: stable, unstable, stable, ...
     return np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
 
 
-def texts_with_unstable_characters(texts: list[str]) -> npt.NDArray[np.int64]:
-    """Return the sorted indices of texts with an unstable character; raise TextError for a lone surrogate."""
-    indices: list[int] = []
-    block: list[int] = []
-    size = 0
-    is_ascii = np.fromiter(map(str.isascii, texts), np.bool_, len(texts))  # most texts are ASCII
-    for index in np.flatnonzero(~is_ascii).tolist():
+def texts_with_unstable_characters(texts: list[str]) -> list[int]:
+    """Return the indices of texts with an unstable character; raise TextError for a lone surrogate, which is one."""
+    found, block, size = list[int](), list[int](), 0
+    others = [index for index, text in enumerate(texts) if not text.isascii()]  # most texts are ASCII
+    for index in others:
         block.append(index)
         size += len(texts[index])
-        if size >= BLOCK_CHARACTERS:
-            indices += check_block(texts, block)
+        if size >= BLOCK_CHARACTERS or index == others[-1]:
+            found += [block[row] for row in find_unstable([texts[index] for index in block])]
             block, size = [], 0
-    return np.array(indices + check_block(texts, block), np.int64)
+    for index in found:
+        check_text(texts[index], f"text {index}")
+    return found
 
 
-def check_block(texts: list[str], block: list[int]) -> list[int]:
-    joined = "".join([texts[index] for index in block])
-    code_points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-    positions = np.flatnonzero(~stable_characters()[code_points])
-    if positions.size == 0:
-        return []
-    ends = np.cumsum([len(texts[index]) for index in block])
-    rows = np.searchsorted(ends, positions, side="right")
-    surrogates = np.flatnonzero((code_points[positions] & 0xFFFFF800) == 0xD800)
-    if surrogates.size:
-        row, position = int(rows[surrogates[0]]), int(positions[surrogates[0]])
-        start = int(ends[row - 1]) if row else 0
-        raise surrogate_error(f"text {block[row]}", position - start, int(code_points[position]))
-    return [block[row] for row in np.unique(rows)]
+def find_unstable(block: list[str]) -> list[int]:
+    joined = "".join(block).encode("utf-32-le", "surrogatepass")
+    positions = np.flatnonzero(~stable_characters()[np.frombuffer(joined, np.uint32)])
+    ends = np.cumsum([len(text) for text in block])
+    rows: list[int] = np.unique(np.searchsorted(ends, positions, side="right")).tolist()
+    return rows

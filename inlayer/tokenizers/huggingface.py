@@ -15,27 +15,21 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inlayer.errors import InlayerError, TokenizerError, type_name
+from inlayer.errors import TokenizerError, type_name
 from inlayer.files import parse_json
-from inlayer.ragged import IdArray, Ragged, ragged_from_counts
-from inlayer.tokenizers.base import Token, Tokenizer, check_text
+from inlayer.ragged import IdArray, Ragged, concatenate_batches, ragged_from_counts
+from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
-from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
+from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
-from inlayer.tokenizers.untrusted_files import (
-    check_parts,
-    library_errors,
-    parse_tokenizer_json,
-    steps_of,
-    unreadable_part,
-)
+from inlayer.tokenizers.untrusted_files import library_errors, open_checked, parse_tokenizer_json, steps_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -50,21 +44,11 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:
         config = parse_tokenizer_json(data, where)
         model = config["model"]
-        text = data.decode("utf-8-sig")
         if model.get("dropout"):
             model["dropout"] = None
-            text = json.dumps(config)
-        import tokenizers
-
+            data = json.dumps(config).encode()
         self._where, self.data = where, data
-        with library_errors(f"{where} cannot be opened"):
-            try:
-                check_parts(config, where)
-                self._exact = tokenizers.Tokenizer.from_str(text)
-            except InlayerError:
-                raise
-            except Exception as error:  # the library raises nothing more specific
-                raise unreadable_part(config, where, error) from error
+        self._exact = open_checked(config, data.decode("utf-8-sig"), where)
         self._exact.no_truncation()
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}
@@ -78,36 +62,29 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._pre_tokenizes = bool(pre_tokenizers)
         self._encodes_bytes = "ByteLevel" in pre_tokenizers + normalizers
         self._byte_level = self._encodes_bytes or "ByteLevel" in decoders
-        vocab = model["vocab"]
+        vocab = model.pop("vocab")
+        model.pop("merges", None)
+        self._settings = config  # without the vocabulary, which would take much memory
         last = max(vocab.values()) if isinstance(vocab, dict) else len(vocab) - 1
         self._id_limit = max([last, *self._added]) + 1
+        self._continuation_prefix = (model.get("continuing_subword_prefix") or "").encode()
         self._pad_id = self._exact.token_to_id(pad_token) if pad_token is not None else None
         padding = config.get("padding")
         if self._pad_id is None and isinstance(padding, dict) and padding.get("pad_id", 0) < self._id_limit:
             self._pad_id = padding.get("pad_id")
-        settings = config | {"model": {key: value for key, value in model.items() if key not in {"vocab", "merges"}}}
-        self._fast_source: tuple[str, dict[str, Any]] | None = (text, settings)  # until the fast path opens
-
-    @property
-    def _continuation_prefix(self) -> bytes:
-        return str(getattr(self._exact.model, "continuing_subword_prefix", None) or "").encode()
 
     @property
     def unknown_id(self) -> int | None:
         """The id for text that is not in the vocabulary, or None."""
-        if not hasattr(self._exact.model, "unk_token"):  # Unigram
-            unknown: int | None = json.loads(self.data.decode("utf-8-sig"))["model"].get("unk_id")
-            return unknown
-        token = self._exact.model.unk_token
-        return None if token is None else self._exact.token_to_id(token)
+        model = self._settings["model"]
+        token = model.get("unk_token")
+        unknown: int | None = model.get("unk_id") if token is None else self._exact.token_to_id(token)
+        return unknown
 
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:
-        """Return the library's tokenizer with these settings.
-
-        Settings are fields of the object, so threads cannot share one.
-        """
+        """Return the library's tokenizer with these settings, which are fields of the object."""
         key = (parse_special, post_process)
         with self._lock:
             if key not in self._variants:
@@ -127,28 +104,27 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         from tokenizers import Encoding
 
         variant = self._variant(parse_special)
-        flats: list[IdArray] = [np.empty(0, np.int64)]
-        counts: list[int] = []
+        batches = []
         for start in range(0, len(texts), BLOCK_TEXTS):
             block = texts[start : start + BLOCK_TEXTS]
             encodings = variant.encode_batch_fast(block, add_special_tokens=add_special_tokens)
-            counts += map(len, encodings)
-            flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
-        return ragged_from_counts(np.concatenate(flats), np.array(counts, np.int64))
+            ids = Encoding.merge(encodings, growing_offsets=False).ids
+            batches.append(ragged_from_counts(ids, np.array([len(encoding) for encoding in encodings])))
+        return concatenate_batches(batches)
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:
-        fast, (text, settings) = None, self._fast_source or ("", None)
-        if settings and self._fixed_special_tokens is not None and is_supported(settings, self._exact.token_to_id):
-            exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
-            added = [token["content"] for token in settings.get("added_tokens") or []]
-            fast = open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
-        self._fast_source = None  # not earlier, so that the next batch tries again after Ctrl-C
-        return fast
+        around = self._find_special_tokens_around()
+        if around is None or not is_supported(self._settings, self._exact.token_to_id):
+            return None
+        self._special_tokens_around = around
+        text = self.data.decode("utf-8-sig")
+        exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
+        added = [token["content"] for token in self._settings.get("added_tokens") or []]
+        return open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
 
-    @cached_property
-    def _fixed_special_tokens(self) -> tuple[Sequence[int], Sequence[int]] | None:
-        """The ids a post-processor adds before and after any text; None if they depend on the text."""
+    def _find_special_tokens_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Return the ids a post-processor adds before and after any text; None if they depend on the text."""
         added: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
             try:
@@ -167,7 +143,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- decoding and vocabulary --
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        """Decode with the file's decoder, as `tokenizers` does, but raise for an id without a token."""
         return self._exact.decode(self._valid_ids(ids), skip_special_tokens=skip_special_tokens)
 
     def _has_token(self, token_id: int) -> bool:
@@ -177,11 +152,10 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         token = str(self._exact.id_to_token(token_id))  # byte-level vocabularies have a letter for each byte
         if token_id in self._added:
             return token.encode()
-        if self._byte_level:
-            alphabet = byte_alphabet()
-            if all(character in alphabet for character in token):
-                return bytes(alphabet[character] for character in token)
-        elif re.fullmatch(r"<0x[0-9A-F]{2}>", token):
+        alphabet = byte_alphabet()
+        if self._byte_level and alphabet.keys() >= {*token}:
+            return bytes(alphabet[character] for character in token)
+        if not self._byte_level and re.fullmatch(r"<0x[0-9A-F]{2}>", token):
             return bytes([int(token[3:5], 16)])
         return token.encode()
 
@@ -190,47 +164,32 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     # -- explanations --
 
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode a text into tokens. Where their bytes do not add up to it, spans follow the rules in offsets.py."""
-        return self._explain(text, add_special_tokens, parse_special)[0]
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
+        """Where the bytes of tokens do not add up to the text, spans follow the rules in offsets.py.
 
-    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (Llama-2)."""
-        return self._explain(text, False, parse_special)[1]
-
-    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        return self._explain(text, True, True)
-
-    def _explain(
-        self, text: str, add_special_tokens: bool, parse_special: bool
-    ) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        """Return tokens and pre-tokens; tokens that the post-processor adds, such as begin-of-text, get empty spans."""
+        Tokens that the post-processor adds, such as begin-of-text, get empty spans. There are no pre-tokens if the file
+        has no pre_tokenizer (Llama-2).
+        """
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             # without the post-processor, which would trim whitespace from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
-        ids, tokens = body.ids, None
-        if self._byte_level:
-            tokens = tokens_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
-        if tokens is None:
-            offsets = byte_offsets(text, body.offsets)
-            tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
-        spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
-        with library_errors(f"{self._where} cannot encode this text"):
             whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
-        result: list[Token] = []
-        remaining, position = iter(tokens), 0
-        for token_id, is_added in zip(whole.ids, whole.special_tokens_mask, strict=True):
-            if is_added:
-                result.append(Token(token_id, b"", (position, position), True))
-                continue
-            token = next(remaining, None)
-            if token is None or token.id != token_id:
-                raise TokenizerError(
-                    f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
-                )
+        added = list(zip(whole.ids, whole.special_tokens_mask, strict=True))
+        if [token_id for token_id, is_added in added if not is_added] != body.ids:
+            raise TokenizerError(
+                f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
+            )
+        offsets, own = byte_offsets(text, body.offsets), [self._bytes_of(token_id) for token_id in body.ids]
+        if self._byte_level and b"".join(own) == source:
+            offsets = [(0, len(source))] * len(own)  # the bytes of the tokens divide the whole text
+        tokens = tokens_from_offsets(source, body.ids, offsets, own, self.special_ids)
+        spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
+        ends = [*(token.span[1] for token in tokens[:-1]), len(source)]
+        rest, result, end = zip(tokens, ends, strict=False), list[Token](), 0
+        for token_id, is_added in added:
+            token, end = (Token(token_id, b"", (end, end), True), end) if is_added else next(rest)
             result.append(token)
-            position = token.span[1] if token is not tokens[-1] else len(source)
         return result, spans
 
     @cached_property
@@ -239,10 +198,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
         return merges_from_json(parse_json(self.data, self._where, TokenizerError)["model"])
-
-    @property
-    def _unmerged_ids(self) -> Iterable[int]:
-        return self._added
 
 
 def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
@@ -253,27 +208,17 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
     for special, run in itertools.groupby(sorted(added.items()), key=lambda item: item[1].special):
         tokens = [token for _, token in run]
         copy.add_special_tokens(tokens) if special else copy.add_tokens(tokens)
-    if {key: token.content for key, token in copy.get_added_tokens_decoder().items()} != {
-        key: token.content for key, token in added.items()
-    }:  # ids with gaps: only parsing the file again gives the same ids
+    if copy.get_added_tokens_decoder() != added:  # ids with gaps: only parsing the file again gives the same ids
         copy = type(original).from_str(original.to_str())
         copy.post_processor = None
     return copy
 
 
 def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
-    """Return the compressed id of every token, as DeepSeek's Engram hashes them.
-
-    Compressed ids are numbered in the order of their first tokens.
+    """Return the compressed id of every token, as DeepSeek's Engram hashes them, in the order of their first tokens.
 
     " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
-    has no text to normalize, so it gets its own id.
-
-    Args:
-        tokenizer: The model's tokenizer; its tokenizer.json has the spelling that distinguishes incomplete characters.
-
-    Raises:
-        TokenizerError: If the model has no tokenizer.json.
+    has no text to normalize, so it gets its own id; only a tokenizer.json has the spelling that distinguishes it.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         kind = "no tokenizer" if tokenizer is None else f"{type_name(tokenizer)}"

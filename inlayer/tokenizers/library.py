@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from threading import RLock
 from typing import Any, TypeVar
 
-from inlayer.errors import IdRangeError
 from inlayer.ragged import Ragged, with_special_tokens
-from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_id_bounds, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_text, check_texts
 from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_with_unstable_characters
 from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -32,10 +31,8 @@ class LibraryTokenizer(Tokenizer):
     """Base class of tokenizers that wrap a library. Subclasses set the attributes and implement the hooks below."""
 
     _where: str  # the file, as error messages show it
-    _id_limit: int  # one more than the largest id
-    _pad_id: int | None = None
-    _byte_level = False  # true if the bytes of the tokens add up to the text
     _special_tokens_around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
+    _added: Mapping[int, Any] = {}  # tokens that are found in a text, not produced by merges
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     _lock: RLock
@@ -55,13 +52,10 @@ class LibraryTokenizer(Tokenizer):
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a batch with the exact library, without a Python list per text."""
 
-    @abstractmethod
-    def _bytes_of(self, token_id: int) -> bytes:
-        """Return the bytes of a token that exists."""
-
-    def _has_token(self, token_id: int) -> bool:
-        """Return whether an id below the limit is a token. Some vocabularies have gaps in their ids."""
-        return True
+    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        """Encode one short text with the exact library."""
+        ids: list[int] = self._encode_exactly([text], add_special_tokens, parse_special).flat.tolist()
+        return ids
 
     @cached_property
     def _fast_path(self) -> EncodeBatch | None:  # read under the lock, so that it opens once
@@ -70,16 +64,6 @@ class LibraryTokenizer(Tokenizer):
     @cached_property
     def _merge_table(self) -> MergeTable | None:  # read under the lock as well
         return None
-
-    @property
-    def _fixed_special_tokens(self) -> tuple[Sequence[int], Sequence[int]] | None:
-        """The ids added before and after every text; None if they depend on the text."""
-        return self._special_tokens_around
-
-    @property
-    def _unmerged_ids(self) -> Iterable[int]:
-        """Ids that are found in a text, not produced by merges."""
-        return self.special_ids
 
     # -- shared behavior --
 
@@ -97,80 +81,39 @@ class LibraryTokenizer(Tokenizer):
         with library_errors(f"{self._where} cannot encode this text"):
             return self._encode_one(text, add_special_tokens, parse_special)
 
-    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        """Encode one short text with the exact library."""
-        ids: list[int] = self._encode_exactly([text], add_special_tokens, parse_special).flat.tolist()
-        return ids
-
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
         items = check_texts(texts)
-        excluded = set(texts_with_unstable_characters(items).tolist())  # raises for lone surrogates
+        excluded = {*texts_with_unstable_characters(items)}  # raises for lone surrogates
         with self._lock:
-            fast, around = self._fast_path, self._fixed_special_tokens
+            fast = self._fast_path
         with library_errors(f"{self._where} cannot encode these texts"):
-            if fast is None or around is None:
+            if fast is None:
                 return self._encode_exactly(items, add_special_tokens, parse_special)
             if not parse_special:  # gigatoken always parses special tokens, so texts without any are the same
                 excluded |= {index for index, text in enumerate(items) if self._special_pattern.search(text)}
             exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
             batch = encode_with_both(items, fast, exact, sorted(excluded))
-        return with_special_tokens(batch, *around) if add_special_tokens else batch
-
-    def decode_bytes(self, ids: Any) -> bytes:
-        if not self._byte_level:
-            raise not_byte_level(f"the tokenizer of {self._where}")
-        return b"".join(map(self._bytes_of, self._valid_ids(ids)))
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Return the exact bytes in a byte-level vocabulary, else the vocabulary's spelling (`##ing`, `▁the`)."""
-        if type(token_id) is int and 0 <= token_id < self._id_limit and self._has_token(token_id):
-            return self._bytes_of(token_id)  # ten times as fast as the checks, which write the error
-        return self._bytes_of(self._valid_ids([token_id])[0])
-
-    def _valid_ids(self, ids: Any) -> list[int]:
-        valid: list[int] = check_id_bounds(ids, self._id_limit).tolist()
-        for position, token_id in enumerate(valid):
-            if not self._has_token(token_id):
-                raise IdRangeError(
-                    f"id {token_id} at position {position} is not a token of {self._where}: its ids have a gap there"
-                )
-        return valid
+        return with_special_tokens(batch, *self._special_tokens_around) if add_special_tokens else batch
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
         valid = self._valid_ids(ids)
         with self._lock:
             table = self._merge_table
-        if table is None or not set(self._unmerged_ids).isdisjoint(valid):
+        if table is None or not self._added.keys().isdisjoint(valid):
             return None
-        replayed = table.replay(b"".join(map(self._bytes_of, valid)))
-        return replayed[0] if replayed is not None and replayed[1] == valid else None
+        merges, reached = table.replay(b"".join(map(self._bytes_of, valid)))
+        return merges if reached == valid else None
 
     def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
         """Put the ids added around a text before and after its tokens, with empty spans."""
-        before, after = (
-            [Token(token_id, b"", (position, position), True) for token_id in ids]
-            for ids, position in zip(self._special_tokens_around, (0, end), strict=True)
-        )
-        return [*before, *tokens, *after]
-
-    @property
-    def pad_id(self) -> int | None:
-        return self._pad_id if self._pad_id is not None else super().pad_id
+        before, after = self._special_tokens_around
+        return [
+            *(Token(token_id, b"", (0, 0), True) for token_id in before),
+            *tokens,
+            *(Token(token_id, b"", (end, end), True) for token_id in after),
+        ]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._where!r}, {self.get_vocab_size()} tokens)"
-
-
-def tokens_from_bytes(
-    source: bytes, ids: list[int], covered: list[bytes], special_ids: frozenset[int]
-) -> list[Token] | None:
-    """Build tokens whose bytes follow one another, or None if they do not add up to the source."""
-    if b"".join(covered) != source:
-        return None
-    tokens, start = [], 0
-    for token_id, data in zip(ids, covered, strict=True):
-        tokens.append(Token(token_id, data, (start, start + len(data)), token_id in special_ids))
-        start += len(data)
-    return tokens

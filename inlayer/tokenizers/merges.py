@@ -5,7 +5,7 @@
   tiktoken
 - a pre-token that is in the vocabulary becomes one token without merges: always in tiktoken files, otherwise if the
   file sets `ignore_merges` (Llama-3)
-- a replay returns None if a pre-token cannot be replayed: it is too long, or one of its bytes has no token
+- a replay has no ids if a pre-token cannot be replayed: it is too long, or one of its bytes has no token
 Tested against a slow loop and the ids of the libraries in tests/tokenizers/test_merges.py.
 """
 
@@ -38,16 +38,14 @@ class MergeTable:
     merge: Callable[[int, int], tuple[int, int] | None]  # two token ids -> rank and id of their merge
     whole: Callable[[bytes], int | None]  # the token of a pre-token that is taken whole
 
-    def replay(self, data: bytes) -> tuple[list[Merge], list[int]] | None:
+    def replay(self, data: bytes) -> tuple[list[Merge], list[int]]:
         """Return the merges of a pre-token in order, and the resulting ids; a queue keeps long runs cheap."""
         taken = self.whole(data)
         if taken is not None:
             return [], [taken]
-        if len(data) > MAX_PRE_TOKEN_BYTES:
-            return None
         ids = [self.byte_ids[value] for value in data]
-        if None in ids:
-            return None
+        if len(data) > MAX_PRE_TOKEN_BYTES or None in ids:
+            return [], []
         end = len(data)
         # A token is identified by the position of its first byte, and the next one starts where it ends.
         following, previous = list(range(1, end + 1)), list(range(-1, end))

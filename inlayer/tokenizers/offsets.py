@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from inlayer.tokenizers.base import Token
 
@@ -33,20 +33,20 @@ def tokens_from_offsets(
     source: bytes,
     ids: Sequence[int],
     offsets: Offsets,
-    token_bytes: Callable[[int], bytes],
+    own: Sequence[bytes],
     special_ids: frozenset[int],
 ) -> list[Token]:
-    """Build one token per id; `offsets` are byte offsets in `source`."""
+    """Build one token per id; `offsets` are byte offsets in `source`, `own` the bytes of each token by itself."""
     spans: list[tuple[int, int]] = []
     done = 0  # all bytes before this one are assigned
     for first, last in groups_of_tokens(offsets):
         begin = max(offsets[first][0], done)
         if spans and begin > done and is_composed(source[done:begin]):
             spans[-1] = (spans[-1][0], begin)
-        end = max(begin, *(stop for _, stop in offsets[first:last]))
-        own = [token_bytes(token_id) for token_id in ids[first:last]]
-        lengths = matching_lengths(own, source[begin:end]) or claimed_lengths(begin, offsets[first:last])
-        for length in lengths:
+        reached = list(itertools.accumulate((stop for _, stop in offsets[first:last]), max, initial=begin))
+        end = reached[-1]
+        claimed = [after - before for before, after in itertools.pairwise(reached)]
+        for length in matching_lengths(own[first:last], source[begin:end]) or claimed:
             spans.append((begin, begin + length))
             begin += length
         done = end
@@ -79,22 +79,13 @@ def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
     return [*groups, (first, len(offsets))] if offsets else []
 
 
-def matching_lengths(own: list[bytes], shared: bytes) -> list[int] | None:
+def matching_lengths(own: Sequence[bytes], shared: bytes) -> list[int] | None:
     """Return the length of each token if their own bytes, with `▁` for a space, add up to those they share."""
     spaced = [data.replace(SPACE_SYMBOL, b" ") for data in own]
     for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):  # the first `▁` may stand for nothing
         if b"".join(candidate) == shared:
             return [len(data) for data in candidate]
     return None
-
-
-def claimed_lengths(begin: int, offsets: Offsets) -> list[int]:
-    """Return the number of bytes that each token adds to those before it."""
-    lengths = []
-    for _, end in offsets:
-        lengths.append(max(0, end - begin))
-        begin = max(begin, end)
-    return lengths
 
 
 def is_composed(gap: bytes) -> bool:

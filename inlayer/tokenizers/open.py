@@ -11,6 +11,7 @@ Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizer
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError, type_name
-from inlayer.files import check_path, file_errors, format_path, not_a_file, parse_json, path_kind
+from inlayer.files import check_is_file, check_path, file_errors, format_path, not_a_file, parse_json, path_kind, quote
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -55,25 +56,17 @@ def open_tokenizer(
     if pat_str is not None:
         check_text(pat_str, "pat_str")
     if special_tokens is not None and not isinstance(special_tokens, Mapping):
-        raise DtypeError(
-            f"special_tokens is {type_name(special_tokens)}; it must map the text of each token to its id, as in "
-            '{"<s>": 50256}'
-        )
+        raise DtypeError(f'special_tokens is {type_name(special_tokens)}; it must be a dict such as {{"<s>": 50256}}')
     file = find_file(check_path(path))
     data, where = read_file(file), format_path(file)
     file_format = detect_format(file, data, where)
     config = read_sibling(file, "tokenizer_config.json")
     others = read_sibling(file, "special_tokens_map.json")
-    for one in (config, others):
-        check_special_tokens(one)
     pad_token = token_text(config.get("pad_token")) or token_text(others.get("pad_token"))
     if file_format == "tiktoken":
         return open_tiktoken(file, data, config, pat_str, special_tokens, pad_token)
     if pat_str is not None or special_tokens is not None:
-        raise InputError(
-            f"{where} is not a tiktoken file: it has its own split pattern and special tokens; omit pat_str and "
-            "special_tokens"
-        )
+        raise InputError(f"{where} is not a tiktoken file; omit pat_str and special_tokens, which it contains")
     if file_format == "json":
         return HuggingFaceTokenizer(data, where=where, pad_token=pad_token)
     add_bos_eos = (config.get("add_bos_token") is True, config.get("add_eos_token") is True)
@@ -81,13 +74,8 @@ def open_tokenizer(
 
 
 def find_file(path: Path) -> Path:
-    kind = path_kind(path)
-    if kind == "file":
-        return path
-    if kind == "missing":
-        raise MissingFileError(f"{format_path(path)}: not found; pass a model folder or a tokenizer file")
-    if kind != "folder":
-        raise not_a_file(path, kind)
+    if path_kind(path) != "folder":
+        return check_is_file(path, "pass a model folder or a tokenizer file")
     if (file := find_in_folder(path)) is None:
         raise MissingFileError(
             f"{format_path(path)} is a folder without a tokenizer; expected {', '.join((*FILE_NAMES, *FILE_PATTERNS))}"
@@ -124,7 +112,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
     """Return "json", "tiktoken" or "sentencepiece"."""
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
-        raise TokenizerError(f"{where} is empty" if len(data) <= 4096 else f"{where} starts with 4 KB of whitespace")
+        raise TokenizerError(f"{where} is empty, or starts with 4 KB of whitespace")
     if start[:1] in {b"{", b"["}:
         return "json"
     if looks_like_tiktoken(data) or file.suffix == ".tiktoken" or file.name == "tiktoken.model":
@@ -140,27 +128,26 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
 
 
 def read_sibling(file: Path, name: str) -> dict[str, Any]:
-    """Read a JSON file next to this one; empty if there is none."""
+    """Read a JSON file next to this one; empty if there is none. Its tokens must be valid Unicode."""
     path = file.parent / name
-    return parse_json(read_file(path), format_path(path), TokenizerError) if path_kind(path) == "file" else {}
+    if path_kind(path) != "file":
+        return {}
+    content = parse_json(read_file(path), format_path(path), TokenizerError)
+    try:
+        for field, value in content.items():
+            if "token" in field:
+                json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        raise TokenizerError(
+            f"{quote(field)} in {format_path(path)} contains a lone surrogate or is nested too deeply"
+        ) from None
+    return content
 
 
-def check_special_tokens(config: dict[str, Any]) -> None:
-    """Raise TokenizerError if a special token is not valid Unicode, even if it is not used here."""
-    for name, value in config.items():
-        if name in {"additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"}:
-            for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-                token_text(one, name)
-        elif name.endswith("_token"):
-            token_text(value, name)
-
-
-def token_text(value: object, name: str = "a special token") -> str | None:
+def token_text(value: object) -> str | None:
     """Return the text of a token in tokenizer_config.json, where it is a string or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise TokenizerError(f"{name} next to the tokenizer is {value[:40]!r}, which is not valid Unicode")
     return value if isinstance(value, str) else None
 
 
@@ -200,20 +187,18 @@ def open_tiktoken(
 def rename_special_tokens(known: dict[str, int], config: dict[str, Any], where: str) -> dict[str, int]:
     """Apply the names in the added_tokens_decoder of tokenizer_config.json to the known special tokens."""
     by_id = {token_id: token for token, token_id in known.items()}
+    what = f"added_tokens_decoder next to {where}"
     entries = config.get("added_tokens_decoder") or {}
     if not isinstance(entries, dict):
-        raise TokenizerError(f"added_tokens_decoder next to {where} is {type_name(entries)}, not an object")
+        raise TokenizerError(f"{what} is {type_name(entries)}, not an object")
     for token_id, token in entries.items():
         text = token_text(token)
         if text is None or not token_id.isdecimal() or len(token_id) > len(str(MAX_ID)):
-            raise TokenizerError(
-                f"added_tokens_decoder next to {where} has {token_id[:60]!r}: {str(token)[:60]!r}; expected an id and "
-                "a token"
-            )
+            raise TokenizerError(f"{what} has {quote(token_id)}: {quote(token)}; expected an id and a token")
         by_id[int(token_id)] = text
     special_tokens = {token: token_id for token_id, token in by_id.items()}
     if len(special_tokens) != len(by_id):
-        raise TokenizerError(f"added_tokens_decoder next to {where} assigns two ids to one token")
+        raise TokenizerError(f"{what} assigns two ids to one token")
     return special_tokens
 
 
@@ -224,6 +209,6 @@ def added_id(config: dict[str, Any], name: str, special_tokens: Mapping[str, int
     token = token_text(config.get(name))
     if token is None or token not in special_tokens:
         raise TokenizerError(
-            f"tokenizer_config.json next to {where} sets add_{name}, but its {name} {token!r} is not a special token"
+            f"tokenizer_config.json next to {where} sets add_{name}, but {token!r} is not a special token"
         )
     return (special_tokens[token],)

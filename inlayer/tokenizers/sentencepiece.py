@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
-from inlayer.tokenizers.base import Token, check_text
+from inlayer.tokenizers.base import Analysis, check_text
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ADDED, MAX_GROWTH, library_errors
@@ -43,13 +43,9 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._where = where
         self._exact = sentencepiece.SentencePieceProcessor()
         with library_errors(f"{where} is not a valid sentencepiece model"):
-            if not data or not self._exact.LoadFromSerializedProto(data):
+            if not data or not self._exact.LoadFromSerializedProto(data) or not self._exact.get_piece_size():
                 raise TokenizerError(f"{where} is not a valid sentencepiece model")
         self._id_limit = int(self._exact.get_piece_size())
-        if self._id_limit == 0:
-            raise TokenizerError(f"{where} is a sentencepiece model without tokens")
-        pad_ids = (self._id_of(pad_token), int(self._exact.pad_id()))
-        self._pad_id = next((token_id for token_id in pad_ids if token_id >= 0), None)
         with library_errors(f"{where} has a token that is not valid UTF-8"):
             pieces = [str(self._exact.id_to_piece(token_id)) for token_id in range(self._id_limit)]
         self.special_tokens: Mapping[str, int] = {
@@ -57,13 +53,15 @@ class SentencePieceTokenizer(LibraryTokenizer):
             for token_id, piece in enumerate(pieces)
             if self._exact.is_control(token_id) or self._exact.is_unknown(token_id)
         }
+        pad_id = int(self._exact.pad_id()) if pad_token not in pieces else pieces.index(pad_token)
+        self._pad_id = pad_id if pad_id >= 0 else None
         ids = int(self._exact.bos_id()), int(self._exact.eos_id())
-        if any(is_added and token_id < 0 for is_added, token_id in zip(add_bos_eos, ids, strict=True)):
-            raise TokenizerError(
-                f"{where} has no begin- or end-of-text token, although tokenizer_config.json says to add one"
-            )
         before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
-        self._special_tokens_around = (before, after)
+        if any(token_id < 0 for token_id in before + after):
+            raise TokenizerError(
+                f"{where} has no begin- or end-of-text token, but tokenizer_config.json says to add one"
+            )
+        self._special_tokens_around = before, after
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a block of texts at a time, so Ctrl-C works."""
@@ -77,20 +75,12 @@ class SentencePieceTokenizer(LibraryTokenizer):
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """Decode as the library does: control tokens have no text, regardless of `skip_special_tokens`."""
-        valid = self._valid_ids(ids)
-        if skip_special_tokens:
-            valid = [token_id for token_id in valid if token_id not in self.special_ids]
-        return str(self._exact.decode(valid))
+        return str(self._exact.decode(self._valid_ids(ids, skip_special_tokens)))
 
     def _check_growth(self, text: str) -> None:
         """Raise TokenizerError if the model's own normalization rules make this text far too long."""
         if len(self._exact.normalize(text)) > (limit := MAX_GROWTH * len(text) + MAX_ADDED):
             raise TokenizerError(f"{self._where}: its normalizer makes a text longer than {limit:,} characters")
-
-    def _id_of(self, piece: str | None) -> int:
-        """Return the id of a piece, or -1: for an unknown one the library returns the id of the unknown token."""
-        token_id = -1 if piece is None else int(self._exact.piece_to_id(piece))
-        return token_id if token_id >= 0 and self._exact.id_to_piece(token_id) == piece else -1
 
     def _bytes_of(self, token_id: int) -> bytes:
         piece = str(self._exact.id_to_piece(token_id))
@@ -98,15 +88,13 @@ class SentencePieceTokenizer(LibraryTokenizer):
             return bytes([int(piece[3:5], 16)])
         return piece.encode()
 
-    def get_vocab_size(self) -> int:
-        return self._id_limit
-
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode a text into tokens. Spans come from the library's offsets, by the rules in offsets.py."""
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
+        """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             self._check_growth(text)
             options: dict[str, Any] = {"return_type": "offset_mapping", "return_bytes": True}  # not in its type stubs
             encoding = self._exact.encode(text, **options)
-        tokens = tokens_from_offsets(source, encoding["ids"], encoding["offsets"], self._bytes_of, self.special_ids)
-        return self._with_added(tokens, len(source)) if add_special_tokens else tokens
+        own = [self._bytes_of(token_id) for token_id in encoding["ids"]]
+        tokens = tokens_from_offsets(source, encoding["ids"], encoding["offsets"], own, self.special_ids)
+        return self._with_added(tokens, len(source)) if add_special_tokens else tokens, None

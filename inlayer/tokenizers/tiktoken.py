@@ -20,21 +20,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TextError, TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
-from inlayer.tokenizers.base import Token, check_text
+from inlayer.tokenizers.base import Analysis, PreTokens, Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
-from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
+from inlayer.tokenizers.library import LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
+from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
 
 MAX_SPLIT_SECONDS = 10.0  # enough for several megabytes with a real pattern
-RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
+RANK_LINE = re.compile(rb"\s*([!-~]+)[ \t]+(-?\d+)\s*")
 
 
 def looks_like_tiktoken(data: bytes) -> bool:
@@ -46,26 +47,23 @@ def looks_like_tiktoken(data: bytes) -> bool:
 def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
     """Parse and validate a tiktoken file: token bytes -> rank."""
     ranks: dict[bytes, int] = {}
-    lines: dict[int, int] = {}
+    seen: set[int] = set()
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
+        match = RANK_LINE.fullmatch(line)
         try:
-            encoded, rank_text = line.split()
-            if not rank_text.lstrip(b"-").isdigit():  # int would accept 1_0
-                raise ValueError
-            token, rank = base64.b64decode(encoded, validate=True), int(rank_text)
-        except ValueError:  # binascii.Error is a ValueError
-            raise TokenizerError(f"line {number} of {where} is not `base64 rank`; is the file damaged?") from None
-        if rank < 0 or not token:
+            token, rank = (base64.b64decode(match[1], validate=True), int(match[2])) if match else (b"", 0)
+        except ValueError:  # not base64, or thousands of digits
+            token, rank = b"", 0
+        if not token or rank < 0:
             raise TokenizerError(
-                f"line {number} of {where} has rank {rank} for {token!r}; ranks start at 0 and tokens are not empty"
+                f"line {number} of {where} is not `base64 rank`: {line[:40]!r}; is the file damaged? Ranks start at 0"
             )
-        if rank in lines:
-            raise TokenizerError(f"{where} has rank {rank} twice, on lines {lines[rank]} and {number}")
-        if token in ranks:
-            raise TokenizerError(f"{where} has token {token!r} twice, with ranks {ranks[token]} and {rank}")
-        ranks[token], lines[rank] = rank, number
+        if token in ranks or rank in seen:
+            raise TokenizerError(f"line {number} of {where} repeats the token {token!r} or the rank {rank}")
+        ranks[token] = rank
+        seen.add(rank)
     missing = next((value for value in range(256) if bytes([value]) not in ranks), None)
     if missing is not None:
         raise TokenizerError(f"{where} has no token for byte 0x{missing:02X}; a tiktoken file needs all 256 bytes")
@@ -96,7 +94,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         self._where, self._special_tokens_around, self._pad_id = where, around, pad_id
         self._ranks, self._pat_str, self._fast_source = ranks, pat_str, fast_source
         self._tokens = {rank: token for token, rank in ranks.items()}
-        self._tokens.update({token_id: token.encode() for token, token_id in special_tokens.items()})
+        self._tokens |= {token_id: token.encode() for token, token_id in special_tokens.items()}
         self._id_limit = max(self._tokens) + 1
         with library_errors(f"{where} cannot be opened with its split pattern"):
             self._exact = tiktoken.Encoding(
@@ -104,10 +102,9 @@ class TiktokenTokenizer(LibraryTokenizer):
             )
 
     def _encode_array(self, text: str, parse_special: bool) -> npt.NDArray[np.uint32]:
+        allowed: Literal["all"] | set[str] = "all" if parse_special else set()
         try:
-            if parse_special:
-                return self._exact.encode_to_numpy(text, allowed_special="all")
-            return self._exact.encode_to_numpy(text, disallowed_special=())
+            return self._exact.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         except ValueError as error:  # its regex engine gives up on about a million whitespace characters in a row
             raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
 
@@ -127,11 +124,6 @@ class TiktokenTokenizer(LibraryTokenizer):
             list(special_tokens),
         )
 
-    def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        skipped = self.special_ids if skip_special_tokens else frozenset[int]()
-        shown_ids = [token_id for token_id in self._valid_ids(ids) if token_id not in skipped]
-        return self.decode_bytes(shown_ids).decode(errors="replace")
-
     def _has_token(self, token_id: int) -> bool:
         return token_id in self._tokens
 
@@ -141,60 +133,43 @@ class TiktokenTokenizer(LibraryTokenizer):
     def get_vocab_size(self) -> int:
         return len(self._tokens)
 
-    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode a text into tokens whose bytes add up to it exactly."""
-        tokens = self._find_tokens(text, parse_special)
-        return self._with_added(tokens, len(text.encode())) if add_special_tokens else tokens
-
-    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        return self._find_pre_tokens(text, self._find_tokens(text, parse_special))
-
-    def _analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        tokens = self._find_tokens(text, parse_special=True)
-        return self._with_added(tokens, len(text.encode())), self._find_pre_tokens(text, tokens)
-
-    def _find_tokens(self, text: str, parse_special: bool) -> list[Token]:
+    def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
+        """The bytes of the tokens add up to the text exactly."""
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
-        covered = [self._tokens[token_id] for token_id in ids]
-        tokens = tokens_from_bytes(text.encode(), ids, covered, self.special_ids)
-        if tokens is None:
+        source, own = text.encode(), [self._tokens[token_id] for token_id in ids]
+        if b"".join(own) != source:
             raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
-        return tokens
+        offsets = [(0, len(source))] * len(ids)  # the bytes of the tokens divide the whole text
+        tokens = tokens_from_offsets(source, ids, offsets, own, self.special_ids)
+        spans = self._find_pre_tokens(text, tokens) if split else None
+        return self._with_added(tokens, len(source)) if add_special_tokens else tokens, spans
 
-    def _find_pre_tokens(self, text: str, tokens: list[Token]) -> list[tuple[int, int]] | None:
-        if texts_with_unstable_characters([text]).size:
-            return None
-        spans: list[tuple[int, int]] = []
-        for special, run in itertools.groupby(tokens, key=lambda token: token.special):
-            segment = list(run)
-            segment_spans = [token.span for token in segment] if special else self._split(segment)
-            if segment_spans is None:
-                return None
-            spans += segment_spans
-        return spans
-
-    def _split(self, tokens: list[Token]) -> list[tuple[int, int]] | None:
-        """Find the pre-tokens of a segment without special tokens; None if these tokens do not follow from them."""
+    def _find_pre_tokens(self, text: str, tokens: list[Token]) -> PreTokens:
+        """Return the pre-tokens; None if `regex` may split differently, or if these tokens do not follow from them."""
         import regex
 
-        text = b"".join(token.bytes for token in tokens).decode()
-        try:
-            pattern = regex.compile(self._pat_str, regex.V1)  # V1 supports [a&&b], as in Kimi-K2's pattern
-            words = [match.group() for match in pattern.finditer(text, timeout=MAX_SPLIT_SECONDS)]
-        except (regex.error, TimeoutError):
+        if texts_with_unstable_characters([text]):
             return None
         with self._lock:
             table = self._merge_table
-        spans, ids, start = [], [], tokens[0].span[0]
-        for word in words:
-            data = word.encode()
-            replayed = table.replay(data)
-            if replayed is None:
-                return None
-            spans.append((start, start + len(data)))
-            ids += replayed[1]
-            start += len(data)
-        return spans if "".join(words) == text and ids == [token.id for token in tokens] else None
+        spans: list[tuple[int, int]] = []
+        try:
+            pattern = regex.compile(self._pat_str, regex.V1)  # V1 supports [a&&b], as in Kimi-K2's pattern
+            for special, run in itertools.groupby(tokens, key=lambda token: token.special):
+                segment = list(run)
+                if special:
+                    spans += [token.span for token in segment]
+                    continue
+                part = b"".join(token.bytes for token in segment)
+                matches = pattern.finditer(part.decode(), timeout=MAX_SPLIT_SECONDS)
+                words = [match.group().encode() for match in matches]
+                ids = [token_id for word in words for token_id in table.replay(word)[1]]
+                if b"".join(words) != part or ids != [token.id for token in segment]:
+                    return None
+                spans += itertools.pairwise(itertools.accumulate(map(len, words), initial=segment[0].span[0]))
+        except (regex.error, TimeoutError):
+            return None
+        return spans
 
     @cached_property
     def _merge_table(self) -> MergeTable:
@@ -203,18 +178,18 @@ class TiktokenTokenizer(LibraryTokenizer):
 
 def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], where: str) -> None:
     """Check that ranks and special tokens have distinct ids, without a gap below the last rank."""
-    owners: dict[int, str] = dict.fromkeys(ranks.values(), "a rank")
+    taken = set(ranks.values())
     for token, token_id in special_tokens.items():
         check_text(token, f"a special token of {where}")
         if not token or type(token_id) is not int or not 0 <= token_id <= MAX_ID:
             raise TokenizerError(
                 f"special token {token!r} of {where} has id {token_id!r:.40}; it needs a name and an id in 0..{MAX_ID}"
             )
-        if token_id in owners:
-            raise TokenizerError(f"special token {token!r} of {where} has id {token_id}, as does {owners[token_id]!r}")
-        owners[token_id] = token
+        if token_id in taken:
+            raise TokenizerError(f"special token {token!r} of {where} has id {token_id}, as does another token")
+        taken.add(token_id)
     last = max(ranks.values(), default=-1)
-    gap = next((token_id for token_id in range(last) if token_id not in owners), None)
+    gap = next((token_id for token_id in range(last) if token_id not in taken), None)
     if gap is not None:
         raise TokenizerError(f"{where} has no rank {gap}, although its last rank is {last}; is the file truncated?")
 

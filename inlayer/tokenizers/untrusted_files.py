@@ -17,35 +17,37 @@ Tested in test_malformed_files.py, test_growth.py, test_patterns.py and test_ope
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
 from inlayer.files import LFS_POINTER, check_is_file, file_errors, format_path, parse_json, printable
+
+if TYPE_CHECKING:
+    import tokenizers
 
 MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files are about 35 MB
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
 MAX_ID = 2**31 - 1  # ids are passed to tables and other programs as signed 32-bit integers
 
-# Each part with a type: its module in `tokenizers`, and the key under which a Sequence lists its steps.
+# Each part with a type, and its module in `tokenizers`.
 PARTS = {
-    "normalizer": ("normalizers", "normalizers"),
-    "pre_tokenizer": ("pre_tokenizers", "pretokenizers"),
-    "model": ("models", ""),
-    "post_processor": ("processors", "processors"),
-    "decoder": ("decoders", "decoders"),
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pre_tokenizers",
+    "model": "models",
+    "post_processor": "processors",
+    "decoder": "decoders",
 }
 FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
 MAX_GROWTH, MAX_ADDED = 512, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
-MAX_STEPS = (
-    100  # steps of the normalizer, pre-tokenizer, post-processor and decoder together; published files have at most 11
-)
+MAX_STEPS = 100  # of all parts but the model together; published files have at most 11
 MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2}  # fmt: skip
@@ -104,35 +106,46 @@ def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
     return config
 
 
-def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
-    """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
-    step = config.get(part)
-    if not isinstance(step, dict):
-        return []
-    if step.get("type") != "Sequence":
-        return [step]
-    inner = step.get(PARTS[part][1])
-    return [leaf for child in inner for leaf in steps_of({part: child}, part)] if isinstance(inner, list) else []
+def nodes_of(step: object, part: str) -> Iterator[Any]:
+    """Yield a step of a part and, if it is a Sequence, the steps in it; untrusted files can have any number."""
+    yield step
+    inner = step.get(PARTS[part].replace("_", "")) if isinstance(step, dict) else None  # Sequences may lack a type
+    for child in inner if isinstance(inner, list) else ():
+        yield from nodes_of(child, part)
 
 
 def count_steps(config: dict[str, Any]) -> int:
-    """Count the steps of all parts, nested ones and Sequences included; stops soon after MAX_STEPS."""
-    pending = [(part, config[part]) for part in STEPS if config.get(part)]
-    count = len(pending)
-    while pending and count <= MAX_STEPS:
-        part, step = pending.pop()
-        inner = step.get(PARTS[part][1]) if isinstance(step, dict) else None  # Sequences may lack a type
-        if isinstance(inner, list):
-            count += len(inner)
-            pending += [(part, child) for child in inner[:MAX_STEPS]]
-    return count
+    """Count the steps of all parts, nested ones and Sequences included; stops after MAX_STEPS."""
+    nodes = (node for part in STEPS if config.get(part) for node in nodes_of(config[part], part))
+    return sum(1 for _ in itertools.islice(nodes, MAX_STEPS + 1))
+
+
+def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
+    return [
+        step for step in nodes_of(config.get(part), part) if isinstance(step, dict) and step.get("type") != "Sequence"
+    ]
+
+
+def open_checked(config: dict[str, Any], text: str, where: str) -> tokenizers.Tokenizer:
+    """Open the text of a tokenizer.json with `tokenizers`, if it passes all checks."""
+    from tokenizers import Tokenizer
+
+    with library_errors(f"{where} cannot be opened"):
+        try:
+            check_parts(config, where)
+            return Tokenizer.from_str(text)
+        except InlayerError:
+            raise
+        except Exception as error:  # the library raises nothing more specific
+            raise unreadable_part(config, where, error) from error
 
 
 def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
     """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
     import tokenizers
 
-    for part, (module, _) in PARTS.items():
+    for part, module in PARTS.items():
         for step in steps_of(config, part):
             kind = step.get("type")
             if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
@@ -144,10 +157,7 @@ def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> Tok
     message = one_line(error)
     enum = re.search(r"untagged enum (?:Py)?(Model|Merge|Normalizer|PreTokenizer|PostProcessor|Decoder)", message)
     if enum is not None:
-        part = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum[1]).lower()
-        return TokenizerError(
-            f"{where}: its {part} is malformed" if part != "merge" else f"{where} has malformed merges"
-        )
+        return TokenizerError(f"{where}: its {enum[1].lower()} is malformed")
     return TokenizerError(f"{where} cannot be read by the tokenizers library: {message}")
 
 
@@ -169,17 +179,14 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
     parsed = json.loads(skeleton.to_str())  # has the defaults of fields that the file omits
-    length = 0  # total length of all patterns
+    check_patterns(parsed, where)
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
-        growth, added, run = 1.0, 0.0, 1.0
-        for step in steps_of(parsed, part):
-            length += check_pattern(step, part, where, length)
-            own, more = rule(step)
-            is_form = step["type"] in NORMAL_FORMS
-            factor = max(1.0, own / run) if is_form else own
-            run = max(run, own) if is_form else 1.0
-            growth, added = growth * factor, added * factor + more
+        growth, added = 1.0, 0.0
+        for is_form, run in itertools.groupby(steps_of(parsed, part), lambda step: step["type"] in NORMAL_FORMS):
+            rules = [rule(step) for step in run]
+            for factor, more in [max(rules)] if is_form else rules:
+                growth, added = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
             raise TokenizerError(
                 f"{where}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
@@ -198,19 +205,16 @@ def _has_whole_map(charsmap: object) -> bool:
     return not data or (len(data) >= 4 and int.from_bytes(data[:4], "little") <= len(data) - 4)
 
 
-def check_pattern(step: dict[str, Any], part: str, where: str, before: int) -> int:
-    """Return the length of a step's regular expression. Raises TokenizerError if it can take exponential time."""
-    kind = step.get("pattern")
-    pattern = kind.get("Regex") if isinstance(kind, dict) else None
-    if pattern is None:
-        return 0
-    reason = slow_part(pattern)
-    if before + len(pattern) > MAX_PATTERNS:
-        reason = f"more than {MAX_PATTERNS:,} characters"
-    if reason is not None:
-        name = printable(pattern[:40])
-        raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
-    return len(pattern)
+def check_patterns(config: dict[str, Any], where: str) -> None:
+    """Raise TokenizerError if a regular expression can take exponential time, or if all together are too long."""
+    steps = [(part, step["pattern"]) for part in STEPS for step in steps_of(config, part) if "pattern" in step]
+    patterns = [(part, pattern["Regex"]) for part, pattern in steps if "Regex" in pattern]
+    is_long = sum(len(pattern) for _, pattern in patterns) > MAX_PATTERNS
+    for part, pattern in patterns:
+        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else slow_part(pattern)
+        if reason is not None:
+            name = printable(pattern[:40])
+            raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
 
 
 def step_growth(step: dict[str, Any]) -> tuple[float, int]:
@@ -250,19 +254,11 @@ SYNTAX = r"""
 
 
 @dataclass
-class Group:
-    """An open group: variable parts and choices of the current alternative, and the maxima of those before it."""
+class Alternative:
+    """One alternative of an open group: its variable parts, and the choices in it as a power of two."""
 
     parts: int = 0
     choices: int = 0
-    max_parts: int = 0
-    max_choices: int = 0
-    alternatives: int = 1
-
-    def next_alternative(self) -> None:
-        self.max_parts, self.parts = max(self.max_parts, self.parts), 0
-        self.max_choices, self.choices = max(self.max_choices, self.choices), 0
-        self.alternatives += 1
 
 
 def slow_part(pattern: str) -> str | None:
@@ -273,7 +269,7 @@ def slow_part(pattern: str) -> str | None:
     """
     import regex
 
-    groups, position, varies = [Group()], 0, False
+    groups, position, varies = [[Alternative()]], 0, False
     syntax = regex.compile(SYNTAX, regex.VERBOSE | regex.DOTALL)
     while position < len(pattern):
         match = syntax.match(pattern, position)
@@ -281,25 +277,25 @@ def slow_part(pattern: str) -> str | None:
             return f"unsupported syntax at character {position}"
         position = match.end()
         if match["open"]:
-            groups.append(Group())
+            groups.append([Alternative()])
         elif match["close"] and len(groups) > 1:
             closed = groups.pop()
-            parts = max(closed.parts, closed.max_parts)
-            groups[-1].parts += parts
-            groups[-1].choices += max(closed.choices, closed.max_choices) + (closed.alternatives - 1).bit_length()
-            varies = parts > 0 or closed.alternatives > 1
+            parts = max(one.parts for one in closed)
+            groups[-1][-1].parts += parts
+            groups[-1][-1].choices += max(one.choices for one in closed) + (len(closed) - 1).bit_length()
+            varies = parts > 0 or len(closed) > 1
         elif match["either"]:
-            groups[-1].next_alternative()
+            groups[-1].append(Alternative())
         elif match["repeat"]:
             if varies and match["many"] != "?" and match["high"] not in ("0", "1"):
                 return "a repeated group of variable length"
             is_fixed = bool(match["low"]) and not match["comma"] and not match["more"]
-            groups[-1].parts += 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
+            groups[-1][-1].parts += 0 if is_fixed else 3 if match["more"] == "+" else 1  # {1,3}+ repeats it once more
             varies = not is_fixed
         else:
             varies = False
-        if groups[-1].parts > MAX_VARIABLE:
+        if groups[-1][-1].parts > MAX_VARIABLE:
             return f"more than {MAX_VARIABLE} optional or repeated parts in a row"
-        if groups[-1].choices > MAX_CHOICES:
+        if groups[-1][-1].choices > MAX_CHOICES:
             return "many groups of alternatives in a row"
     return None

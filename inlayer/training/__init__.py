@@ -5,6 +5,6 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - corpus.py -> encoded_corpus.py turn text files into ids on disk
 - trainer.py takes steps with optimizer.py and metrics.py, in one process or many (parallel.py)
 - resumable_run.py keeps a run on disk with run_paths.py and state.py; export.py writes the model
-- analysis.py, plot.py and report.py show what was learned
+- analysis.py, plot.py and run_report.py show what was learned
 Nothing is imported here: `inlayer train --help` must not load torch.
 """

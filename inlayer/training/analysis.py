@@ -7,7 +7,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> 
   a separate group: a tied head moves their rows, an untied table does not
 - the padding row is excluded; a zero row has no cosine similarity; non-finite values become None
 - rows are read in blocks, in float64: this works for tables of any size and for diverged runs
-- see also: the course of training (plot.py), presentation (report.py)
+- see also: the course of training (plot.py), presentation (run_report.py)
 Tested against plain loops in tests/training/test_analysis.py.
 """
 
@@ -44,8 +44,6 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class TokenNeighbor:
-    """A token whose row is near another one."""
-
     id: int
     token: str
     cosine: float
@@ -53,8 +51,6 @@ class TokenNeighbor:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenComparison:
-    """A token, its count in the training text, and its nearest neighbors before and after training."""
-
     id: int
     token: str
     count: int
@@ -111,15 +107,11 @@ def compare_tables(
 
     `counts_V` has the occurrences of each id in the training text.
     """
-    tables = [before_VD.detach().cpu(), after_VD.detach().cpu()]
+    before_VD, after_VD = before_VD.detach().cpu(), after_VD.detach().cpu()
     row_ids = [token_id for token_id in range(len(before_VD)) if token_id != padding_idx]
-    measures, sums_2D = _measure_rows(*tables)
-    if padding_idx is not None:
-        sums_2D -= torch.stack([table_VD[padding_idx] for table_VD in tables])
-    norms = measures[:2, row_ids].sum(axis=1).tolist()
-    ratios = [float(sum_D.norm()) / (norm or math.nan) for sum_D, norm in zip(sums_2D, norms, strict=True)]
-    before, after = (StoredTable.from_array(table_VD.float().numpy()) for table_VD in tables)
-    chosen = _choose(np.where(np.arange(len(counts_V)) == padding_idx, 0, counts_V), tokenizer, tokens)
+    measures, ratios = _measure_rows(before_VD[row_ids], after_VD[row_ids])
+    before, after = (StoredTable.from_array(table_VD.float().numpy()) for table_VD in (before_VD, after_VD))
+    chosen = _choose(counts_V, tokenizer, tokens, excluded={*tokenizer.special_ids, padding_idx})
     return TableComparison(
         tokens=tuple(
             TokenComparison(
@@ -131,22 +123,22 @@ def compare_tables(
             )
             for token_id in chosen
         ),
-        groups=tuple(_change(name, ids, measures, counts_V) for name, ids in _groups(counts_V, row_ids)),
+        groups=tuple(_changes(measures, counts_V[row_ids], int(counts_V.sum()))),
         mean_vector_ratio_before=ratios[0] if math.isfinite(ratios[0]) else None,
         mean_vector_ratio_after=ratios[1] if math.isfinite(ratios[1]) else None,
-        nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures[1][row_ids]))),
+        nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures[1]))),
     )
 
 
 # ---- tokens
 
 
-def _choose(counts_V: Ids, tokenizer: Tokenizer, count: int) -> list[int]:
+def _choose(counts_V: Ids, tokenizer: Tokenizer, count: int, *, excluded: set[int | None]) -> list[int]:
     """Choose `count` tokens, preferring whole words, log-spaced by frequency rank."""
-    special, max_candidates = tokenizer.special_ids, CANDIDATES * count
+    max_candidates = CANDIDATES * count
     kinds: list[list[int]] = [[], [], [], []]
     for token_id in np.argsort(-counts_V, kind="stable")[: np.count_nonzero(counts_V)].tolist():
-        if token_id not in special:
+        if token_id not in excluded:
             kinds[_kind(tokenizer, token_id)].append(token_id)
         if len(kinds[0]) == max_candidates:
             break
@@ -186,30 +178,28 @@ def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) 
 # ---- rows
 
 
-def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> tuple[Values, Tensor]:
-    """Return the values of every row, in the order of MEASURES (4, V), and both sums of rows."""
-    measured, sums_2D = [], torch.zeros(2, before_VD.shape[1], dtype=torch.float64)
-    step = max(1, BLOCK_VALUES // before_VD.shape[1])
-    for start in range(0, len(before_VD), step):
-        old, new = (table_VD[start : start + step].double() for table_VD in (before_VD, after_VD))
+def _measure_rows(before_ND: Tensor, after_ND: Tensor) -> tuple[Values, list[float]]:
+    """Return the values of every row, in the order of MEASURES (4, N), and both mean-vector ratios."""
+    measured, sums_2D = [], torch.zeros(2, before_ND.shape[1], dtype=torch.float64)
+    rows = max(1, BLOCK_VALUES // before_ND.shape[1])
+    for pair in zip(torch.split(before_ND, rows), torch.split(after_ND, rows), strict=True):
+        old, new = (block.double() for block in pair)
         norm_old, norm_new = old.norm(dim=1), new.norm(dim=1)
         cosine = ((old / norm_old[:, None]) * (new / norm_new[:, None])).sum(dim=1).clamp(-1, 1)
         measured.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))
         sums_2D += torch.stack((old.sum(dim=0), new.sum(dim=0)))
-    return torch.cat(measured, dim=1).numpy(), sums_2D
+    measures = torch.cat(measured, dim=1)
+    return measures.numpy(), (sums_2D.norm(dim=1) / measures[:2].sum(dim=1)).tolist()
 
 
-def _change(name: str, ids: Ids, measures: Values, counts_V: Ids) -> RowChange:
-    finite = [values[np.isfinite(values)] for values in measures[:, ids]]
-    means = [float(values.mean()) if len(values) else None for values in finite]
-    share = float(counts_V[ids].sum() / max(1, counts_V.sum()))
-    return RowChange(name=name, rows=len(ids), share=share, **dict(zip(MEASURES, means, strict=True)))
-
-
-def _groups(counts_V: Ids, row_ids: list[int]) -> Iterator[tuple[str, Ids]]:
-    order = np.array(row_ids, np.int64)[np.argsort(-counts_V[row_ids], kind="stable")]
-    seen = int(np.count_nonzero(counts_V[order]))
+def _changes(measures: Values, counts_N: Ids, total: int) -> Iterator[RowChange]:
+    """Yield the changes of all rows, and of groups of them by how often their tokens occur."""
+    order = np.argsort(-counts_N, kind="stable")
+    seen = int(np.count_nonzero(counts_N))
     quarters = zip(QUARTERS, np.array_split(order[:seen], len(QUARTERS)), strict=True)
-    for name, ids in ((ALL, order), *quarters, (UNSEEN, order[seen:])):
-        if len(ids):
-            yield name, ids
+    for name, rows in ((ALL, order), *quarters, (UNSEEN, order[seen:])):
+        if len(rows):
+            finite = [values[np.isfinite(values)] for values in measures[:, rows]]
+            means = [float(values.mean()) if len(values) else None for values in finite]
+            share = float(counts_N[rows].sum() / max(1, total))
+            yield RowChange(name=name, rows=len(rows), share=share, **dict(zip(MEASURES, means, strict=True)))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
@@ -38,6 +37,7 @@ PARALLEL_MODES = ("data", "vocab")
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
 NOT_SAVED = ("out", "parallel")  # may change when a run is resumed
 FORMAT = 4
+MAX_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,23 +66,20 @@ class DecoderConfig:
     n_inner: int | None = None
     positions: str | None = None
     theta: float = 10_000.0
-    norm_eps: float = 1e-5
-    dropout: float = field(default=0.0, metadata={"maximum": 1.0})
+    norm_eps: float = field(default=1e-5, metadata={"excluded": 0})
+    dropout: float = field(default=0.0, metadata={"maximum": 1, "excluded": 1})
     tie: bool = False
-    padding_idx: int | None = None
+    padding_idx: int | None = field(default=None, metadata={"minimum": -MAX_NUMBER})  # checked by Embeddings
     init: str = "normal"
     init_std: float = 0.02
-    input_scale: float = 1.0
-    output_scale: float = 1.0
+    input_scale: float = field(default=1.0, metadata={"excluded": 0})
+    output_scale: float = field(default=1.0, metadata={"excluded": 0})
     soft_cap: float | None = None
     input_norm: bool = False
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            if setting.name != "padding_idx":  # may count from the end; checked by Embeddings
-                check_value(setting, getattr(self, setting.name))
-        for name, limit in {"dropout": 1, "norm_eps": 0, "input_scale": 0, "output_scale": 0}.items():
-            check_not_equal(self, name, limit)
+            check_value(setting, getattr(self, setting.name))
         if self.n_embd % self.n_head:
             raise ConfigError(f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}")
         if self.n_head % self.kv_heads:
@@ -116,7 +113,8 @@ class DecoderConfig:
 def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: A002
     """Return a field that is also a command-line flag.
 
-    `limits` may hold minimum, maximum, choices, and `derived`, which describes the default of a field that is None.
+    `limits` may hold choices, or minimum, maximum and `excluded`, the one of them that is not allowed itself; `derived`
+    describes the default of a field that is None.
     """
     return field(default=default, metadata={"group": group, "help": help, **limits})
 
@@ -170,9 +168,9 @@ class TrainConfig:
     n_kv_head: int | None = option(None, MODEL, "Number of key/value heads (llama).", derived="from the preset")
     n_inner: int | None = option(None, MODEL, "Width of the feed-forward layers.", derived="from the width")
     block_size: int | None = option(None, MODEL, "Context length in tokens.", derived="from the preset")
-    dropout: float = option(0.0, MODEL, "Dropout probability.", maximum=1.0)
+    dropout: float = option(0.0, MODEL, "Dropout probability.", maximum=1)
     tie: bool = option(True, MODEL, "Share the embedding table with the output head.")
-    init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.")
+    init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.", excluded=0)
     input_scale: float | None = option(None, MODEL, "Factor applied to looked-up rows.", derived="1 / init-std")
     output_scale: float | None = option(None, MODEL, "Factor applied to the head's input.", derived="3 if tied, else 1")
 
@@ -186,12 +184,12 @@ class TrainConfig:
     embedding_weight_decay: float = option(
         0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions and head."
     )
-    beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1.0)
-    beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1.0)
-    epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.")
+    beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1, excluded=1)
+    beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1, excluded=1)
+    epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.", excluded=0)
     warmup: int | None = option(None, OPTIMIZER, "Warm-up steps.", derived="10% of the steps, at most 50", minimum=0)
     schedule: str = option("cosine", OPTIMIZER, "Schedule after warm-up.", choices=("cosine", "linear", "constant"))
-    min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
+    min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1)
     max_grad_norm: float = option(1.0, OPTIMIZER, "Maximum gradient norm; 0 turns clipping off.")
     precision: str = option(
         "float32", OPTIMIZER, "Compute dtype: float32, or bfloat16 with autocast.", choices=("float32", "bfloat16")
@@ -216,8 +214,6 @@ class TrainConfig:
         for setting in fields(self):
             if setting.metadata:
                 check_value(setting, getattr(self, setting.name))
-        for name, limit in {"beta1": 1, "beta2": 1, "epsilon": 0, "init_std": 0}.items():
-            check_not_equal(self, name, limit)
         if self.batch_size % self.gradient_accumulation_steps:
             raise ConfigError(
                 f"batch_size {self.batch_size} is not divisible by gradient_accumulation_steps "
@@ -324,28 +320,24 @@ def is_due(config: TrainConfig, every: int, step: int) -> bool:
     return step == config.steps or (every > 0 and step % every == 0)
 
 
-def check_value(setting: Field[Any], value: object) -> None:
+def check_value(setting: Field[Any], value: Any) -> None:
     """Raise ConfigError if a value is not of the field's type, or outside its limits."""
-    name, kind, limits = setting.name, str(setting.type), setting.metadata
-    if value is None and kind.endswith("None"):
+    kind, _, optional = str(setting.type).partition(" | ")
+    limits = setting.metadata
+    if value is None and optional:
         return
-    if "choices" in limits and value not in limits["choices"]:
-        raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(limits['choices'])}")
-    if kind.startswith("int"):
-        minimum, maximum = limits.get("minimum", 1), limits.get("maximum", 2**63 - 1)
-        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-            allowed = f"from {minimum} to {maximum:,}" if "maximum" in limits else f"of at least {minimum}"
-            raise ConfigError(f"{name} is {value!r}; it must be an integer {allowed}")
-    elif kind.startswith("float"):
-        maximum = limits.get("maximum", sys.float_info.max)  # less than infinity and than integers of any size
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= maximum:
-            allowed = f"a number from 0 to {maximum:g}" if "maximum" in limits else "a number of at least 0"
-            raise ConfigError(f"{name} is {value!r}; it must be {allowed}")
-    elif not isinstance(value, bool if kind == "bool" else str):
-        raise ConfigError(f"{name} is {value!r}; it must be {'True or False' if kind == 'bool' else 'a string'}")
-
-
-def check_not_equal(config: DecoderConfig | TrainConfig, name: str, limit: int) -> None:
-    """Raise ConfigError if a number that `check_value` accepted equals its limit, which is excluded."""
-    if (value := getattr(config, name)) == limit:
-        raise ConfigError(f"{name} is {value:g}; it must be {'less' if limit else 'greater'} than {limit}")
+    if "choices" in limits:
+        valid, allowed = value in limits["choices"], f"one of {', '.join(limits['choices'])}"
+    elif kind == "bool":
+        valid, allowed = isinstance(value, bool), "True or False"
+    elif kind == "str":
+        valid, allowed = isinstance(value, str), "a string"
+    else:
+        types, allowed = ((int,), "an integer") if kind == "int" else ((int, float), "a number")
+        minimum, maximum = limits.get("minimum", int(kind == "int")), limits.get("maximum", MAX_NUMBER)
+        valid = isinstance(value, types) and not isinstance(value, bool) and minimum <= value <= maximum
+        valid = valid and value != limits.get("excluded")
+        allowed += f" from {minimum} to {maximum:,}" if "maximum" in limits else f" of at least {minimum}"
+        allowed += f", excluding {limits['excluded']}" if "excluded" in limits else ""
+    if not valid:
+        raise ConfigError(f"{setting.name} is {value!r}; it must be {allowed}")

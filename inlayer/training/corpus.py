@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import format_path
-from inlayer.tokenizers.bpe_training import check_files, decode_file
+from inlayer.tokenizers.bpe_training import check_files, read_blocks
 
 CHUNK = 1 << 14  # characters
 
@@ -47,7 +47,7 @@ def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     """Read UTF-8 files in order. A missing file is reported at once, invalid bytes when they are reached."""
     paths = check_files(files, "a corpus consists of text files, such as folder/*.txt")
     empty = f"and {len(paths) - 1} more are empty" if len(paths) > 1 else "is empty"
-    return _chunks(map(decode_file, paths), InputError(f"no text to train on: {format_path(paths[0])} {empty}"))
+    return _chunks(map(read_blocks, paths), InputError(f"no text to train on: {format_path(paths[0])} {empty}"))
 
 
 def python_chunks() -> Iterator[Chunk]:

@@ -22,7 +22,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from inlayer.checks import check_seed
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError, ShapeError
 from inlayer.head import Head
@@ -134,14 +133,13 @@ class Decoder(nn.Module):
                 padding_idx=self.embeddings.padding_idx,
                 init_std=config.init_std,
             )
-        table = self.embeddings.token_embedding.weight
-        if not table.is_meta:
-            for module in (self.input_norm, self.blocks, self.norm, None if config.tie else self.head):
-                if module is not None:
-                    module.to_empty(device=table.device)
-            self._initialize(None if seed is None else torch.Generator(table.device).manual_seed(check_seed(seed)))
         if config.tie:
             self.embeddings.tie(self.head)
+        table = self.embeddings.token_embedding.weight
+        if not table.is_meta:
+            for module in {*self.children()} - {self.embeddings}:
+                module.to_empty(device=table.device)
+            self._initialize(None if seed is None else torch.Generator(table.device).manual_seed(seed))
 
     @torch.no_grad()
     def _initialize(self, generator: torch.Generator | None) -> None:

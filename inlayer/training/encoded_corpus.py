@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -33,16 +32,7 @@ from torch import Tensor
 
 from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.files import (
-    check_is_file,
-    check_path,
-    expand_home,
-    file_errors,
-    format_path,
-    new_folder,
-    parse_json,
-    quote,
-)
+from inlayer.files import check_is_file, file_errors, format_path, new_folder, parse_json, quote
 from inlayer.ragged import IdArray
 from inlayer.render.numbers import count
 from inlayer.tokenizers import Tokenizer
@@ -82,7 +72,7 @@ class EncodedCorpus:
 
 
 def write_tokens(
-    folder: str | os.PathLike[str],
+    folder: Path,
     chunks: Iterable[Chunk],
     tokenizer: Tokenizer,
     *,
@@ -125,8 +115,6 @@ def write_tokens(
                     encoded += len(segment.text.encode())
                 if progress is not None:
                     progress(encoded)
-        if not encoded:
-            raise InputError("the corpus contains no text")
         facts: dict[str, Any] = {"format": FORMAT, "dtype": dtype, "vocab_size": vocab_size}
         for side in SIDES:
             facts |= {f"{side}_ids": counts[side], f"{side}_sha256": digests[side].hexdigest()}
@@ -139,12 +127,11 @@ def count_rows(tokenizer: Tokenizer) -> int:
     return max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
 
 
-def open_tokens(folder: str | os.PathLike[str]) -> EncodedCorpus:
+def open_tokens(folder: Path) -> EncodedCorpus:
     """Open the tokens of a folder. Both files are read once to verify them."""
-    path = expand_home(check_path(folder, "folder"))
     try:
-        facts = _read_facts(path / FACTS)
-        train, validation = (_open_ids(path / f"{side}.bin", facts) for side in SIDES)
+        facts = _read_facts(folder / FACTS)
+        train, validation = (_open_ids(folder / f"{side}.bin", facts) for side in SIDES)
     except (CheckpointError, MissingFileError) as error:
         raise type(error)(f"{error}; {WRITE_AGAIN}") from None
     return EncodedCorpus(train=train, validation=validation, vocab_size=facts["vocab_size"])
@@ -208,20 +195,16 @@ def _split_middle(segments: list[Chunk], validation: float) -> tuple[list[Chunk]
     text, starts_file = segments[middle]
     if not 0 < size < len(text):
         return segments, -1
-    return [
-        *segments[:middle],
-        Chunk(text[:size], starts_file),
-        Chunk(text[size:], False),
-        *segments[middle + 1 :],
-    ], middle
+    parts = (Chunk(text[:size], starts_file), Chunk(text[size:], False))
+    return [*segments[:middle], *parts, *segments[middle + 1 :]], middle
 
 
 def _check_range(ids: IdArray, vocab_size: int) -> None:
-    if ids.size and (ids.max() >= vocab_size or ids.min() < 0):
-        bad = int(ids.max()) if ids.max() >= vocab_size else int(ids.min())
+    outside = ids[(ids < 0) | (ids >= vocab_size)]
+    if outside.size:
         raise IdRangeError(
-            f"the tokenizer returned id {bad}, outside 0..{vocab_size - 1}: its ids have gaps, but the table has one "
-            "row per token; use a different tokenizer, or train one"
+            f"the tokenizer returned id {outside[0]}, outside 0..{vocab_size - 1}: its ids have gaps, but the table "
+            "has one row per token; use a different tokenizer, or train one"
         )
 
 
@@ -229,14 +212,15 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    """Read tokens.json and check the type and range of every entry."""
+    """Read tokens.json and check the entries that the files of ids do not determine."""
     with file_errors(check_is_file(path), kind=MissingFileError):
         facts = parse_json(path.read_bytes(), format_path(path), CheckpointError)
-    limits = {"format": FORMAT, "vocab_size": MAX_VOCAB, "train_ids": 2**60, "validation_ids": 2**60}
-    valid = {name: type(facts.get(name)) is int and 0 <= facts[name] <= limit for name, limit in limits.items()}
-    valid |= {name: isinstance(facts.get(name), str) for name in ("dtype", "train_sha256", "validation_sha256")}
-    valid["format"] &= facts.get("format") == FORMAT
-    valid["dtype"] = valid["dtype"] and facts["dtype"] in DTYPES
+    rows = facts.get("vocab_size")
+    valid = {
+        "format": facts.get("format") == FORMAT,
+        "dtype": facts.get("dtype") in [*DTYPES],
+        "vocab_size": type(rows) is int and 0 <= rows <= MAX_VOCAB,
+    }
     for name in (name for name, is_valid in valid.items() if not is_valid):
         value = quote(facts[name]) if name in facts else "missing"
         raise CheckpointError(f"{format_path(path)}: {name} is {value}, which is not valid in format {FORMAT}")
@@ -245,15 +229,18 @@ def _read_facts(path: Path) -> dict[str, Any]:
 
 def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     """Memory-map a file of ids after checking its size, its checksum and its largest id."""
-    dtype, count, rows = DTYPES[facts["dtype"]], facts[f"{path.stem}_ids"], facts["vocab_size"]
-    digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
+    dtype, count, rows = DTYPES[facts["dtype"]], facts.get(f"{path.stem}_ids"), facts["vocab_size"]
+    digest, largest = hashlib.sha256(), -1
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as file:
-        if (actual := path.stat().st_size) != size:
-            raise CheckpointError(f"{format_path(path)} is {actual:,} bytes instead of {size:,} for {count:,} ids")
+        size = path.stat().st_size
+        if type(count) is not int or size != count * dtype.itemsize:
+            raise CheckpointError(
+                f"{format_path(path)} is {size:,} bytes, but {FACTS} has {quote(count)} ids of {dtype.itemsize} bytes"
+            )
         while data := file.read(BLOCK * dtype.itemsize):
             digest.update(data)
             largest = max(largest, int(np.frombuffer(data, dtype).max()))
-    if digest.hexdigest() != facts[f"{path.stem}_sha256"]:
+    if digest.hexdigest() != facts.get(f"{path.stem}_sha256"):
         raise CheckpointError(f"{format_path(path)} is damaged: its checksum does not match")
     if largest >= rows:
         raise CheckpointError(f"{format_path(path)} contains id {largest}, outside 0..{rows - 1}")

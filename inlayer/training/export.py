@@ -7,7 +7,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   entry records what they are, and load_decoder checks that the values are still sinusoidal
 - `input_scale` and `output_scale` have no field in either family and are multiplied into the table and the last norm.
   Hidden states stay bit-identical, logits equal up to rounding, and a loaded decoder has scales of 1
-- `soft_cap` and `input_norm` cannot be expressed this way; `check_savable` rejects them
+- `soft_cap` and `input_norm` cannot be expressed this way: `save_decoder` rejects them
 - a tied model stores its table once and no head
 - a ByteTokenizer becomes a tokenizer.json without merges whose ids are the byte values. A tokenizer.json without a
   tokenizer_config.json gets one: transformers would otherwise use the class of the model family, and GPT-2's adds
@@ -19,7 +19,6 @@ Tested against transformers, tied and untied, in tests/training/test_export.py.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
 from inlayer.families.config_reader import ConfigReader, short
-from inlayer.files import check_path, file_errors, path_kind, write_atomic
+from inlayer.files import file_errors, path_kind, write_atomic
 from inlayer.positions import RopeParameters, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import dtype_name, to_tensor
 from inlayer.tokenizers import ByteTokenizer, open_tokenizer
@@ -110,9 +109,9 @@ class StoredTensor:
 
 def save_decoder(
     decoder: Decoder,
-    folder: str | os.PathLike[str],
+    folder: Path,
     *,
-    tokenizer: ByteTokenizer | str | os.PathLike[str] | None = None,
+    tokenizer: ByteTokenizer | str | Path | None = None,
     eos_id: int | None = None,
     state: Mapping[str, Tensor] | None = None,
     facts: Mapping[str, Any] | None = None,
@@ -122,21 +121,24 @@ def save_decoder(
     `tokenizer` is a ByteTokenizer, or the file or folder of another one; `state` is the whole state_dict of a decoder
     that is itself sharded or empty; `facts` about its training go to the config's `inlayer` entry.
     """
-    check_savable(decoder.config)
-    path, state = check_path(folder, "folder"), decoder.state_dict() if state is None else state
+    for name in ("soft_cap", "input_norm"):
+        if getattr(decoder.config, name):
+            model_class = FAMILIES[decoder.config.architecture][1]
+            raise ConfigError(f"a decoder with {name} cannot be saved for transformers: {model_class} has no {name}")
+    state = decoder.state_dict() if state is None else state
     config = to_config(decoder.config) | {"bos_token_id": None, "eos_token_id": eos_id}
     if facts:
         config["inlayer"] = {**config.get("inlayer", {}), **facts}
     config["dtype"] = dtype_name(state[TABLE].dtype)
     files = {} if tokenizer is None else tokenizer_files(tokenizer)
     files["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
-    path.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        write_atomic(path / name, data)
-    write_tensors(path / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
+        write_atomic(folder / name, data)
+    write_tensors(folder / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
 
 
-def load_decoder(folder: str | os.PathLike[str]) -> Decoder:
+def load_decoder(folder: Path) -> Decoder:
     """Load a decoder from a folder that `save_decoder` wrote, or from another GPT-2 or Llama that it supports."""
     store = open_store(folder)
     if store.config is None:
@@ -146,22 +148,22 @@ def load_decoder(folder: str | os.PathLike[str]) -> Decoder:
         raise CheckpointError(f"{store.where}: its config has {config.n_layer:,} blocks, but the weights are missing")
     if config.position_scheme == "sinusoidal" and not is_sinusoidal(store, config):  # fine-tuned elsewhere
         config = replace(config, positions="learned")
-    decoder = Decoder(config, device="meta")
-    stored = stored_tensors(config)
-    check_tensors(store, config, decoder.state_dict())
-    values = {name: stored[name].from_file(store) for name in decoder.state_dict()}
+    decoder, stored = Decoder(config, device="meta"), stored_tensors(config)
+    values, known = {}, {*stored[POSITIONS].names}
+    for name, tensor in decoder.state_dict().items():
+        for key, part in stored[name].to_file(tensor).items():
+            shape, required = store.find(key).shape, tuple(part.shape)
+            if shape != required:
+                message = f"tensor {key} has shape {short(shape)}; its config requires {required}"
+                raise CheckpointError(f"{store.where}: {message}")
+            known.add(key)
+        values[name] = stored[name].from_file(store)
+    if extra := set(store.names()) - known:
+        raise CheckpointError(f"{store.where} has an unexpected tensor {short(min(extra))}")
     decoder.load_state_dict(values, assign=True)
     if isinstance(decoder.embeddings.position_embedding, SinusoidalPositions):
         decoder.embeddings.position_embedding.to_empty(device="cpu")  # computes the encoding
     return decoder
-
-
-def check_savable(config: DecoderConfig) -> None:
-    """Raise ConfigError for a decoder that cannot be expressed as GPT-2 or Llama."""
-    for name in ("soft_cap", "input_norm"):
-        if getattr(config, name):
-            model_class = FAMILIES[config.architecture][1]
-            raise ConfigError(f"a decoder with {name} cannot be saved for transformers: {model_class} has no {name}")
 
 
 # ---- tensors
@@ -180,20 +182,6 @@ def to_tensors(config: DecoderConfig, state: Mapping[str, Tensor]) -> dict[str, 
         scaled[POSITIONS] = sinusoids(config).to(dtype)
     stored = stored_tensors(config)
     return {key: part for name, tensor in scaled.items() for key, part in stored[name].to_file(tensor).items()}
-
-
-def check_tensors(store: Store, config: DecoderConfig, state: Mapping[str, Tensor]) -> None:
-    """Raise CheckpointError unless the file has exactly the tensors of this config, in the right shapes."""
-    stored = stored_tensors(config)
-    expected = {key: part for name, tensor in state.items() for key, part in stored[name].to_file(tensor).items()}
-    for name, tensor in expected.items():
-        shape, required = store.find(name).shape, tuple(tensor.shape)
-        if shape != required:
-            message = f"tensor {name} has shape {short(shape)}; its config requires {required}"
-            raise CheckpointError(f"{store.where}: {message}")
-    extra = set(store.names()) - {*expected, stored[POSITIONS].names[0]}
-    if extra:
-        raise CheckpointError(f"{store.where} has an unexpected tensor {short(min(extra))}")
 
 
 def sinusoids(config: DecoderConfig) -> Tensor:
@@ -297,12 +285,19 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
 # ---- tokenizer files
 
 
-def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[str, bytes]:
+def tokenizer_files(tokenizer: ByteTokenizer | str | Path) -> dict[str, bytes]:
     """Return name and contents of each file of a tokenizer, given as its file or folder."""
     if isinstance(tokenizer, ByteTokenizer):
         files = {"tokenizer.json": byte_tokenizer_json()}
     else:
-        files = _copy(check_path(tokenizer, "tokenizer"))
+        path = Path(tokenizer)
+        open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
+        folder = path if path_kind(path) == "folder" else path.parent
+        names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *SIBLINGS)
+        with file_errors(path):
+            files = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
+        if path.suffix == ".json" and path.name in files:  # saved under a different name
+            files["tokenizer.json"] = files.pop(path.name)
     if "tokenizer.json" in files:
         files.setdefault("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
     return files
@@ -314,14 +309,3 @@ def byte_tokenizer_json() -> bytes:
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     return str(tokenizer.to_str()).encode()
-
-
-def _copy(path: Path) -> dict[str, bytes]:
-    open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
-    folder = path if path_kind(path) == "folder" else path.parent
-    names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *SIBLINGS)
-    with file_errors(path):
-        files = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
-    if path.suffix == ".json" and path.name in files:  # saved under a different name
-        files["tokenizer.json"] = files.pop(path.name)
-    return files

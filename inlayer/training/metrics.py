@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -70,17 +71,15 @@ def record_input_gradient(table: Table) -> tuple[RemovableHandle, Tensor]:
 @torch.no_grad()
 def measure_rows(weight_VD: Tensor, padding_idx: int | None = None) -> dict[str, float]:
     """Return norms of the rows and of their mean, without the padding row."""
-    norms_V = weight_VD.float().norm(dim=1)
-    total_D, rows = weight_VD.float().sum(0), len(norms_V)
+    norms_V, total_D = weight_VD.float().norm(dim=1), weight_VD.float().sum(0)
     if padding_idx is not None:  # the row is zero and adds nothing to the sum
         norms_V = torch.cat((norms_V[:padding_idx], norms_V[padding_idx + 1 :]))
-        rows -= 1
     mean = float(norms_V.mean())
     return {
         "row_norm_min": float(norms_V.min()),
         "row_norm_mean": mean,
         "row_norm_max": float(norms_V.max()),
-        "mean_vector_ratio": float(total_D.norm()) / rows / mean if mean else 0.0,
+        "mean_vector_ratio": float(total_D.norm()) / len(norms_V) / mean if mean else 0.0,
     }
 
 
@@ -95,30 +94,26 @@ class Alerts:
         self._best, self._first_norm = math.inf, math.nan
 
     def check(self, line: Metrics) -> list[str]:
-        """Warnings that this line of metrics is the first to cause."""
-        step, messages = int(line["step"]), {}
+        """Return the warnings that this line of metrics is the first to cause."""
+        new = {name: message for name, message in self._problems(line) if name not in self.raised}
+        self.raised |= new
+        return list(new.values())
+
+    def _problems(self, line: Metrics) -> Iterator[tuple[str, str]]:
+        step, std = int(line["step"]), line.get("logit_std", 0.0)
         self._losses.append(line["loss"])
         if len(self._losses) == WINDOW:
             smoothed = math.fsum(self._losses) / WINDOW
             if smoothed > self._best + SPIKE:
-                messages["spike"] = (
-                    f"loss rose from {self._best:.2f} to {smoothed:.2f} by step {step}; the run is diverging"
-                )
+                yield "spike", f"loss rose from {self._best:.2f} to {smoothed:.2f} by step {step}; the run is diverging"
             self._best = min(self._best, smoothed)
             if step >= self._patience and self._best > self._unigram_loss - UNIGRAM_MARGIN:
-                messages["collapse"] = (
-                    f"loss is {smoothed:.2f} at step {step}; token frequencies alone give {self._unigram_loss:.2f}, so "
-                    "the model has learned nothing else"
-                )
+                hint = f"token frequencies alone give {self._unigram_loss:.2f}, so the model has learned nothing else"
+                yield "collapse", f"loss is {smoothed:.2f} at step {step}; {hint}"
         if "row_norm_max" in line:
-            self._first_norm = line["row_norm_max"] if math.isnan(self._first_norm) else self._first_norm
-            if line["row_norm_max"] > MAX_GROWTH * self._first_norm:
-                growth = f"from {self._first_norm:.3g} to {line['row_norm_max']:.3g}"
-                messages["growth"] = f"largest row norm grew {growth} by step {step}"
-        if line.get("logit_std", 0.0) > MAX_LOGIT_STD:
-            messages["logits"] = (
-                f"standard deviation of the logits is {line['logit_std']:.1f} at step {step}: the head is overconfident"
-            )
-        new = {name: message for name, message in messages.items() if name not in self.raised}
-        self.raised |= new
-        return list(new.values())
+            first, largest = self._first_norm, line["row_norm_max"]
+            self._first_norm = largest if math.isnan(first) else first
+            if largest > MAX_GROWTH * self._first_norm:
+                yield "growth", f"largest row norm grew from {first:.3g} to {largest:.3g} by step {step}"
+        if std > MAX_LOGIT_STD:
+            yield "logits", f"standard deviation of the logits is {std:.1f} at step {step}: the head is overconfident"

@@ -21,6 +21,7 @@ from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 
 Group = dict[str, Any]
+PREFIXES = {"embeddings.token_embedding.": "table", "embeddings.position_embedding.": "positions", "head.": "head"}
 
 
 class CoupledAdamW(torch.optim.Optimizer):
@@ -72,7 +73,6 @@ def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.O
 
 def make_groups(decoder: Decoder, config: TrainConfig) -> list[Group]:
     """Return parameter groups with their learning-rate multipliers; empty groups are omitted."""
-    table = decoder.embeddings.token_embedding.weight
     groups: dict[str, Group] = {
         "table": {"rate": config.embedding_lr_scale, "weight_decay": config.embedding_weight_decay},
         "positions": {"rate": config.embedding_lr_scale, "weight_decay": config.embedding_weight_decay},
@@ -82,19 +82,13 @@ def make_groups(decoder: Decoder, config: TrainConfig) -> list[Group]:
     }
     members: dict[str, list[Tensor]] = {name: [] for name in groups}
     for name, parameter in decoder.named_parameters():
-        if parameter is table:
-            members["table"].append(parameter)
-        elif name.startswith("embeddings.position_embedding."):
-            members["positions"].append(parameter)
-        elif name.startswith("head."):
-            members["head"].append(parameter)
-        else:
-            members["matrices" if parameter.dim() > 1 else "vectors"].append(parameter)
+        usual = "matrices" if parameter.dim() > 1 else "vectors"
+        group_name = next((group for prefix, group in PREFIXES.items() if name.startswith(prefix)), usual)
+        members[group_name].append(parameter)
     return [{"name": name, "params": members[name], **group} for name, group in groups.items() if members[name]]
 
 
 def set_learning_rates(optimizers: Iterable[torch.optim.Optimizer], learning_rate: float) -> None:
-    """Set the learning rate of every group for the next step."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate"]

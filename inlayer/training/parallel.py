@@ -30,7 +30,7 @@ from torch import distributed as dist
 from torch.optim import Optimizer
 
 from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
-from inlayer.sharding import MESH, is_sharded, rows_per_process
+from inlayer.sharding import MESH, is_sharded, own_rows, rows_per_process
 from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder
 from inlayer.training.optimizer import CoupledAdamW, zero_moments
@@ -60,19 +60,15 @@ class ProcessGroup:
         """Return the values of all processes, by rank."""
         if self.size == 1:
             return [float(value)]
-        values = torch.zeros(self.size, dtype=torch.float64, device=self.device)
-        values[self.rank] = value
-        # Summed as integers, so the NaN or infinity of one process does not spread to the others.
-        bits = values.view(torch.int64)
-        dist.all_reduce(bits)
-        return bits.view(torch.float64).tolist()
+        own = torch.tensor(value, dtype=torch.float64, device=self.device)
+        values = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(values, own)
+        return [float(value) for value in values]
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process."""
         return any(self.gather(float(flag)))
 
     def barrier(self) -> None:
-        """Wait for all processes."""
         self.gather(0.0)
 
 
@@ -107,22 +103,20 @@ def _rank_and_size() -> tuple[int, int]:
     """Return the rank and the number of processes, from torch or from the environment that torchrun sets."""
     if dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
-    environment = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
-    if all(value is None for value in environment.values()):
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    found = {name: os.environ.get(name) for name in names}
+    if found["RANK"] is None and found["WORLD_SIZE"] is None:
         return 0, 1
-    rank, size = (int(value) if value and value.isdecimal() else -1 for value in environment.values())
-    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 and name not in os.environ]
-    if not 0 <= rank < size or missing:
+    rank, size = (int(value) if value and value.isdecimal() else -1 for value in (found["RANK"], found["WORLD_SIZE"]))
+    if not 0 <= rank < size or (size > 1 and None in found.values()):
         raise InputError(
-            f"RANK is {environment['RANK']!r} and WORLD_SIZE is {environment['WORLD_SIZE']!r}"
-            + (f"; {' and '.join(missing)} not set" if missing else "")
-            + "; torchrun sets all of them: torchrun --nproc-per-node N -m inlayer train ..."
+            f"{', '.join(f'{name} is {value!r}' for name, value in found.items())}; torchrun sets all of them: "
+            "torchrun --nproc-per-node N -m inlayer train ..."
         )
     return rank, size
 
 
 def _device() -> torch.device:
-    """Return the GPU of this process; the CPU if there is none."""
     if not torch.cuda.is_available():
         return CPU
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -152,8 +146,8 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-    rows, local_rows = decoder.config.vocab_size, rows_per_process(decoder.config.vocab_size, group.size)
-    if mode == "vocab" and rows <= local_rows * (group.size - 1):
+    rows = decoder.config.vocab_size
+    if mode == "vocab" and rows <= rows_per_process(rows, group.size) * (group.size - 1):
         raise ConfigError(
             f"vocab_size {rows} is too small for {group.size} processes: some would have no rows; use fewer processes, "
             "or --parallel data"
@@ -180,9 +174,7 @@ def shard_rows(module: nn.Module, mesh: Any) -> None:
     from torch.distributed.tensor import DTensor, Shard
 
     weight = module.get_parameter("weight")
-    count = rows_per_process(len(weight), mesh.size())
-    first = mesh.get_local_rank() * count
-    local = weight.detach()[first : first + count].clone()  # each process has a full copy
+    local = weight.detach()[own_rows(len(weight), mesh)].clone()  # each process has a full copy
     sharded = DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=weight.shape, stride=weight.stride())
     module.register_parameter("weight", nn.Parameter(sharded, requires_grad=weight.requires_grad))
 
@@ -209,13 +201,10 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
     copies = [gradient for gradient in gradients if not is_sharded(gradient)]
-    if group.size > 1 and copies:  # averaged with one message
-        flat = torch.cat([gradient.flatten() for gradient in copies])
-        dist.all_reduce(flat)
-        for gradient, mean in zip(
-            copies, torch.split(flat / group.size, [copy.numel() for copy in copies]), strict=True
-        ):
-            gradient.copy_(mean.view_as(gradient))
+    if group.size > 1:
+        for gradient in copies:
+            dist.all_reduce(gradient)
+            gradient.div_(group.size)
     norm = nn.utils.get_total_norm(copies)
     if parts:
         squares = nn.utils.get_total_norm(parts).to(group.device) ** 2
@@ -229,18 +218,18 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
 # ---- state
 
 
-def full_tensor(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Any) -> Tensor:
     """Return the whole of a tensor that may be sharded; a collective call."""
-    return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    whole: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor
+    return whole
 
 
 @torch.no_grad()
 def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: ProcessGroup) -> dict[str, Tensor]:
     """Return weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU.
 
-    Empty in all processes except the main one.
-
-    Tensors that are not sharded are not copied: write them before the next step.
+    Empty in all processes except the main one. Tensors that are not sharded are not copied: write them before the next
+    step.
     """
     state = {}
     for name, tensor in _tensors(decoder, optimizers).items():  # only the main process holds more than one whole tensor
@@ -260,27 +249,24 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
             if f"optimizer.{names[parameter]}.step" in state:  # the parameter has had a gradient
                 optimizer.state[parameter] = zero_moments(parameter, shared=isinstance(optimizer, CoupledAdamW))
     own = _tensors(decoder, optimizers)
-    if different := own.keys() ^ state.keys():
-        name = min(different)
-        problem = f"has no tensor {name}" if name in own else f"has {name}, which the decoder does not have"
-        raise CheckpointError(f"the state {problem}; is it from another model?")
-    for name, tensor in own.items():
-        if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
+    ours, theirs = (
+        {name: f"{tuple(tensor.shape)} of {tensor.dtype}" for name, tensor in tensors.items()}
+        for tensors in (own, state)
+    )
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
             raise CheckpointError(
-                f"{name} is {tuple(state[name].shape)} of {state[name].dtype} in the state and {tuple(tensor.shape)} "
-                f"of {tensor.dtype} in the decoder; is the state from another model?"
+                f"{name} is {theirs.get(name, 'missing')} in the state and {ours.get(name, 'missing')} in the decoder; "
+                "is the state from another model?"
             )
     for name, tensor in own.items():
         if is_sharded(tensor):
-            mesh, local = tensor.device_mesh, tensor.to_local()
-            first = mesh.get_local_rank() * rows_per_process(len(tensor), mesh.size())
-            local.copy_(state[name][first : first + len(local)])
+            tensor.to_local().copy_(state[name][own_rows(len(tensor), tensor.device_mesh)])
         else:
             tensor.copy_(state[name])
 
 
 def _tensors(decoder: Decoder, optimizers: Iterable[Optimizer]) -> dict[str, Any]:
-    """Return the tensors in use, whole or sharded."""
     if reshard := getattr(decoder, "reshard", None):
         reshard()  # drops the root weights that FSDP keeps gathered after a forward without a backward
     tensors: dict[str, Any] = {f"model.{name}": tensor for name, tensor in decoder.state_dict().items()}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from inlayer.errors import MissingExtraError
-from inlayer.files import check_path, write_output
+from inlayer.files import write_output
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ class Curve(NamedTuple):
     values: list[float]
 
 
-def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> bytes:
+def draw(metrics: Sequence[Mapping[str, Any]], path: Path) -> bytes:
     """Write the plot of a run as a PNG file, and return its bytes."""
-    file = check_path(path)
     try:
         from matplotlib import style
     except ImportError as error:
@@ -62,12 +60,11 @@ def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> 
     png = io.BytesIO()
     with style.context(["default", STYLE]):  # independent of the user's style
         make_figure(metrics).savefig(png, format="png", dpi=DPI)
-    write_output(file, png.getvalue())
+    write_output(path, png.getvalue())
     return png.getvalue()
 
 
 def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return the figure with its four panels."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE)
@@ -98,11 +95,10 @@ def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def curve_of(metrics: Sequence[Mapping[str, Any]], name: str) -> Curve:
-    """Extract one value from the metrics."""
-    points = [(int(line["step"]), line[name]) for line in metrics if name in line]
-    finite = [value is not None and abs(value) <= MAX_FLOAT32 for _, value in points]  # False for NaN
-    values = [float(value) if good else math.nan for (_, value), good in zip(points, finite, strict=True)]
-    return Curve([step for step, _ in points], values)
+    measured = [line for line in metrics if name in line]
+    values = np.array([line[name] for line in measured], float)  # None becomes NaN
+    values[~(np.abs(values) <= MAX_FLOAT32)] = math.nan
+    return Curve([int(line["step"]) for line in measured], values.tolist())
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
@@ -115,17 +111,15 @@ def smooth(values: Sequence[float], span: int) -> list[float]:
     index = np.arange(len(values))
     starts = np.maximum(0, index - span)
     ends = np.minimum(len(values), index + np.minimum(span, index) + 1)
-    means: list[float] = ((sums[ends] - sums[starts]) / (ends - starts)).tolist()
-    return means
+    return list((sums[ends] - sums[starts]) / (ends - starts))
 
 
 def smooth_loss(losses: Sequence[float]) -> list[float]:
     """Return the loss as the plot shows it; NaN values are kept and ignored by the smoothing."""
     smoothed = np.array(losses, float)
     finite = np.isfinite(smoothed)
-    smoothed[finite] = smooth(smoothed[finite].tolist(), int(finite.sum()) // (2 * SMOOTHING))
-    values: list[float] = smoothed.tolist()
-    return values
+    smoothed[finite] = smooth(smoothed[finite], int(finite.sum()) // (2 * SMOOTHING))
+    return [float(loss) for loss in smoothed]
 
 
 # ---- panels

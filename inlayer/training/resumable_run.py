@@ -22,12 +22,10 @@ import shutil
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import file_errors, format_path, locked, new_folder, path_kind, sync, write_atomic
@@ -85,8 +83,6 @@ class Run:
         self.progress = TrainingProgress()
         self.metrics: list[Metrics] = []
         self.alerts = Alerts()
-        self._digest = hashlib.sha256()  # digest of metrics.jsonl
-        self._unsaved = 0  # steps after the last state, which are repeated
         self._created: tuple[Path, ...] | None = None  # folders made by `create`, innermost first
 
     @classmethod
@@ -148,7 +144,6 @@ class Run:
         return tokenizer, tokens
 
     def open_tokenizer(self) -> Tokenizer:
-        """Open the run's tokenizer."""
         return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
 
     def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
@@ -211,15 +206,14 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        config, loaded = self.config, self._load_state()  # comes first: an edited config may describe any model
+        config = self.config
+        loaded, repeated = self._load_state()  # comes first: an edited config may describe any model
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
-        decoder_config = self.decoder_config(tokenizer, tokens)
-        trainer = Trainer(decoder_config, config, group=group)
-        # Only the main process reports alerts, and counting reads all tokens.
-        self.alerts = Alerts(unigram_loss=tokens.unigram_loss() if group.is_main else math.inf, steps=config.steps)
-        width = decoder_config.block_size + 1
+        trainer = Trainer(self.decoder_config(tokenizer, tokens), config, group=group)
+        self.alerts = Alerts(unigram_loss=tokens.unigram_loss(), steps=config.steps)
+        width = trainer.decoder.config.block_size + 1
         check_windows(tokens.train, width)
         self._warn_about_the_text(tokens, width)
         if loaded is not None:
@@ -231,8 +225,8 @@ class Run:
         group.barrier()  # all processes have read the metrics before the main process rewrites them
         if group.is_main:
             write_atomic(self.folder / METRICS, b"".join(map(to_line, self.metrics)))
-        if self._unsaved:
-            self.progress.warning(f"{count(self._unsaved, 'step')} after the last saved state will be repeated")
+        if repeated:
+            self.progress.warning(f"{count(repeated, 'step')} after the last saved state will be repeated")
         self.progress.stage("training", config.steps)
         self.progress.advance(trainer.step)
         with stop_signals() as received:
@@ -243,15 +237,16 @@ class Run:
                 seconds += time.perf_counter() - started
                 line |= {"tokens": step * windows[:, 1:].numel(), "seconds": round(seconds, 6)}
                 if tokens.validation.size >= width and is_due(config, config.eval_interval, step):
-                    line["validation_loss"] = self._validate(trainer, tokens)
+                    rows = config.batch_size // config.gradient_accumulation_steps
+                    most = config.eval_sequences
+                    batches = validation_batches(tokens.validation, rows=rows, width=width, max_windows=most)
+                    line["validation_loss"] = trainer.validate(batches)
                 self._record(line, group)
                 if is_due(config, config.save_interval, step):
                     saved = self._save(trainer)
         if trainer.step != saved:
             self._save(trainer)
-        state = trainer.state()
-        if group.is_main:
-            self._write_model(trainer.decoder.config, state, tokenizer, tokens)
+        self._write_model(trainer, tokenizer, tokens)
         group.barrier()
         return trainer.step == config.steps
 
@@ -271,60 +266,45 @@ class Run:
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
 
-    def _load_state(self) -> State | None:
-        """Return the newest state, and read the metrics. Config, tokenizer and metrics must match the state."""
-        path, state, lines = self.folder / METRICS, load_state(self.inner), list[bytes]()
+    def _load_state(self) -> tuple[State | None, int]:
+        """Return the newest state and the number of steps after it, and read the metrics up to it.
+
+        Config, tokenizer and metrics must match the state.
+        """
+        path, state = self.folder / METRICS, load_state(self.inner)
+        lines = path.read_bytes().splitlines(keepends=True) if path_kind(path) == "file" else []
         step = 0 if state is None else state.step
-        if path_kind(path) == "file":
-            with path.open("rb") as file:
-                lines, self._unsaved = list(islice(file, step)), sum(1 for _ in file)
-        self._digest = hashlib.sha256(b"".join(lines))
-        if state is not None:
-            self._check_unchanged(step, state.facts)
-        try:
-            self.metrics = [from_line(line, number) for number, line in enumerate(lines, 1)]
-        except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
-        return state
-
-    def _facts(self) -> dict[str, str]:
-        """Return the checksums that a state must match: config (except `steps`, which may grow), tokenizer, metrics."""
-        config, tokenizer = hashlib.sha256(config_to_json(replace(self.config, steps=1))), hashlib.sha256()
-        for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
-            tokenizer.update(path.name.encode() + path.read_bytes())
-        digests = {"config": config, "tokenizer": tokenizer, "metrics": self._digest}
-        return {name: digest.hexdigest() for name, digest in digests.items()}
-
-    def _check_unchanged(self, step: int, facts: dict[str, str]) -> None:
         if step > self.config.steps:
             raise CheckpointError(
                 f"{format_path(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
-        paths = {
-            "config": self.inner / CONFIG,
-            "tokenizer": self.inner / "tokenizer",
-            "metrics": self.folder / METRICS,
-        }
-        if changed := [format_path(paths[name]) for name, digest in self._facts().items() if facts.get(name) != digest]:
-            raise CheckpointError(
-                f"{changed[0]} does not match the saved state of step {step:,}: it was changed or truncated; restore "
-                "it, or start a new run in another folder"
-            )
+        paths = {"config": self.inner / CONFIG, "tokenizer": self.inner / "tokenizer", "metrics": path}
+        for name, digest in self._facts(b"".join(lines[:step])).items():
+            if state is not None and state.facts.get(name) != digest:
+                raise CheckpointError(
+                    f"{format_path(paths[name])} does not match the saved state of step {step:,}: it was changed or "
+                    "truncated; restore it, or start a new run in another folder"
+                )
+        try:
+            self.metrics = [from_line(line, number) for number, line in enumerate(lines[:step], 1)]
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
+        return state, len(lines[step:])
 
-    def _validate(self, trainer: Trainer, tokens: EncodedCorpus) -> float:
-        width, max_windows = trainer.decoder.config.block_size + 1, self.config.eval_sequences
-        rows = self.config.batch_size // self.config.gradient_accumulation_steps
-        return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=max_windows))
+    def _facts(self, metrics: bytes) -> dict[str, str]:
+        """Return the checksums that a state must match: config (except `steps`, which may grow), tokenizer, metrics."""
+        parts = {"config": config_to_json(replace(self.config, steps=1)), "tokenizer": b"", "metrics": metrics}
+        for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
+            parts["tokenizer"] += path.name.encode() + path.read_bytes()
+        return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
     def _record(self, line: Metrics, group: ProcessGroup) -> None:
         """Write the metrics of a step and report them; DivergedError if they are not finite."""
         self.metrics.append(line)
         if group.is_main:
-            data = to_line(line)
-            self._digest.update(data)
             with (self.folder / METRICS).open("ab") as file:
-                file.write(data)
+                file.write(to_line(line))
         self.progress.step(line)
         for warning in self.alerts.check(line):
             self.progress.warning(warning)
@@ -337,27 +317,24 @@ class Run:
                 )
 
     def _save(self, trainer: Trainer) -> int:
-        state = trainer.state()
+        state, metrics = trainer.state(), self.folder / METRICS
         if trainer.group.is_main:
-            sync(self.folder / METRICS)  # a state is useless without the metrics up to it
-            save_state(self.inner, trainer.step, state, self._facts())
+            sync(metrics)  # a state is useless without the metrics up to it
+            save_state(self.inner, trainer.step, state, self._facts(metrics.read_bytes()))
         trainer.group.barrier()
         return trainer.step
 
-    def _write_model(
-        self, config: DecoderConfig, state: dict[str, Tensor], tokenizer: Tokenizer, tokens: EncodedCorpus
-    ) -> None:
-        weights = {name.removeprefix("model."): state[name] for name in state if name.startswith("model.")}
+    def _write_model(self, trainer: Trainer, tokenizer: Tokenizer, tokens: EncodedCorpus) -> None:
+        state = trainer.state()  # a collective call
+        if not trainer.group.is_main:
+            return
         unseen = set(np.flatnonzero(tokens.count_ids() == 0).tolist()) - set(tokenizer.special_ids)
+        facts = {"training_tokens": tokens.train.size, "unseen_tokens": len(unseen)}
         save_decoder(
-            Decoder(config, device="meta"),
+            trainer.decoder,
             self.folder,
             tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer",
             eos_id=tokenizer.special_tokens.get(END),
-            state=weights,
-            facts={
-                "training_tokens": tokens.train.size,
-                "unseen_tokens": len(unseen),
-                "input_scale": config.input_scale,
-            },
+            state={name.removeprefix("model."): state[name] for name in state if name.startswith("model.")},
+            facts=facts | {"input_scale": trainer.decoder.config.input_scale},
         )

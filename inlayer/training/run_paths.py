@@ -64,7 +64,6 @@ def with_absolute_paths(config: TrainConfig) -> TrainConfig:
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a run was started in this folder."""
     return path_kind(folder / "run" / CONFIG) == "file"
 
 

@@ -66,8 +66,6 @@ class LossSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedText:
-    """A prompt from the text and what the model generated after it."""
-
     prompt: str
     text: str
 
@@ -109,7 +107,13 @@ class TrainingReport:
         """Return the report of the run with these metrics; `facts`: the fields that metrics do not contain."""
         last = metrics[-1] if metrics else {"step": 0, "tokens": 0, "seconds": 0.0}
         validation = _summarize(metrics, "validation_loss", smoothed=False)
-        facts["warnings"] = (*facts.get("warnings", ()), *_overfitting(validation, int(last["step"])))
+        rise = validation.last - validation.best if validation is not None and validation.last is not None else 0.0
+        if validation is not None and rise > OVERFITTING:
+            facts["warnings"] = (
+                *facts.get("warnings", ()),
+                f"validation loss is {rise:.2f} above its best at step {validation.best_step:,}: overfitting; the "
+                f"saved model has the weights of step {last['step']:,}. Train fewer steps (--steps) or on more text",
+            )
         return cls(
             steps=int(last["step"]),
             tokens=int(last["tokens"]),
@@ -130,21 +134,11 @@ def to_json(report: TrainingReport) -> str:
 def _summarize(metrics: Sequence[Mapping[str, Any]], name: str, *, smoothed: bool) -> LossSummary | None:
     curve = curve_of(metrics, name)
     values = smooth_loss(curve.values) if smoothed else curve.values
-    finite = [index for index, value in enumerate(values) if math.isfinite(value)]
+    finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
-    best = min(finite, key=values.__getitem__)
-    last = values[-1] if finite[-1] == len(values) - 1 else None
-    return LossSummary(first=values[finite[0]], last=last, best=values[best], best_step=curve.steps[best])
-
-
-def _overfitting(loss: LossSummary | None, step: int) -> Iterator[str]:
-    """Yield a warning if the validation loss ended clearly above its best."""
-    if loss is not None and loss.last is not None and loss.last - loss.best > OVERFITTING:
-        yield (
-            f"validation loss is {loss.last - loss.best:.2f} above its best at step {loss.best_step:,}: overfitting; "
-            f"the saved model has the weights of step {step:,}. Train fewer steps (--steps) or on more text"
-        )
+    best, last = min(finite), values[-1] if math.isfinite(values[-1]) else None
+    return LossSummary(first=finite[0], last=last, best=best, best_step=curve.steps[values.index(best)])
 
 
 # ---- text of terminal and page
@@ -198,7 +192,6 @@ def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
 
 
 def show(report: TrainingReport, console: Console) -> None:
-    """Print the report."""
     glyphs = glyphs_for(console.encoding, color=console.color_system is not None and not console.no_color)
 
     def print_heading(title: str) -> None:
@@ -271,7 +264,7 @@ def _template() -> Template:
 
 
 def _value(value: Any) -> str:
-    if value is None or value in ("", (), []) or (isinstance(value, float) and not math.isfinite(value)):
+    if value in (None, "", (), []):
         return "-"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_value, value))

@@ -83,7 +83,6 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 
 def _states(folder: Path) -> dict[int, Path]:
-    """Return state files by step."""
     steps = {path: path.stem.removeprefix("state-") for path in folder.glob("state-*.safetensors")}
     return {int(step): path for path, step in steps.items() if step.isascii() and step.isdigit()}
 

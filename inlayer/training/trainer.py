@@ -46,7 +46,14 @@ class Trainer:
         self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         self.config, self.step, self.group = config, 0, group
-        self._check_config()
+        self.parts = group.size if config.parallel == "data" else 1  # into which processes split a batch
+        if config.batch_size % (self.parts * config.gradient_accumulation_steps):
+            raise ConfigError(
+                f"batch_size {config.batch_size} cannot be split evenly over {self.parts} processes with "
+                f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
+            )
+        if group.size > 1 and config.shared_second_moment:
+            raise ConfigError(f"shared_second_moment works in a single process only; there are {group.size}")
         decoder = Decoder(decoder_config, seed=config.seed).train()
         self.decoder = shard(decoder.to(self.group.device), config.parallel, self.group)
         self.optimizers = make_optimizers(self.decoder, config)
@@ -116,48 +123,38 @@ class Trainer:
 
     # ---- parts of a step
 
-    def _check_config(self) -> None:
-        config, size = self.config, self.group.size
-        parts = config.gradient_accumulation_steps * (size if config.parallel == "data" else 1)
-        if config.batch_size % parts:
-            raise ConfigError(
-                f"batch_size {config.batch_size} cannot be split evenly over {size} processes with "
-                f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
-            )
-        if size > 1 and config.shared_second_moment:
-            raise ConfigError(f"shared_second_moment works in a single process only; there are {size}")
-
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.group.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def _backward(self, windows: Tensor, step: int) -> float:
         """Accumulate the gradients of the mean loss over all tokens of the step, and return that mean."""
-        split = self.config.parallel == "data"
         if self.decoder.config.dropout:
-            # Processes with the same tokens drop the same values.
-            torch.manual_seed(derive_seed(self.config.seed, step, self.group.rank if split else 0))
+            rank = self.group.rank if self.parts > 1 else 0  # processes with the same tokens drop the same values
+            seeds = np.random.SeedSequence(self.config.seed, spawn_key=(step, rank))
+            torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         own = local_batch(windows, self.config.parallel, self.group).to(self.group.device)
         count = windows[:, 1:].numel()
-        weight = (self.group.size if split else 1) / count  # FSDP averages gradients over processes
+        weight = self.parts / count  # FSDP averages gradients over processes
         total = 0.0
         for part in own.chunk(self.config.gradient_accumulation_steps):
             with self._autocast():
                 loss = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.config.z_loss)
             (loss * weight).backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        return (math.fsum(self.group.gather(total)) if split else total) / count
+        return (math.fsum(self.group.gather(total)) if self.parts > 1 else total) / count
 
     def _measure(self, windows: Tensor, input_VD: Tensor | None) -> Metrics:
         """Measure the table and its gradients before the step changes them."""
         measured: Metrics = {**measure_rows(full_tensor(self.table.weight), self.table.padding_idx)}
-        total_VD = full_gradient(self.table.weight)
-        if input_VD is not None:
-            if self.group.size > 1 and self.config.parallel == "data":  # processes have different tokens
-                torch.distributed.all_reduce(input_VD)
-                input_VD /= self.group.size
-            from_input, from_output = float(input_VD.norm()), float((total_VD - input_VD).norm())
+        total_VD = full_tensor(self.table.weight.grad)
+        if input_VD is None:
+            input_VD, output_VD = total_VD, full_tensor(self.decoder.head.weight.grad)
         else:
-            from_input, from_output = float(total_VD.norm()), float(full_gradient(self.decoder.head.weight).norm())
+            if self.parts > 1:  # processes have different tokens
+                torch.distributed.all_reduce(input_VD)
+                input_VD /= self.parts
+            output_VD = total_VD - input_VD
+        from_input, from_output = float(input_VD.norm()), float(output_VD.norm())
         share = from_output / (from_input + from_output or 1.0)
         measured |= {
             "lookup_gradient_norm": from_input,
@@ -171,13 +168,3 @@ class Trainer:
             self.decoder.train()
             measured["logit_std"] = float(logits.float().std())
         return measured
-
-
-def derive_seed(seed: int, *key: int) -> int:
-    """Derive a seed for one part of a run; seeds of different parts practically never coincide."""
-    return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint64)[0])
-
-
-def full_gradient(weight: Tensor) -> Tensor:
-    assert weight.grad is not None
-    return full_tensor(weight.grad)

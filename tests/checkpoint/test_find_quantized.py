@@ -246,6 +246,12 @@ def test_fp8_without_scales_is_an_error_in_a_quantized_model(tmp_path: Path) -> 
     assert inlayer.load(tmp_path).table.rows([1]).dtype == ml_dtypes.float8_e4m3fn
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tensor_that_is_read_whole_is_scaled(name: str, tmp_path: Path) -> None:
+    store = inlayer.load(write(tmp_path, CASES[name][0])).store
+    assert np.array_equal(store.read(TABLE), store.table(TABLE).weight)
+
+
 # ---- other tables
 
 OTHER_TABLES: dict[str, tuple[str, dict[str, object]]] = {

@@ -13,7 +13,7 @@ import zipfile
 import pytest
 import torch
 
-from inlayer.checkpoint.pytorch import PytorchStore
+from inlayer.checkpoint.store import PytorchStore
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, MissingFileError, ShapeError
 from inlayer.formats.torch_file import MAX_DIRECTORY
 from inlayer.formats.torch_pickle import MAX_PICKLE
@@ -295,7 +295,7 @@ COSTLY = {
 MEASURE = """
 import resource, sys, time
 from pathlib import Path
-from inlayer.checkpoint.pytorch import PytorchStore
+from inlayer.checkpoint.store import PytorchStore
 for path in sys.argv[1:]:
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     try:

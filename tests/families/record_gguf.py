@@ -176,7 +176,7 @@ def record(job: Job) -> tuple[str, str, dict[str, Any] | None]:
             return model_type, f"not converted: {type(error).__name__}: {str(error)[:100]}", None
         try:
             store = GgufStore(Path(folder) / "x.gguf")
-            layer = inlayer.load(store.path).embeddings
+            layer = inlayer.load(Path(folder) / "x.gguf").embeddings
             padding = reference.config.get_text_config().pad_token_id
             compare(reference, layer, 1 if padding is None else padding)
         except Exception as error:

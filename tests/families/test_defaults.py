@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from transformers import CONFIG_MAPPING
 
+import inlayer.families
 from inlayer.families import FAMILIES, LayerSpec, describe
 
 # transformers reads kimi_k2 as deepseek_v3, and the flat configs of Qwen2-VL as nested ones; some it does not have
@@ -23,6 +25,15 @@ def without_layers(config: object) -> LayerSpec:
 @pytest.mark.parametrize("model_type", THEIRS)
 def test_empty_config_has_the_defaults_of_transformers(model_type: str) -> None:
     assert without_layers({"model_type": model_type}) == without_layers(CONFIG_MAPPING[model_type]())
+
+
+def test_every_default_is_a_field_that_is_read() -> None:
+    """A misspelled trait would become a default of configs, which nothing reads."""
+    files = Path(inlayer.families.__file__).parent.glob("*.py")
+    readers = "".join(path.read_text() for path in files if path.name != "model_types.py").replace('"', "'")
+    readers += repr([replace(family, defaults={}) for family in FAMILIES.values()])  # fields that traits name
+    defaults = {name for family in FAMILIES.values() for name in family.defaults}
+    assert {name for name in defaults | {"scale_att"} if f"'{name}'" not in readers} == {"scale_att"}  # the control
 
 
 # Their config classes reject these sizes (Mamba heads, XLNet's length), derive more from them, or ours does (GPT-J).

@@ -365,7 +365,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["watch", "nope"], "unknown task"),
         (["notebook", "nope"], "unknown lesson"),
         (["grade", "no/such"], "no/such"),
-        (["grade"], "missing argument: FOLDER"),
+        (["grade"], "Missing argument 'folder'"),
         (["dev-check", "nope"], "unknown task"),
     ],
 )
@@ -636,7 +636,7 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     done = run("progress", "--import", "bad.json")
     assert (done.code, done.err) == (2, "inlayer: bad.json is not a progress file of inlayer\n")
     Path("new.json").write_text('{"format": "inlayer progress", "version": 99}')
-    assert run("progress", "--import", "new.json").err.startswith("inlayer: new.json: the progress file has version 99")
+    assert run("progress", "--import", "new.json").err.startswith("inlayer: new.json has version 99, but")
     assert ProgressFile().read() == there
 
 
@@ -662,7 +662,7 @@ def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_check_grades_if_progress_cannot_be_saved(run: Run, unwritable: Path) -> None:
-    says = f"inlayer: progress is not saved: {unwritable}: "
+    says = f"inlayer: progress is not saved: {unwritable} cannot be written (set INLAYER_DATA to another folder): "
     for source, code in ((WRONG, 1), (SOLUTION, 0)):
         Path("add.py").write_text(source)
         done = run("check", "add.py")

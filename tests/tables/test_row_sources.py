@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from inlayer.formats.quantized_safetensors import BlockDecoder
+from inlayer.formats.dequantization import BlockDecoder
 from inlayer.tables.stored_table import ArrayRows, JoinedRows, PairedRows, StoredTable
 
 E4M3, E8M0 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e8m0fnu)

@@ -87,6 +87,9 @@ def test_invalid_input_is_rejected(training_file, tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 au lait\n")
     with pytest.raises(TextError, match="0xe9"):
         train_bpe(tmp_path / "latin.txt", 260)
+    (tmp_path / "half.txt").write_bytes(b"\xef\xbb")  # of a byte order mark
+    with pytest.raises(TextError, match="0xef at offset 0"):
+        train_bpe(tmp_path / "half.txt", 260)
     (tmp_path / "nothing.txt").write_text("")
     with pytest.raises(InputError, match="yields only 0 merges"):
         train_bpe(tmp_path / "nothing.txt", 257)
@@ -129,8 +132,8 @@ def test_inputs_that_are_not_files(training_file, tmp_path):
         ("file", "save_to is file; pass a path"),
         ("file/sub", "file is not a folder"),
         ("file/sub.json", "file is not a folder"),
-        ("full", r"full/tokenizer\.json cannot be written: it is a folder"),
-        ("full/tokenizer.json", r"full/tokenizer\.json cannot be written: it is a folder"),
+        ("full", r"full/tokenizer\.json cannot be written: full/tokenizer\.json is not a regular file"),
+        ("full/tokenizer.json", r"full/tokenizer\.json cannot be written: full/tokenizer\.json is not a regular file"),
         ("pipe.json", "not a regular file"),
     ],
 )

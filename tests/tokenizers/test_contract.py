@@ -128,7 +128,7 @@ def count_encodings(monkeypatch) -> list[str]:
         (tokenizers.Tokenizer, "encode", "encode_batch_fast"),
         (tiktoken.Encoding, "encode_to_numpy"),
         (sentencepiece.SentencePieceProcessor, "encode"),
-        (ByteTokenizer, "tokens", "encode", "encode_batch"),
+        (ByteTokenizer, "_analyze", "encode", "encode_batch"),
         (byte_and_word, "find_words"),
     ):
         for name in names:

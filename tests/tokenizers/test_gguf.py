@@ -245,7 +245,7 @@ def test_pre_tokenizer_equals_the_built_one(pre):
 def test_gpt_4o_pre_tokenizer_equals_regex():
     ours = tiny("gpt-4o")._exact.pre_tokenizer
     texts = hostile_texts(400, 27)
-    unstable = set(texts_with_unstable_characters(texts).tolist())  # Unicode versions differ on them
+    unstable = set(texts_with_unstable_characters(texts))  # Unicode versions differ on them
     for text in (text for index, text in enumerate(texts) if index not in unstable):
         lengths = [end - start for _, (start, end) in ours.pre_tokenize_str(text)]
         assert lengths == [len(token) for token in regex.findall(O200K, text)], ascii(text)
@@ -463,8 +463,8 @@ def test_llama_2_equals_the_original(tmp_path):
         ({"tokens": np.arange(3)}, "not a list of strings"),
         ({"token_type": [1]}, "without one number per token"),
         ({"merges": []}, "has no merges"),
-        ({"merges": ["ab"]}, "the merge 'ab'"),
-        ({"merges": ["a b c"]}, "the merge 'a b c'"),
+        ({"merges": ["ab"]}, "tiny.gguf: its merge is malformed"),
+        ({"merges": ["a b c"]}, "tiny.gguf: its merge is malformed"),
         ({"merges": ["a zzz"]}, "tiny.gguf"),
         ({"model": "llama"}, "has no scores"),
         ({"model": "llama", "scores": [float("nan")] * 264}, "not a finite float32"),

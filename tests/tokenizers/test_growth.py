@@ -185,13 +185,11 @@ def test_special_token_that_is_not_unicode(tmp_path, kind):
         ("added_tokens_decoder", {"3": {"content": "\ud800"}}),
     ):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({name: value}))
-        with pytest.raises(
-            TokenizerError, match=rf"{name} next to the tokenizer is '\\ud800', which is not valid Unicode"
-        ):
+        with pytest.raises(TokenizerError, match=rf"'{name}' in .*tokenizer_config\.json contains a lone surrogate"):
             open_tokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "a", "additional_special_tokens": null}')
     (tmp_path / "special_tokens_map.json").write_text('{"eos_token": "\\ud800"}')
-    with pytest.raises(TokenizerError, match="eos_token next to the tokenizer"):
+    with pytest.raises(TokenizerError, match=r"'eos_token' in .*special_tokens_map\.json contains"):
         open_tokenizer(tmp_path)
 
 

@@ -121,7 +121,7 @@ def test_valid_files_that_nearly_panic_are_opened():
         ("added_tokens", [{"id": 1}], "missing field `content`"),
         ("version", "7", "Unknown tokenizer version"),
         ("mystery", 1, "'mystery' is not a field of a tokenizer.json"),
-        ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [1]}, "malformed merges"),
+        ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [1]}, "its merge is malformed"),
         ("model", {"type": "BPE", "vocab": {}, "merges": []}, "empty vocab"),
         ("model", {"type": "Unigram", "vocab": []}, "empty vocab"),
         (
@@ -164,7 +164,7 @@ RANDOM = bytes(range(255, 0, -1)) * 4
         ("x.model", b"YQ== 0\nYg==\nYw== 2\nZA== 3\n", "line 2 of .* is not `base64 rank`"),
         ("x.model", b"YQ== 0\nYg== 1_0\nYw== 2\n", "line 2 of .* is not `base64 rank`"),
         ("x.model", b"!!!! 0\nYg== 1\n", "line 1 of .* is not `base64 rank`"),
-        ("x.model", b"YQ== -1\nYg== 0\n", "line 1 of .* has rank -1"),
+        ("x.model", b"YQ== -1\nYg== 0\n", "line 1 of .* is not `base64 rank`: b'YQ== -1'; .* start at 0"),
         ("x.model", RANDOM, UNKNOWN),
         ("x.model", b"some words\nand more\n", UNKNOWN),
         ("x.model", b"\xff" * 100_000, UNKNOWN),

@@ -259,9 +259,7 @@ def test_replay_is_not_quadratic():
         return merges.merge(left, right)
 
     counting = MergeTable(byte_ids=merges.byte_ids, merge=merge, whole=merges.whole)
-    replayed = counting.replay(b"a" * 2_000)
-    assert replayed is not None
-    assert len(replayed[1]) == 125
+    assert len(counting.replay(b"a" * 2_000)[1]) == 125
     assert lookups < 12_000
 
 

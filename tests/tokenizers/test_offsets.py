@@ -12,9 +12,7 @@ from tests.tokenizers.samples import llama2, minilm
 
 def token_bytes(source, offsets, spelling):
     ids = list(range(len(offsets)))
-    return [
-        token.bytes for token in tokens_from_offsets(source.encode(), ids, offsets, spelling.__getitem__, frozenset())
-    ]
+    return [token.bytes for token in tokens_from_offsets(source.encode(), ids, offsets, spelling, frozenset())]
 
 
 def test_byte_offsets():

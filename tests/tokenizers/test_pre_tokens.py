@@ -104,7 +104,7 @@ def tiles(spans: list[tuple[int, int]], size: int) -> bool:
 
 
 def is_certain(tokenizer: Tokenizer, text: str) -> bool:
-    return not isinstance(tokenizer, TiktokenTokenizer) or not texts_with_unstable_characters([text]).size
+    return not isinstance(tokenizer, TiktokenTokenizer) or not texts_with_unstable_characters([text])
 
 
 @pytest.mark.parametrize("parse_special", [True, False])

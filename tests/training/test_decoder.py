@@ -199,7 +199,7 @@ def test_tie_survives_a_copy(tie: bool) -> None:
 @pytest.mark.parametrize(
     ("architecture", "settings", "message"),
     [
-        ("rnn", {}, "architecture is 'rnn'; choose one of gpt, llama"),
+        ("rnn", {}, "architecture is 'rnn'; it must be one of gpt, llama"),
         ("gpt", {"n_layer": 0}, "n_layer is 0"),
         ("gpt", {"vocab_size": True}, "vocab_size is True"),
         ("gpt", {"n_head": 5}, "n_embd 32 is not divisible by n_head 5"),
@@ -207,9 +207,9 @@ def test_tie_survives_a_copy(tie: bool) -> None:
         ("gpt", {"n_kv_head": 2}, "only llama has grouped-query attention"),
         ("gpt", {"positions": "rotary"}, "does not work with gpt; use learned or sinusoidal"),
         ("llama", {"positions": "learned"}, "does not work with llama; use rotary"),
-        ("llama", {"dropout": 1.0}, "dropout is 1;"),
-        ("llama", {"norm_eps": 0.0}, "norm_eps is 0;"),
-        ("llama", {"output_scale": 0.0}, "output_scale is 0;"),
+        ("llama", {"dropout": 1.0}, "dropout is 1.0; it must be a number from 0 to 1, excluding 1"),
+        ("llama", {"norm_eps": 0.0}, "norm_eps is 0.0; it must be a number of at least 0, excluding 0"),
+        ("llama", {"output_scale": 0.0}, "output_scale is 0.0; it must be"),
         ("llama", {"input_scale": math.inf}, "input_scale is inf"),
         ("llama", {"output_scale": 10**400}, "output_scale is 1000"),
         ("llama", {"dropout": 1.5}, "dropout is 1.5; it must be a number from 0 to 1"),

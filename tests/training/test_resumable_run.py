@@ -240,6 +240,20 @@ def test_training_in_another_thread_without_validation(text: Path, tmp_path: Pat
     assert not any("validation_loss" in line for line in read_metrics(tmp_path / "out"))
 
 
+def test_everything_is_in_one_folder_whatever_its_name(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a shell expands "~"; tokens and tokenizer used to be written to the home folder, the rest was not."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    assert Run.create(make_config(text, Path("~/model"), **BPE, steps=1)).train()
+    assert not list(home.iterdir())
+    inner = {path.name for path in (tmp_path / "~" / "model" / "run").iterdir()}
+    assert inner >= {"config.json", "tokenizer", "tokens", "state-000000001.safetensors"}
+
+
 def test_folder_is_locked(text: Path, tmp_path: Path) -> None:
     run = Run.create(make_config(text, tmp_path / "model"))
     with locked(run.inner / "lock", "in a test"), pytest.raises(InputError, match="another process is training there"):

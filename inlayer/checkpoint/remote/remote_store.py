@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import math
 import os
 import re
 import secrets
@@ -29,13 +28,13 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checkpoint.find_quantized import packed_names
 from inlayer.checkpoint.gguf import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache
+from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache, truncated
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
-from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
-from inlayer.families.config_reader import read_config
-from inlayer.files import atomic_path, file_errors, join_names, printable
+from inlayer.errors import CheckpointError, MissingFileError, needs_package
+from inlayer.files import atomic_path, file_errors, join_names
 from inlayer.formats.gguf import GgufHeader, HeaderReader
 from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
@@ -59,13 +58,10 @@ BLOCKS = 4  # blocks requested at a time
 
 def open_remote(source: str) -> Store:
     """Open `org/name[@revision]`, `hf://org/name`, or a folder or file at a URL."""
-    try:
+    modules = "huggingface_hub", "fsspec"
+    with needs_package("a remote checkpoint", " and ".join(modules), "'inlayer[hub]'", *modules):
         import fsspec  # noqa: F401
         import huggingface_hub  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "remote checkpoints need huggingface_hub and fsspec, which are not installed: pip install 'inlayer[hub]'"
-        ) from error
     folder, file = parse_source(source, open_cache())
     if file is None and not any(name.endswith(".safetensors") for name in folder.files or ()):
         file = choose_gguf(folder.files or (), folder.example)
@@ -93,16 +89,13 @@ class RemoteIndex(Mapping[str, str]):
         match = next(filter(None, (re.search(pattern, part) for part in self._ends)), None)
         return None if match is None else match[1].decode(errors="replace")
 
-    def first_of(self, names: Sequence[str]) -> str | None:
-        """Return the first of these names in the index; reads all of it only if its start and end have none of them."""
-        return next(filter(self._hint, names), None) or next((name for name in names if name in self.files), None)
-
-    def _hint(self, name: str) -> str | None:
+    def hint(self, name: str) -> str | None:
+        """Return the file of a tensor if the start or the end of the index names it."""
         file = self.search(rb"(?<!\\)" + re.escape(json.dumps(name).encode()) + rb'\s*:\s*"([^"\\]{0,1000})"')
         return None if file is None else check_file(file, name, str(self._file))
 
     def __getitem__(self, name: str) -> str:
-        return self._hint(name) or self.files[name]
+        return self.hint(name) or self.files[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.files)
@@ -117,13 +110,14 @@ class RemoteReader(Store):
     remote = True
     _remote: RemoteFolder
 
+    def _exists(self, name: str) -> bool:
+        return self._remote.has(name)
+
     def _read_bytes(self, file: str, offset: int, nbytes: int) -> Bytes:
         remote = self._remote.open(file)
         data = np.frombuffer(bytearray(remote.read(offset, offset + nbytes)), np.uint8)
         if len(data) != nbytes:
-            raise CheckpointError(
-                f"{remote} ends before byte {offset + nbytes:,}; was it truncated when it was uploaded?"
-            )
+            raise truncated(remote, offset + nbytes)
         return data
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
@@ -138,23 +132,20 @@ class RemoteStore(RemoteReader, FolderStore):
 
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
         self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
-        self._headers, self._index = {}, {}
         try:
-            config = self._local_path("config.json")
+            self._open(file)
         except UnreachableError as error:  # the message names what was given, not the first file that is read
             if file is None:
                 raise
             message = str(error).replace(str(folder.open("config.json")), self.where)
             raise UnreachableError(message) from error.__cause__
-        self.config = read_config(config) if config.is_file() else None
-        if file is None and folder.has(INDEX):
-            self._index = RemoteIndex(folder.open(INDEX))
-        else:
-            self._index = self._list_tensors({file} if file is not None else self._weight_files())
 
-    def _first_stored(self, candidates: Sequence[str]) -> str | None:
-        index = self._index
-        return index.first_of(candidates) if isinstance(index, RemoteIndex) else super()._first_stored(candidates)
+    def first_of(self, candidates: Sequence[str]) -> str | None:
+        if isinstance(index := self._index, RemoteIndex):
+            hinted = (name for name in candidates if any(map(index.hint, (name, *packed_names(name)))))
+            if (name := next(hinted, None)) is not None:
+                return name
+        return super().first_of(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
         name = choose_file(self._remote.files or (), self._remote.has, self.where)
@@ -164,7 +155,7 @@ class RemoteStore(RemoteReader, FolderStore):
 
     def parameters(self) -> int | None:
         if not isinstance(self._index, RemoteIndex):
-            return sum(math.prod(self.find(name).shape) for name in self._index)
+            return super().parameters()
         config = self.config or {}
         total, size = (
             self._index.search(rb'"%s"\s*:\s*([0-9]{1,18})\s*[,}]' % name)
@@ -178,14 +169,15 @@ class RemoteStore(RemoteReader, FolderStore):
     def _local_path(self, name: str) -> Path:
         return save_locally(self._remote, [name]) / name
 
-    def _header(self, file: str) -> dict[str, TensorInfo]:
-        if file not in self._headers:
-            remote = self._remote.open(file)
-            start, where = remote.read(0, START), str(remote)
-            stop = LENGTH_BYTES + header_length(start, remote.size, where)
-            data = (start + remote.read(len(start), stop))[LENGTH_BYTES:stop]
-            self._headers[file] = parse_header(data, remote.size, where, file=file)
-        return self._headers[file]
+    def _read_index(self) -> RemoteIndex:
+        return RemoteIndex(self._remote.open(INDEX))
+
+    def _read_header(self, file: str) -> dict[str, TensorInfo]:
+        remote = self._remote.open(file)
+        start, where = remote.read(0, START), str(remote)
+        stop = LENGTH_BYTES + header_length(start, remote.size, where)
+        data = (start + remote.read(len(start), stop))[LENGTH_BYTES:stop]
+        return parse_header(data, remote.size, where, file=file)
 
     def _weight_files(self) -> set[str]:
         """Return the safetensors files of a folder without index, or an error that says what it has instead."""
@@ -197,10 +189,8 @@ class RemoteStore(RemoteReader, FolderStore):
             raise CheckpointError(f"{self.where} has {len(weights)} safetensors files but no {INDEX}")
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not weights and others:
-            raise CheckpointError(
-                f"{self.where} has no safetensors, only {printable(join_names(others, limit=3))}, which cannot be "
-                "read by byte range; download it and open the local file"
-            )
+            hint = "which cannot be read by byte range; download it and open the local file"
+            raise CheckpointError(f"{self.where} has no safetensors, only {join_names(others, limit=3)}, {hint}")
         if not weights:
             raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
         return weights
@@ -216,9 +206,6 @@ class RemoteGgufStore(RemoteReader, GgufStore):
     def _read_header(self, path: Path) -> GgufHeader:
         file = self._remote.open(path.name)
         return HeaderReader(file.read, file.size, path).header()
-
-    def _exists(self, path: Path) -> bool:
-        return self._remote.has(path.name)
 
 
 def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
@@ -311,10 +298,8 @@ class RemoteRows(RowSource):
             key = self._key()
             folder = self.file.cache.make_folder(key or secrets.token_hex(20), self.rows * self.row_bytes)
             if folder is None:
-                raise CheckpointError(
-                    f"the table in {self.file} must be downloaded, but the cache folder is not writable; set HF_HOME "
-                    "to a writable folder"
-                )
+                problem = "but the cache folder is not writable; set HF_HOME to a writable folder"
+                raise CheckpointError(f"the table in {self.file} must be downloaded, {problem}")
             if not key:
                 atexit.register(shutil.rmtree, folder, ignore_errors=True)
             path = folder / "table.rows"
@@ -348,7 +333,7 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
                 os.fsync(stream.fileno())
                 bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
-            raise CheckpointError(f"{file} ends inside its table; was it truncated when it was uploaded?")
+            raise truncated(file, stop)
         stream.write(crc.to_bytes(CHECKSUM, "little"))
     part.replace(path)
 

@@ -158,9 +158,7 @@ class RemoteFile:
                 return list(filesystem.cat_ranges(urls, starts, stops, batch_size=CONCURRENT, **request))
             size = self._accept(self._info(filesystem)).size
             if max(starts) >= size:
-                raise CheckpointError(
-                    f"{self} ends before byte {max(starts):,}; was it truncated when it was uploaded?"
-                )
+                raise transfer.truncated(self, max(starts))
             parts = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
             self._accept(self._info(filesystem))
         except Exception as error:
@@ -179,10 +177,8 @@ class RemoteFile:
         """Accept the version of a response; raise an error if it differs from an earlier one."""
         before = self._version = self._version or version
         if version != before:
-            raise CheckpointError(
-                f"{self} changed on the server while it was being read, from {before.size:,} bytes with ETag "
-                f"{before.etag!r} to {version.size:,} with {version.etag!r}; open it again"
-            )
+            change = f"{before.size:,} bytes with ETag {before.etag!r} to {version.size:,} with {version.etag!r}"
+            raise CheckpointError(f"{self} changed on the server while it was being read, from {change}; open it again")
         return version
 
 
@@ -316,9 +312,7 @@ def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | Non
     if not separator or scheme == "hf":
         hub = HUB_SOURCE.fullmatch(source)
         if hub is None:
-            raise InputError(
-                f"{format_path(source)} is not a hub id; examples are org/name, org/name@main and hf://org/name"
-            )
+            raise InputError(f"{format_path(source)} is not a hub id, such as org/name, org/name@main or hf://org/name")
         return HubFolder(hub[1], hub[2], cache), hub[3]
     if scheme not in transfer.PACKAGES:
         allowed = ", ".join(f"{name}://" for name in ("hf", *transfer.PACKAGES))

@@ -154,7 +154,7 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     if headers.get("Content-Encoding", "identity") != "identity":
         raise TransferError("the server compressed a byte range")
     if response.status == 416:
-        raise CheckpointError(f"{label} ends before byte {start:,}; was it truncated when it was uploaded?")
+        raise truncated(label, start)
     if response.status == 200:  # it ignored the range, which is fine for a whole file
         if start == 0 and length.isdecimal() and 0 < int(length[:18]) <= stop:
             return int(length[:18])
@@ -167,6 +167,11 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     if length != str(last + 1 - first):
         raise TransferError(f"the response has Content-Length {one_line(length)} instead of {last + 1 - first}")
     return size
+
+
+def truncated(what: object, byte: int) -> CheckpointError:
+    """Return the error for a file that ends before a byte."""
+    return CheckpointError(f"{what} ends before byte {byte:,}; was it truncated when it was uploaded?")
 
 
 def status_error(status: int, headers: Mapping[str, str], what: str, *, hub: bool) -> Exception:
@@ -207,10 +212,8 @@ def open_filesystem(protocol: str, _pid: int) -> Any:
         from fsspec.implementations.http import HTTPFileSystem
     except ImportError as error:
         package = PACKAGES.get(protocol, "")
-        raise MissingExtraError(
-            f"{protocol}:// sources need fsspec and {package}, which are not installed: pip install 'inlayer[hub]'"
-            + (f" {package}" if package != "aiohttp" else "")
-        ) from error
+        install = "pip install 'inlayer[hub]'" + ("" if package == "aiohttp" else f" {package}")
+        raise MissingExtraError(f"{protocol}:// sources need fsspec and {package}: {install}") from error
 
     class CheckedHttp(HTTPFileSystem):  # type: ignore[misc]
         async def _cat_file(self, url: str, start: int, end: int, **request: Any) -> bytes:

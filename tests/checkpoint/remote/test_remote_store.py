@@ -299,6 +299,19 @@ def test_name_is_found_anywhere_in_the_index(hub: Hub, folder: Path, count: int,
     assert opened.first_of([names[1], TABLE]) == names[1]
 
 
+@pytest.mark.parametrize("where", [0.0, 0.5])
+def test_packed_table_is_found_in_the_index(hub: Hub, folder: Path, where: float) -> None:
+    names = [f"model.layers.{number}.weight" for number in range(5000)]
+    names.insert(int(where * 5000), f"{TABLE}_packed")
+    write_json(folder / INDEX, {"weight_map": dict.fromkeys(names, SHARDS[0])})
+    opened = open_remote(REPO)
+    assert opened.first_of(["nowhere", TABLE]) == TABLE
+    size = (folder / INDEX).stat().st_size
+    fetched = sum(min(last + 1, size) - first for first, last in hub.ranges(INDEX))
+    assert (fetched >= size) == (where == 0.5)
+    assert TABLE in opened.names()
+
+
 def test_header_decides_if_the_index_is_wrong(hub: Hub, folder: Path) -> None:
     write_json(folder / INDEX, {"weight_map": {TABLE: SHARDS[1], "other": SHARDS[0]}})
     with pytest.raises(CheckpointError, match=f"the index .*'{TABLE}' .*{SHARDS[1]}"):

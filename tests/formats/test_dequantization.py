@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from inlayer.errors import DtypeError, MissingExtraError
-from inlayer.formats.gguf_dequantization import GGML_TYPES, PLAIN, make_dequantizer, row_bytes
+from inlayer.formats.dequantization import GGML_TYPES, PLAIN, make_dequantizer, row_bytes
 from inlayer.formats.row_reader import FileRows
 from inlayer.tables import StoredTable
 
@@ -72,7 +72,7 @@ def test_plain_rows_keep_their_dtype(tmp_path: Path, kind: str):
 def test_decoding_in_blocks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch):
     raw = raw_rows("Q8_0")
     whole = make_dequantizer("Q8_0", WIDTH)(raw)
-    monkeypatch.setattr("inlayer.formats.gguf_dequantization.CHUNK_VALUES", 3 * WIDTH)
+    monkeypatch.setattr("inlayer.formats.dequantization.CHUNK_VALUES", 3 * WIDTH)
     assert same_bits(make_dequantizer("Q8_0", WIDTH)(raw), whole)
 
 
