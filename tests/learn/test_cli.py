@@ -26,6 +26,7 @@ from inlayer.learn.course import Course, Lesson
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.terminal import REPLACEMENTS, CoursePrinter, EncodedOutput
+from inlayer.render.progress_bar import no_progress
 from tests.learn.small import SOLUTION, START, WRONG, make_course
 
 VERBS = [
@@ -768,7 +769,7 @@ def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyP
     done = run("grade", "class", "--task", "add", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert done.out == BatchReport(rows=(row,), seed=3).to_csv()
-    assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": None})]
+    assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": no_progress})]
     assert json.loads(run("grade", "class", "--json").out)["rows"][0]["learner"] == "Ada"
     run("grade", "class", "--out", "grades.v1")
     assert Path("grades.v1.csv").read_text() == BatchReport(rows=(row,), seed=3).to_csv()
