@@ -185,6 +185,12 @@ def test_the_kernels_cpu_limit_is_a_timeout(is_handled: bool, monkeypatch: pytes
     assert (failure.rule, "longer than 2 seconds" in failure.message) == ("timeout", True), failure
 
 
+def test_an_endless_loop_ends_after_five_seconds_by_default() -> None:
+    failure = grade(toy(), BODY + "while True: pass\n", seed=3).failure
+    assert failure is not None
+    assert "longer than 5 seconds of CPU time" in failure.message
+
+
 def test_a_process_killed_early_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda pid: os.kill(pid, signal.SIGKILL) or 0.0)
     failure = run("import time\ntime.sleep(100)\n").failure

@@ -51,7 +51,7 @@ CLONE3 = 435  # a filter cannot read its flags; if it is missing, libc creates t
 class GradingLimits:
     """Resources that a learner's file may use."""
 
-    seconds: float = 20.0  # CPU time for all checks together
+    seconds: float = 5.0  # CPU time for all checks together
     wall_seconds: float = 120.0
     memory: int = 2 << 30  # bytes on top of Python and torch
     output: int = 1 << 20  # printed bytes

@@ -67,6 +67,8 @@ def run(channel: socket.socket, scratch: str, limits: GradingLimits) -> NoReturn
     os.chdir(scratch)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
     tempfile.tempdir = scratch  # importing torch may have cached a different one
+    for stream in (sys.stdout, sys.stderr):  # printing must not raise: a check may expect a ValueError
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     runner = Runner(channel, scratch, limits)
     set_limits(limits)
     # A traceback may show this file, which cannot be read after restrict().
