@@ -349,3 +349,25 @@ def test_contrast_names_and_layout(scheme, width, open_lesson):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, fragment
         keep(watched, f"learn-{scheme}-{fragment or 'overview'}")
     assert page.evaluate(still)
+
+
+def test_the_course_page_on_a_phone(open_lesson):
+    """One primary button, aligned lesson titles, a menu with an arrow, and the header in the order of the other pages."""
+    page = open_lesson(width=390, height=844).page
+    style = "(element, name) => getComputedStyle(element).getPropertyValue(name)"
+    filled = page.eval_on_selector(".next-link", style, "background-color")
+    assert filled == page.eval_on_selector(
+        ".tabs [aria-current]",
+        "(element) => {"
+        " const probe = document.createElement('i'); probe.style.color = 'var(--accent)'; element.append(probe);"
+        " return getComputedStyle(probe).color; }",
+    )
+    edges = "(titles) => titles.map((title) => title.getBoundingClientRect().left)"
+    assert len(set(page.eval_on_selector_all(".overview h2", edges))) == 1
+    arrow = "(element) => getComputedStyle(element, '::after').rotate"
+    closed = page.eval_on_selector("#lessons-toggle", arrow)
+    page.click("#lessons-toggle")
+    assert (closed, page.eval_on_selector("#lessons-toggle", arrow)) == ("45deg", "225deg")
+    top = "(element) => element.getBoundingClientRect().top"
+    brand, switches, tabs = (page.eval_on_selector(selector, top) for selector in (".brand", ".bar-end", ".tabs"))
+    assert abs(brand - switches) < 10 < tabs - brand

@@ -111,7 +111,7 @@ function overviewView() {
     course.notices.map((one) => make("p", { class: "note" }, one)),
     !course.runs_code && make("p", { class: "note read-only" }, course.read_only_message),
     next && make("p", { class: "next" }, Object.assign(
-      linkTo(stepView(next), span("muted", begun ? "Continue: " : "Start: "), next.title), { className: "next-link" })),
+      linkTo(stepView(next), begun ? "Continue: " : "Start: ", next.title), { className: "next-link primary" })),
     make("ol", { class: "overview" }, course.lessons.map(overviewLine)),
   ];
   return [elements, () => 0];
