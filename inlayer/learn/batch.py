@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import chain, groupby
@@ -32,6 +32,7 @@ from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 from inlayer.render.numbers import count
+from inlayer.render.progress_bar import Progress, no_progress
 
 if TYPE_CHECKING:
     from inlayer.learn.sandbox.restrict import GradingLimits
@@ -114,7 +115,7 @@ def grade_folder(
     tasks: Sequence[str] | None = None,
     seed: int | None = None,
     limits: GradingLimits | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = no_progress,
 ) -> BatchReport:
     """Grade all submissions in a folder; with `tasks`, only these count and missing ones are reported."""
     if (kind := path_kind(folder)) != "folder":
@@ -131,8 +132,7 @@ def grade_folder(
     try:
         for submission in submissions:
             rows.append(_row(submission, seed, limits))
-            if progress is not None:
-                progress(len(rows), len(submissions))
+            progress(len(rows), len(submissions))
     except KeyboardInterrupt:
         pass
     remaining = submissions[len(rows) :]
@@ -201,7 +201,9 @@ def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) ->
         by_learner.setdefault(name, []).extend(submissions)
     counted = chain.from_iterable(_counted(name, found, chosen) for name, found in by_learner.items())
     order = [*course.tasks, ""]  # files of no task come last
-    return sorted(counted, key=lambda one: (one.learner, order.index(one.task.id if one.task else ""), one.file))
+    return sorted(
+        counted, key=lambda row: (row.learner, order.index(row.task.id if row.task else ""), row.file)
+    )
 
 
 def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:

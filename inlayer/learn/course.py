@@ -90,11 +90,11 @@ class Task(CoursePart):
         return tuple(self.document.sections[name] for name in ("Hint 1", "Hint 2", "Hint 3"))
 
     @property
-    def why(self) -> str:
+    def explanation(self) -> str:
         return self.document.sections["Why it works"]
 
     @property
-    def start(self) -> str:
+    def starter(self) -> str:
         return (self.folder / "start.py").read_text(encoding="utf-8")
 
     @property
@@ -102,7 +102,7 @@ class Task(CoursePart):
         return (self.folder / "solution.py").read_text(encoding="utf-8")
 
     @property
-    def wrong(self) -> dict[str, str]:
+    def wrong_solutions(self) -> dict[str, str]:
         """Wrong solutions by the rule they break."""
         return {path.stem: path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("wrong/*.py"))}
 

@@ -58,15 +58,15 @@ class LessonStatus:
     def steps(self) -> Iterator[CourseStep]:
         """Yield the steps of the lesson in order: the text, its tasks, its exercises, its quiz."""
         lesson, name = self.lesson, f"lesson {self.lesson.number}, {self.lesson.title}"
-        yield CourseStep("read", lesson.id, lesson, f"read {name}", bool(self.read.done), bool(self.read.skipped))
+        yield CourseStep("read", lesson.id, lesson, f"read {name}", bool(self.read.done_at), bool(self.read.skipped_at))
         for task, record in self.tasks:
             title = f"the task {task.id}, {task.title}"
-            yield CourseStep("task", task.id, lesson, title, bool(record.done), bool(record.skipped))
+            yield CourseStep("task", task.id, lesson, title, bool(record.done_at), bool(record.skipped_at))
         for exercise, record in self.exercises:
             title = f"the exercise {exercise.id}, {exercise.title}"
-            yield CourseStep("exercise", exercise.id, lesson, title, bool(record.done), bool(record.skipped))
-        is_done = all(record.done for _, record in self.questions)
-        yield CourseStep("quiz", lesson.id, lesson, f"the quiz of {name}", is_done, bool(self.quiz.skipped))
+            yield CourseStep("exercise", exercise.id, lesson, title, bool(record.done_at), bool(record.skipped_at))
+        is_done = all(record.done_at for _, record in self.questions)
+        yield CourseStep("quiz", lesson.id, lesson, f"the quiz of {name}", is_done, bool(self.quiz.skipped_at))
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -78,7 +78,7 @@ class LessonStatus:
             "quiz": [record for _, record in self.questions],
         }
         return {
-            kind: (sum(bool(record.done) and not record.due for record in same_kind), len(same_kind))
+            kind: (sum(bool(record.done_at) and not record.due for record in same_kind), len(same_kind))
             for kind, same_kind in records.items()
         }
 
@@ -90,7 +90,7 @@ class LessonStatus:
     def to_dict(self) -> dict[str, Any]:
         return {
             **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
-            "read": bool(self.read.done),
+            "read": bool(self.read.done_at),
             "tasks": [
                 {"id": task.id, "title": task.title, "state": _task_state(record), **vars(record)}
                 for task, record in self.tasks
@@ -106,8 +106,8 @@ class LessonStatus:
 
 
 def _task_state(record: ProgressRecord) -> str:
-    tried = "tried" if record.tries else "open"
-    return "passed" if record.done else "skipped" if record.skipped else tried
+    tried = "tried" if record.attempts else "open"
+    return "passed" if record.done_at else "skipped" if record.skipped_at else tried
 
 
 class CourseOverview:
@@ -133,7 +133,7 @@ class CourseOverview:
         """The task in progress, unless you have passed it or it is the next step."""
         current, step = self.course.tasks.get(self.state.current), self.next_step
         is_next = current is not None and step is not None and step.key == f"task/{current.id}"
-        return None if current is None or is_next or self.state.record("task", current.id).done else current
+        return None if current is None or is_next or self.state.record("task", current.id).done_at else current
 
     @property
     def due(self) -> list[Question]:
@@ -144,7 +144,7 @@ class CourseOverview:
         """Return the questions of a quiz in order: due ones, then the lesson's own, new ones first."""
         due = self.due
         own = [question for question in (lesson.questions if lesson else ()) if question not in due]
-        return due + sorted(own, key=lambda question: self.state.record("question", question.id).tries > 0)
+        return due + sorted(own, key=lambda question: self.state.record("question", question.id).attempts > 0)
 
     @property
     def next_quiz(self) -> Lesson | None:

@@ -193,7 +193,7 @@ class GradingRun:
                 raises = isinstance(solved.output, LearnerException)
                 expected = f"error: {solved.output.type}" if raises else describe_value(solved.output)
             drawn = (self.solve(check, index, further=number) for number in range(1, MAX_EXAMPLES + 1))
-            example = next((one for one in drawn if one and one.input_lines() != last.input_lines()), None)
+            example = next((call for call in drawn if call and call.input_lines() != last.input_lines()), None)
         lines = last.lines("your output") + labeled("expected", expected)
         if example is not None:
             lines += ["", "Another input, with the output it should give:", *example.lines("output")]
@@ -226,9 +226,9 @@ def find_problems(task: Task) -> Iterator[str]:
         if verdict.failure is not None:
             failed = verdict.failure
             yield f"{task.id}: the solution fails {failed.name} ({failed.rule}, seed {verdict.seed}): {failed.message}"
-    if grade(task, task.start, examples=False).passed:
+    if grade(task, task.starter, examples=False).passed:
         yield f"{task.id}: the starter file passes"
-    wrong = task.wrong
+    wrong = task.wrong_solutions
     messages: dict[str, str] = {}
     if len(wrong) < MIN_WRONG:
         yield f"{task.id}: it has {count(len(wrong), 'wrong solution')}; at least {MIN_WRONG} are required"

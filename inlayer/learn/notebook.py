@@ -87,7 +87,7 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
         hints = [f"<details><summary>Hint {number}</summary>\n\n{_joined(hint, lesson)}\n\n</details>"
                  for number, hint in enumerate(task.hints, start=1)]  # fmt: skip
         yield _markdown("\n\n".join(hints))
-        yield _code(f"%%task {task.id}\n{task.start.rstrip()}")
+        yield _code(f"%%task {task.id}\n{task.starter.rstrip()}")
     yield _markdown("## Exercises")
     for exercise in lesson.exercises:
         yield _markdown(f"### {exercise.title}")

@@ -37,12 +37,12 @@ REPEATS = 2  # quizzes in which a missed question returns
 class ProgressRecord:
     """Progress on a lesson, task, exercise or quiz question; fields that do not apply keep their defaults."""
 
-    tries: int = 0  # checks or answers
-    done: str = ""  # time it was first read, passed or answered correctly; for free text, when the learner confirmed it
-    skipped: str = ""  # time it was skipped
+    attempts: int = 0  # number of checks or answers
+    done_at: str = ""  # when it was first read, passed, or answered correctly (free text: confirmed by the learner)
+    skipped_at: str = ""  # when it was skipped
     summary: str = ""  # a task's last check
     hints: int = 0  # hints used for a task, 0 to 3
-    solution_seen: str = ""  # time the solution was viewed before the task passed
+    solution_seen_at: str = ""  # when the solution was viewed before the task passed
     seed: int | None = None  # seed of an exercise that was asked and not answered yet
     missed: int = 0  # wrong answers to a question
     due: int = 0  # number of quizzes in which a question must still be answered correctly on the first try
@@ -50,14 +50,14 @@ class ProgressRecord:
     @property
     def fails_again(self) -> bool:
         """True if a task passed before but its last check failed."""
-        return bool(self.done) and " failed" in self.summary
+        return bool(self.done_at) and " failed" in self.summary
 
     def finish(self) -> None:
         """Record that it is done; it stays done."""
-        self.done, self.skipped = self.done or now(), ""
+        self.done_at, self.skipped_at = self.done_at or now(), ""
 
     def record_check(self, *, passed: bool, summary: str) -> None:
-        self.tries += 1
+        self.attempts += 1
         self.summary = summary
         if passed:
             self.finish()
@@ -70,7 +70,7 @@ class ProgressRecord:
 
     def record_exercise(self, *, correct: bool | None) -> None:
         """Record a try; None means that the answer was shown. The next question uses other numbers, unless wrong."""
-        self.tries += 1
+        self.attempts += 1
         if correct is not False:
             self.seed = None
         if correct:
@@ -78,7 +78,7 @@ class ProgressRecord:
 
     def record_answer(self, *, correct: bool, repeated: bool = False) -> None:
         """Record an answer. `repeated`: it was missed earlier in this quiz, so a correct answer keeps it due."""
-        self.tries += 1
+        self.attempts += 1
         if not correct:
             self.missed += 1
             self.due = REPEATS
@@ -242,38 +242,38 @@ def dump_state(state: ProgressState) -> bytes:
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
 
-def load_state(data: bytes, where: str = "the progress file") -> ProgressState:
+def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
     """Parse JSON from `dump_state`. DamagedProgressError if it is not, InputError if a newer inlayer wrote it."""
     if len(data) > MAX_BYTES:
-        raise DamagedProgressError(f"{where} is larger than {MAX_BYTES:,} bytes")
+        raise DamagedProgressError(f"{source} is larger than {MAX_BYTES:,} bytes")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):
-        raise DamagedProgressError(f"{where} is not JSON") from None
+        raise DamagedProgressError(f"{source} is not JSON") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("version"), int):
-        raise DamagedProgressError(f"{where} is not a progress file of inlayer")
+        raise DamagedProgressError(f"{source} is not a progress file of inlayer")
     if raw["version"] < VERSION:
-        raise DamagedProgressError(f"{where} is from an earlier inlayer, whose lessons had different names")
+        raise DamagedProgressError(f"{source} is from an earlier inlayer, whose lessons had different names")
     if raw["version"] > VERSION:
         found = quote(raw["version"])
-        raise InputError(f"{where} has version {found}, but this inlayer reads version {VERSION}; update inlayer")
+        raise InputError(f"{source} has version {found}, but this inlayer reads version {VERSION}; update inlayer")
     folder, current, records = (raw.get(name, default) for name, default in vars(ProgressState()).items())
     if not (isinstance(folder, str) and isinstance(current, str) and isinstance(records, dict)):
-        raise DamagedProgressError(f"{where} has an invalid folder, task or list of records")
-    read = {key: _read_record(record, f"{where} has a record {quote(key)}") for key, record in records.items()}
+        raise DamagedProgressError(f"{source} has an invalid folder, task or list of records")
+    read = {key: _read_record(record, f"{source} has a record {quote(key)}") for key, record in records.items()}
     return ProgressState(folder=folder, current=current, records=read)
 
 
-def _read_record(raw: object, where: str) -> ProgressRecord:
+def _read_record(raw: object, source: str) -> ProgressRecord:
     """Read a record from JSON. Missing fields get their defaults, unknown ones are ignored."""
     if not isinstance(raw, dict):
-        raise DamagedProgressError(f"{where} that is not an object")
+        raise DamagedProgressError(f"{source} that is not an object")
     record = ProgressRecord()
     for name, default in vars(ProgressRecord()).items():
         value = raw.get(name, default)
         is_count = type(value) is int and 0 <= value < 2**31
         if not (isinstance(value, str) if isinstance(default, str) else is_count or value is default):
-            raise DamagedProgressError(f"{where} with an invalid {name}")
+            raise DamagedProgressError(f"{source} with an invalid {name}")
         setattr(record, name, value)
     return record
 
@@ -290,10 +290,10 @@ def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
 
 def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
     """Return the record with more tries, with the earlier times and the larger number of hints of the two."""
-    merged = replace(mine if mine.tries >= other.tries else other, hints=max(mine.hints, other.hints))
-    for name in ("done", "skipped", "solution_seen"):
+    merged = replace(mine if mine.attempts >= other.attempts else other, hints=max(mine.hints, other.hints))
+    for name in ("done_at", "skipped_at", "solution_seen_at"):
         times = filter(None, (getattr(mine, name), getattr(other, name)))
         setattr(merged, name, min(times, default=""))  # ISO times in UTC sort as text
-    merged.seed = None if merged.done else other.seed if mine.seed is None else mine.seed
-    merged.skipped = "" if merged.done else merged.skipped
+    merged.seed = None if merged.done_at else other.seed if mine.seed is None else mine.seed
+    merged.skipped_at = "" if merged.done_at else merged.skipped_at
     return merged

@@ -220,8 +220,8 @@ def parse_number(answer: str, unit: str = "") -> int | float:
         raise InputError(f"{quote(answer)} is not a number")
     first, *others = re.split(r"([*/])", match[1])
     value = parse_factor(first, answer)
-    for sign, other in zip(others[::2], others[1::2], strict=True):
-        factor = parse_factor(other, answer)
+    for sign, text in zip(others[::2], others[1::2], strict=True):
+        factor = parse_factor(text, answer)
         if sign == "/" and not factor:
             raise InputError(f"{quote(answer)} divides by 0")
         value = value * factor if sign == "*" else value / factor
@@ -256,7 +256,7 @@ def diagnose(value: Value, answer: Value) -> str:
             return f"Your shape has the wrong number of axes: {len(value)} instead of {len(answer)}."
         if sorted(value) == sorted(answer):
             return "Your shape has the right sizes in the wrong order."
-        right = sum(one == other for one, other in zip(value, answer, strict=True))
+        right = sum(size == expected for size, expected in zip(value, answer, strict=True))
         return f"Correct sizes in your shape: {right} of {len(answer)}."
     assert not isinstance(value, tuple)
     assert not isinstance(answer, tuple)

@@ -92,7 +92,7 @@ class CourseService:
                 raise InputError(f"only skipped steps are left; the first is {next_step.title}")
             else:
                 step = next_step
-            state.record(step.kind, step.id).skipped = now()
+            state.record(step.kind, step.id).skipped_at = now()
             if step.key == f"task/{state.current}":
                 state.current = ""
         return step.title
@@ -108,7 +108,7 @@ class CourseService:
             return self.course.task(name)
         state = self.state()
         current = self.course.tasks.get(state.current)
-        if or_next and (current is None or state.record("task", current.id).done):
+        if or_next and (current is None or state.record("task", current.id).done_at):
             remaining = CourseOverview(self.course, state).open_steps("task")
             if not remaining:
                 raise InputError("you have passed every task; name one to open it again")
@@ -121,7 +121,7 @@ class CourseService:
         """Return the next task that you have not passed, continuing from the start after the last one."""
         state, tasks = self.state(), list(self.course.tasks.values())
         others = tasks[tasks.index(after) + 1 :] + tasks[: tasks.index(after)]
-        return next((task for task in others if not state.record("task", task.id).done), None)
+        return next((task for task in others if not state.record("task", task.id).done_at), None)
 
     def start_task(self, name: str) -> TaskFile:
         """Make a task the current one and create its file if it does not exist."""
@@ -144,7 +144,7 @@ class CourseService:
             with self.progress.edit() as state:
                 task_files.make_folder(self._use_folder(state))
 
-    def find_work(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
+    def find_task_file(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
         """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it.
 
         Without a name, it is the task started or checked last. With `create`, it is the next open task if that one is
@@ -191,15 +191,15 @@ class CourseService:
 
     def may_see_solution(self, task: Task) -> bool:
         record = self.state().record("task", task.id)
-        return bool(record.done or record.solution_seen)
+        return bool(record.done_at or record.solution_seen_at)
 
     def record_solution(self, task: Task) -> bool:
         """Record that the solution is shown; returns whether the task had passed."""
         with self.progress.edit() as state:
             record = state.record("task", task.id)
-            if not record.done:
-                record.solution_seen = record.solution_seen or now()
-            return bool(record.done)
+            if not record.done_at:
+                record.solution_seen_at = record.solution_seen_at or now()
+            return bool(record.done_at)
 
     # ---- the learner's files
 
@@ -228,10 +228,10 @@ class CourseService:
             path, current = self.load_file(task)
             if base_digest is not False:
                 task_files.require_unchanged(path, current, base_digest)
-            if current is not None and current.text == task.start:
+            if current is not None and current.text == task.starter:
                 return None
             backup = keep_old_file(path, f"{path.name}.bak{{}}")
-            task_files.write_file(path, task.start)
+            task_files.write_file(path, task.starter)
         return backup
 
     # ---- exercises

@@ -36,7 +36,7 @@ __all__ = [
     "describe_value", "value_of",
 ]  # fmt: skip
 
-TAMPERED = "your code wrote to the grader's channel; no task needs that, and it is not allowed"
+TAMPERED = "your code wrote to the grader's channel; no task requires this, and it is not allowed"
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 

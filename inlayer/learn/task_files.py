@@ -82,7 +82,7 @@ def open_file(task: Task, folder: Path, *, create: bool) -> TaskFile:
     if kind == "missing":
         if not create:
             raise InputError(f"{format_path(path)} does not exist; open the task with inlayer learn next {task.id}")
-        write_file(path, task.start)
+        write_file(path, task.starter)
     return TaskFile(task=task, path=path, is_new=kind == "missing")
 
 

@@ -54,7 +54,7 @@ class EncodedOutput:
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         encode = partial(str.encode, encoding=stream.encoding or "utf-8", errors="ignore")
-        self.table = str.maketrans({one: other for one, other in REPLACEMENTS.items() if not encode(one)})
+        self.table = str.maketrans({char: ascii_text for char, ascii_text in REPLACEMENTS.items() if not encode(char)})
 
     def write(self, text: str) -> int:
         return int(self.stream.write(TRAILING_SPACES.sub("", text.translate(self.table))))
@@ -117,7 +117,7 @@ class CoursePrinter:
         for name in ("read", "tasks", "exercises", "quiz"):
             table.add_column(name, justify="right", no_wrap=True)
         for status in overview.lessons:
-            cells = [Text("✓", style="green") if status.read.done else Text("·")]
+            cells = [Text("✓", style="green") if status.read.done_at else Text("·")]
             for done, total in list(status.counts.values())[1:]:
                 cells.append(Text(f"{done}/{total}", style="green" if done == total else ""))
             table.add_row(str(status.lesson.number), status.lesson.id, Text(status.lesson.title), *cells)
@@ -126,22 +126,22 @@ class CoursePrinter:
     def lesson_status(self, status: LessonStatus) -> None:
         lesson = status.lesson
         self.heading(f"{lesson.number}. {lesson.title}")
-        self.item(f"inlayer learn read {lesson.id}", done=status.read.done)
+        self.item(f"inlayer learn read {lesson.id}", done=status.read.done_at)
         self.line()
         self.heading("Tasks (graded)")
         for task, record in status.tasks:
             notes = [
                 f"passed before; last check: {record.summary}" if record.fails_again else record.summary,
-                "solution viewed" if record.solution_seen else "",
-                "skipped" if record.skipped else "",
+                "solution viewed" if record.solution_seen_at else "",
+                "skipped" if record.skipped_at else "",
             ]
             note = "; ".join(filter(None, notes))
-            self.item(f"{task.id}: {task.title}{f' ({note})' if note else ''}", done=record.done)
+            self.item(f"{task.id}: {task.title}{f' ({note})' if note else ''}", done=record.done_at)
         self.line()
         self.heading("Exercises (graded or self-checked)")
         for exercise, answered in status.exercises:
-            skipped = ", skipped" if answered.skipped else ""
-            self.item(f"{exercise.id}: {exercise.title} ({exercise.ask(0).grading}{skipped})", done=answered.done)
+            skipped = ", skipped" if answered.skipped_at else ""
+            self.item(f"{exercise.id}: {exercise.title} ({exercise.ask(0).grading}{skipped})", done=answered.done_at)
         self.line()
         self.heading("Quiz")
         correct, total = status.counts["quiz"]
@@ -195,7 +195,7 @@ class CoursePrinter:
         """Print what a learner sees after passing: praise, why it works, and their tensor in the walk."""
         self.line(PRAISE[verdict.seed % len(PRAISE)], style="bold green")
         self.line()
-        self.why(task)
+        self.explanation(task)
         if comparison is None:
             self.commands("See it in the walk:", f"inlayer walk --step {task.step}")
             return
@@ -209,9 +209,9 @@ class CoursePrinter:
         self.untrusted(format_value(comparison.tensor), indent=3, style="")
         self.line(comparison.message, indent=3)
 
-    def why(self, task: Task) -> None:
+    def explanation(self, task: Task) -> None:
         self.heading("Why it works")
-        self.markdown(task.why)
+        self.markdown(task.explanation)
 
     def hint(self, task: Task, level: int) -> None:
         self.heading(f"{task.id}: hint {level} of {len(task.hints)}")
@@ -221,7 +221,7 @@ class CoursePrinter:
         self.heading(f"{task.id}: a solution")
         print_fence(self.console, MarkdownNode(kind="fence", info="python", text=task.solution))
         self.line()
-        self.why(task)
+        self.explanation(task)
         if not passed:
             note = "Recorded: solution viewed. Write your own and check it; it still counts when it passes."
             self.line(note, style="dim")

@@ -147,7 +147,7 @@ class CourseView:
             hints = [course_elements(text) for text in task.hints[: record.hints]]
             shown |= {"step": task.step, "text": course_elements(task.text), "hints": hints, "n_hints": len(task.hints)}
         data["exercises"] = [
-            _question(exercise.ask(random_seed())) | {"done": bool(record.done)}
+            _question(exercise.ask(random_seed())) | {"done": bool(record.done_at)}
             for exercise, record in status.exercises
         ]
         data["questions"] = [
@@ -214,10 +214,10 @@ class CourseView:
         """Return the learner's file for a task, or the starter file."""
         task = self.service.course.task(query.task)
         if self.read_only:
-            return {"code": task.start, "digest": None, "path": ""}
+            return {"code": task.starter, "digest": None, "path": ""}
         warm_up()
         path, source = self.service.load_file(task)
-        code, digest = (task.start, None) if source is None else (source.text, source.digest)
+        code, digest = (task.starter, None) if source is None else (source.text, source.digest)
         return {"code": code, "digest": digest, "path": format_path(path)}
 
     def save(self, body: schemas.CodeRequest) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class CourseView:
             **saved,
             "line": int(line[1]) if line else None,
             "step": task.step,
-            "why": course_elements(task.why) if verdict.passed else None,
+            "why": course_elements(task.explanation) if verdict.passed else None,
             "tensor": comparison and _tensor(comparison.tensor, comparison.message),
         }
 
@@ -256,7 +256,7 @@ class CourseView:
         """Return a solution and why it works."""
         task = self.service.course.task(body.task)
         self.service.record_solution(task)
-        return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.why)}
+        return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.explanation)}
 
 
 @cache

@@ -125,7 +125,7 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
 
     # A task: a wrong solution names its rule; a correct one is explained and shown next to the walk.
     go(watched, GATHER.title)
-    write(watched, GATHER.wrong["flat"] + "print('a line of mine')\n")
+    write(watched, GATHER.wrong_solutions["flat"] + "print('a line of mine')\n")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".failure")
     assert page.inner_text(".failure .rule") == "flat"
@@ -174,12 +174,12 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
 
     # Everything is in the progress file that `inlayer learn` reads.
     state = ProgressFile().read()
-    assert state.record("task", "gather").done
+    assert state.record("task", "gather").done_at
     assert state.record("task", "gather").hints == 1
-    assert not state.record("task", "gather").solution_seen
-    assert state.record("exercise", "forward/hidden_shape").done
+    assert not state.record("task", "gather").solution_seen_at
+    assert state.record("exercise", "forward/hidden_shape").done_at
     assert state.record("question", missed).due == 2
-    assert state.record("read", "forward").done
+    assert state.record("read", "forward").done_at
     assert (home / "gather.py").read_text(encoding="utf-8") == GATHER.solution
     page.reload()
     page.wait_for_selector("#stage[aria-busy=false] h1")

@@ -51,7 +51,7 @@ def graded(folder: Path, **further: object) -> dict[tuple[str, str], BatchRow]:
 
 def test_misbehaving_files_do_not_affect_the_others(tmp_path: Path) -> None:
     """Each one has its own rule; the correct files before, between and after them pass."""
-    wrong_rule, wrong = next(iter(GATHER.wrong.items()))
+    wrong_rule, wrong = next(iter(GATHER.wrong_solutions.items()))
     put(
         tmp_path,
         {
@@ -63,7 +63,7 @@ def test_misbehaving_files_do_not_affect_the_others(tmp_path: Path) -> None:
             "large/gather.py": b"#" * (100 << 20),
             "middle/gather.py": GATHER.solution,
             "nul/gather.py": "x = 1\0",
-            "start/gather.py": GATHER.start,
+            "start/gather.py": GATHER.starter,
             "wrong/gather.py": wrong,
             "deletes/gather.py": "import shutil, pathlib\nshutil.rmtree(pathlib.Path(__file__).parents[1])\n",
             "z_last/gather.py": GATHER.solution,
@@ -245,7 +245,7 @@ def test_stopping_reports_what_was_not_graded(tmp_path: Path, monkeypatch: pytes
 
 def test_ctrl_c_stops_the_grading(tmp_path: Path) -> None:
     """A real signal, while code runs that never ends: finished rows are reported, and no process is left."""
-    put(tmp_path, {"a/gather.py": GATHER.solution, "b/gather.py": "while True: pass\n", "c/gather.py": GATHER.start})
+    put(tmp_path, {"a/gather.py": GATHER.solution, "b/gather.py": "while True: pass\n", "c/gather.py": GATHER.starter})
     timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
 
     def noted(done: int, of: int) -> None:

@@ -71,13 +71,13 @@ def test_task_is_complete(name: str) -> None:
         assert set(task.document.keys) <= {"walk"}, task.id
         assert task.step in STEPS, task.id
         assert len(task.hints) == 3, task.id
-        assert all(map(str.strip, (task.title, task.text, task.why, *task.hints))), task.id
+        assert all(map(str.strip, (task.title, task.text, task.explanation, *task.hints))), task.id
         assert len(set(task.hints)) == 3, task.id
         assert set(task.document.sections) == {"Hint 1", "Hint 2", "Hint 3", "Why it works"}, task.id
-        assert task.start != task.solution, task.id
-        assert len(task.wrong) >= 5, task.id
-        assert len(set(task.wrong.values())) == len(task.wrong), task.id
-        for rule in task.wrong:
+        assert task.starter != task.solution, task.id
+        assert len(task.wrong_solutions) >= 5, task.id
+        assert len(set(task.wrong_solutions.values())) == len(task.wrong_solutions), task.id
+        for rule in task.wrong_solutions:
             assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule), f"{task.id}: {rule}"
 
 
@@ -94,7 +94,7 @@ def test_checks_are_described(name: str) -> None:
         assert len({*names, "syntax", "runs", "signature"}) == len(names) + 3, (
             task.id
         )  # reserved for the built-in checks
-        assert defined(task.start, module.NAME), f"{task.id}: start.py has no {module.NAME}"
+        assert defined(task.starter, module.NAME), f"{task.id}: start.py has no {module.NAME}"
         assert defined(task.solution, module.NAME), f"{task.id}: solution.py has no {module.NAME}"
         assert module.NAME in task.text, f"{task.id}: the text does not name {module.NAME}"
 
@@ -107,7 +107,7 @@ def defined(source: str, name: str) -> bool:
 @EACH_LESSON
 def test_task_text_does_not_reveal_the_solution(name: str) -> None:
     for task in lesson(name).tasks:
-        for line in body_of(task.solution) - body_of(task.start):
+        for line in body_of(task.solution) - body_of(task.starter):
             assert line not in task.text, f"{task.id}: its text holds a line of the solution: {line}"
             assert line not in "\n".join(task.hints[:2]), f"{task.id}: a hint before the last holds {line}"
 

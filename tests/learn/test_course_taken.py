@@ -112,8 +112,8 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
 def take_task(learn: Learn, name: str, file: Path) -> None:
     """Take a task: a wrong solution fails by its rule, a hint helps, and the solution passes and is explained."""
     task = open_course().task(name)
-    rule, wrong = next(iter(task.wrong.items()))
-    assert file.read_text(encoding="utf-8") == task.start
+    rule, wrong = next(iter(task.wrong_solutions.items()))
+    assert file.read_text(encoding="utf-8") == task.starter
     file.write_text(wrong, encoding="utf-8")
     code, out = learn("check")
     assert (code, f"rule: {rule}\n" in out) == (1, True), out

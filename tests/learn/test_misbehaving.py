@@ -217,7 +217,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_nothing_is_left_behind_if_no_process_is_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(fork_server(), "_ask", lambda *_: b"")
+    monkeypatch.setattr(fork_server(), "_request", lambda *_: b"")
     with pytest.raises(GraderError, match="ended unexpectedly"):
         run(SOLUTION)
     assert not list(tmp_path.iterdir())

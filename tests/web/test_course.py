@@ -22,7 +22,7 @@ from tests.web.client import TOKEN, Client, Response, learner, running
 
 PAGE = Path(__file__).parents[2] / "inlayer" / "learn" / "page"
 SOLUTION = open_course().task("gather").solution
-WRONG = open_course().task("gather").wrong["flat"]
+WRONG = open_course().task("gather").wrong_solutions["flat"]
 
 
 @pytest.fixture
@@ -130,8 +130,8 @@ def test_an_exercise_is_graded_by_its_seed_and_recorded(local: Client, home: Pat
     assert (typo["correct"], typo["is_valid"]) == (False, False)
     assert post(local, "answer", exercise=name, seed=7, answer=str(question.answer)).json["correct"] is True
     record = ProgressFile().read().record("exercise", name)
-    assert record.done
-    assert record.tries == 2  # an unreadable answer does not count
+    assert record.done_at
+    assert record.attempts == 2  # an unreadable answer does not count
 
 
 def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
@@ -139,7 +139,7 @@ def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
     shown = post(local, "answer", exercise=name, seed=7, reveal=True).json
     assert plain_text(shown["answer"]) == str(open_course().exercises[name].ask(7).answer)
     record = ProgressFile().read().record("exercise", name)
-    assert (record.tries, record.done, record.seed) == (1, "", None)
+    assert (record.attempts, record.done_at, record.seed) == (1, "", None)
     lesson = local.send("/api/course/lesson?id=forward").json
     choice, free = (next(one for one in lesson["exercises"] if one["kind"] == kind) for kind in ("choice", "free"))
     shown = post(local, "answer", exercise=choice["id"], seed=choice["seed"], reveal=True).json
@@ -154,7 +154,7 @@ def test_a_quiz_answer_is_not_revealed(local: Client) -> None:
     assert f"{quiz} must be sent as question" in post(local, "answer", exercise=quiz, seed=1, reveal=True).error
     assert f"{exercise} must be sent as exercise" in post(local, "answer", question=exercise, answer="(1, 2)").error
     state = ProgressFile().read()
-    assert state.record("exercise", quiz).tries == state.record("question", quiz).tries == 0
+    assert state.record("exercise", quiz).attempts == state.record("question", quiz).attempts == 0
 
 
 def test_a_missed_question_comes_back(local: Client) -> None:
@@ -179,7 +179,7 @@ def test_hints_come_one_at_a_time_and_the_solution_is_recorded(local: Client) ->
     assert [len(post(local, "hint", task="gather").json["hints"]) for _ in range(4)] == [1, 2, 3, 3]
     assert len(by_id(local.send("/api/course/lesson?id=forward").json["tasks"], "gather")["hints"]) == 3
     assert "reshape" in plain_text(post(local, "solution", task="gather").json["solution"])
-    assert ProgressFile().read().record("task", "gather").solution_seen
+    assert ProgressFile().read().record("task", "gather").solution_seen_at
 
 
 # ---- the learner's file
@@ -199,8 +199,8 @@ def test_a_check_writes_the_file_that_the_terminal_reads(local: Client, home: Pa
     assert "the same numbers" in passed["tensor"]["note"]
     assert len(passed["tensor"]["rows"][0]) == 8
     state = ProgressFile().read()
-    assert state.record("task", "gather").done
-    assert state.record("task", "gather").tries == 2
+    assert state.record("task", "gather").done_at
+    assert state.record("task", "gather").attempts == 2
 
 
 def test_integer_tensors_are_shown_as_integers(local: Client) -> None:
@@ -232,7 +232,7 @@ def test_an_edit_made_elsewhere_is_never_overwritten_silently(local: Client, hom
 def test_a_reset_keeps_the_old_file(local: Client, home: Path) -> None:
     base_digest = post(local, "save", task="gather", code="mine = 1\n").json["digest"]
     fresh = post(local, "reset", task="gather", base_digest=base_digest).json
-    assert fresh["code"] == open_course().task("gather").start
+    assert fresh["code"] == open_course().task("gather").starter
     assert (home / fresh["kept"]).read_text() == "mine = 1\n"
 
 

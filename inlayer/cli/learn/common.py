@@ -18,7 +18,7 @@ from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 
-ORDER = (
+COMMAND_ORDER = (
     "list", "read", "next", "check", "watch", "hint", "solution", "skip", "reset", "exercise", "quiz", "progress",
     "misconceptions", "notebook", "grade", "dev-check",
 )  # fmt: skip
@@ -44,7 +44,7 @@ class DefaultToList(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
-        return sorted(self.commands, key=ORDER.index)
+        return sorted(self.commands, key=COMMAND_ORDER.index)
 
 
 def command(name: str, *arguments: str, note: str = "") -> Callable[[Any], Any]:
@@ -97,7 +97,7 @@ class QuitError(Exception):
 
 
 @contextmanager
-def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
+def interruptible(service: CourseService, command: str = "") -> Iterator[None]:
     """End with one line: after Ctrl-C with exit code 130, after QuitError with 0 and the command that continues."""
     try:
         yield

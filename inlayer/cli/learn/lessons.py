@@ -58,7 +58,7 @@ def read(
         with paged(out, enabled=not no_pager):
             out.task(service.course.tasks[lesson])
         return
-    unread = [other.id for other in service.course.lessons if not service.state().record("read", other.id).done]
+    unread = [each.id for each in service.course.lessons if not service.state().record("read", each.id).done_at]
     chosen = service.course.lesson(lesson if lesson is not None else (unread or ["1"])[0])
     with paged(out, enabled=not no_pager):
         out.lesson(chosen)
@@ -119,13 +119,13 @@ def next_(
 
 @command("skip", "", "gather")
 def skip(
-    what: Annotated[
+    target: Annotated[
         str | None, typer.Argument(metavar="ID", help="Task or exercise. \\[default: the next step]")
     ] = None,
 ) -> None:
     """Skip the next step for now; it comes back at the end."""
     service, out = open_service(must_save=True), open_printer()
-    out.line(f"Skipped: {service.skip(what)}")
+    out.line(f"Skipped: {service.skip(target)}")
     out.next_step(service.overview())
 
 
@@ -197,7 +197,7 @@ def show_progress(service: CourseService, *, as_json: bool) -> None:
     for kind, (done, total) in overview.counts.items():
         out.line(f"{labels[kind]:<18} {done:>3} of {total}")
     out.line(f"{'hints used':<18} {sum(state.record('task', name).hints for name in course.tasks):>3}")
-    if seen := [name for name in course.tasks if state.record("task", name).solution_seen]:
+    if seen := [name for name in course.tasks if state.record("task", name).solution_seen_at]:
         out.line(f"solution viewed before passing: {', '.join(seen)}")
     if overview.due:
         out.line(f"{'questions to repeat':<18} {len(overview.due):>2}:")

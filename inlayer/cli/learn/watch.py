@@ -21,7 +21,7 @@ from pathlib import Path
 
 import typer
 
-from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, open_printer, open_service, stoppable
+from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, interruptible, open_printer, open_service
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import format_path
@@ -40,14 +40,14 @@ Exit code: 0 if the last check passed, 1 if not."""
 
 
 @command("watch", "", "gather", note=NOTE)
-def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
+def watch(target: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     """Grade your file whenever you save it, until it passes."""
     service, out = open_service(folder=folder), open_printer()
-    file = service.find_work(what, create=True)
+    file = service.find_task_file(target, create=True)
     with service.progress.edit() as state:
         state.current = file.task.id
     watcher = FileWatcher(out, service, file)
-    with stoppable(service), keyboard() as watcher.key:
+    with interruptible(service), keyboard() as watcher.key:
         watcher.start()
         watcher.run()
     if watcher.passed:
@@ -83,7 +83,7 @@ class FileWatcher:
         path = self.file.path
         self._seen, is_start = fingerprint(path), False  # comes before reading, so that a save in between is graded
         with suppress(InlayerError):
-            is_start = read_file(path).text == self.file.task.start
+            is_start = read_file(path).text == self.file.task.starter
         self._handled = self._seen if is_start else None
         show_task_file(self.out, self.file, watching=True)
         self.out.line(f"Watching {format_path(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)

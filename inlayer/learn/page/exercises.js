@@ -17,7 +17,7 @@ function exercisesView(lesson) {
 }
 
 function doneOf({ exercises }) {
-  return `${exercises.filter((one) => one.done).length} of ${exercises.length} done. `;
+  return `${exercises.filter((exercise) => exercise.done).length} of ${exercises.length} done. `;
 }
 
 function exerciseCard(exercise, index) {

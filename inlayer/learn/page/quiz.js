@@ -40,7 +40,7 @@ function quizCounts({ counts: { quiz }, due }) {
 
 function questionTitle({ id }) {
   if (quizRun.missed.has(id)) return "Repeated question";
-  const unasked = quizRun.queue.filter((one) => !quizRun.missed.has(one.id)).length;
+  const unasked = quizRun.queue.filter(({ id }) => !quizRun.missed.has(id)).length;
   return `Question ${quizRun.total - unasked + 1} of ${quizRun.total}`;
 }
 

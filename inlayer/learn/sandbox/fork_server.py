@@ -82,7 +82,7 @@ class ForkServer:
         parent_end, child_end = socket.socketpair()
         try:
             with child_end:
-                pid = self._ask({"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output])
+                pid = self._request({"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output])
             if not pid:
                 raise GraderError("the grader's process ended unexpectedly; try again")
         except BaseException:
@@ -93,10 +93,10 @@ class ForkServer:
     def kill(self, pid: int) -> tuple[int, float]:
         """Kill a runner and its group; returns the signal that ended it (0: it had exited) and its CPU seconds."""
         kill_group(pid)
-        number, seconds = self._ask({"reap": pid}) or (0, 0.0)
+        number, seconds = self._request({"reap": pid}) or (0, 0.0)
         return number, seconds
 
-    def _ask(self, request: dict[str, Any], handles: Sequence[int] = ()) -> Any:
+    def _request(self, request: dict[str, Any], handles: Sequence[int] = ()) -> Any:
         """Send a request and return the answer; None if the server is gone."""
         with self.lock, suppress(OSError, ValueError):
             try:

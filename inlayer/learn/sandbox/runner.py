@@ -45,7 +45,7 @@ MAX_LINE_CHARACTERS = 120  # characters of a line that is not valid Python
 MAX_ERROR_CHARACTERS = 2_000  # characters of an error message
 
 # Audit events that no task needs, by how a refusal describes them: "your code tried to ...".
-REFUSED = {event: what for what, events in {
+REFUSED = {event: action for action, events in {
     "start another process": "os.fork os.forkpty os.posix_spawn",
     "start another program": "os.exec os.system os.spawn os.startfile subprocess.Popen pty.spawn",
     "send a signal": "os.kill os.killpg signal.pthread_kill",
@@ -162,8 +162,8 @@ class Runner:
                 ast.parse(source)
         except SyntaxError as error:
             line = (error.text or "").strip()[:MAX_LINE_CHARACTERS]
-            where = f"line {error.lineno}: " if error.lineno else ""
-            return {"error": f"{where}{error.msg}" + (f"\n    {line}" if line else "")}
+            position = f"line {error.lineno}: " if error.lineno else ""
+            return {"error": f"{position}{error.msg}" + (f"\n    {line}" if line else "")}
         except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, endless brackets
             return {"error": f"the file cannot be parsed as Python: {error or type(error).__name__}"}
         return {}
@@ -279,8 +279,8 @@ class Runner:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.module.__file__:
             frame = frame.f_back
-        where = f"; line {frame.f_lineno} uses it" if frame else ""
-        self.fail("forbidden-name", f"this task must be solved without {name}{where}")
+        used_in = f"; line {frame.f_lineno} uses it" if frame else ""
+        self.fail("forbidden-name", f"this task must be solved without {name}{used_in}")
 
     # ---- refusals
 
@@ -321,8 +321,8 @@ class Runner:
         if opens and self.is_folder(real):
             self.on_refusal("open a folder as a file")
 
-    def refuse(self, what: str) -> NoReturn:
-        self.fail("refused", f"your code tried to {what}; no task needs that, and it is not allowed")
+    def refuse(self, action: str) -> NoReturn:
+        self.fail("refused", f"your code tried to {action}; no task requires this, and it is not allowed")
 
     def refuse_exit(self, code: int = 0) -> NoReturn:
         self.refuse(f"end its process (os._exit({code!r:.20}))")

@@ -119,10 +119,10 @@ def where_positions(draw: random.Random) -> ChoiceQuestion:
 
 def hostile_file(draw: random.Random) -> FreeTextQuestion:
     """a malicious header"""
-    what = draw.choice(["a colleague", "a hub", "a forum"])
+    source = draw.choice(["a colleague", "a hub", "a forum"])
     return FreeTextQuestion(
         text=(
-            f"You get a safetensors file from {what} and want one row of its table. Which false claims can "
+            f"You get a safetensors file from {source} and want one row of its table. Which false claims can "
             "its header make, and what do you check each of them against?"
         ),
         sample_answer=(

@@ -144,15 +144,15 @@ def which_row_moves(draw: random.Random) -> ChoiceQuestion:
 
 def analogy(draw: random.Random) -> FreeTextQuestion:
     """what an analogy shows"""
-    one, two, three, four = draw.choice([("king", "man", "woman", "queen"), ("Paris", "France", "Italy", "Rome")])
+    a, b, c, d = draw.choice([("king", "man", "woman", "queen"), ("Paris", "France", "Italy", "Rome")])
     return FreeTextQuestion(
-        text=f'"In a trained table, {one} - {two} + {three} ≈ {four}." What does this claim, how would you test it '
+        text=f'"In a trained table, {a} - {b} + {c} ≈ {d}." What does this claim, how would you test it '
         "honestly, and what would a success not show?",
         sample_answer=(
-            f"It claims that {four} has the row closest to the sum of three rows. An honest test fixes "
+            f"It claims that {d} has the row closest to the sum of three rows. An honest test fixes "
             "the measure (cosine similarity, for example), excludes no words, uses many analogies that were "
-            f"not chosen because they work, and compares with the plain neighbors of {one}, which often "
-            f"include {four} already. A success shows that some differences between rows are roughly parallel "
+            f"not chosen because they work, and compares with the plain neighbors of {a}, which often "
+            f"include {d} already. A success shows that some differences between rows are roughly parallel "
             "in this table. It does not show that training requires it, that single channels have a meaning, "
             "or that other tables behave the same way."
         ),

@@ -148,10 +148,10 @@ def which_tool(draw: random.Random) -> ChoiceQuestion:
         options=tuple(
             Option(
                 text=tool,
-                correct=where == asked,
-                reason=reason if where == asked else f"That keeps padding out of {where}.",
+                correct=place == asked,
+                reason=reason if place == asked else f"That keeps padding out of {place}.",
             )
-            for where, (tool, reason) in tools.items()
+            for place, (tool, reason) in tools.items()
         ),
         explanation="Three jobs, three tools: each does only its own job.",
     )

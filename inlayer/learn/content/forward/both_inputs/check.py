@@ -171,7 +171,7 @@ def answers(got: Any) -> tuple[Any, Any, Any]:
     return hidden, batch, length
 
 
-def refused(answer: CallResult, what: str) -> None:
+def refused(answer: CallResult, situation: str) -> None:
     raised = answer.raised
     if raised is not None and "ValueError" not in (raised.type, *raised.bases):
-        raise CheckFailed("another-error", f"{what} raised {raised}; raise a ValueError")
+        raise CheckFailed("another-error", f"{situation} raised {raised}; raise a ValueError")
