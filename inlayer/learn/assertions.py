@@ -1,10 +1,10 @@
 """Checks of a task: comparisons that fail with a rule and a message, and the feedback a learner gets.
 
 check.py of a task, session -> [checks] -> grader -> front ends
-- a message names the rule, the position and the expected kind of value, never the expected values
-- a wrong result that a known misconception explains fails with the misconception's own rule and message
-- feedback shows the input, the learner's output and the expected kind: "float32 tensor of shape (2, 5, 8)"
-- its example uses a different seed: the reference solution goes through the same check, in its own runner
+- a message names the rule, the position, and the expected kind of value, never the expected values
+- a wrong result that a known misconception explains fails with that misconception's rule and message
+- feedback shows the input, the learner's output, and the expected kind: "float32 tensor of shape (2, 5, 8)"
+- its example uses a different seed: the reference solution runs through the same check, in a separate runner
 Tested in tests/learn/test_assertions.py and tests/learn/test_feedback.py.
 """
 
@@ -104,7 +104,7 @@ def check_values(
     atol: float = 0.0,
     rtol: float = 0.0,
 ) -> None:
-    """Check the values of a tensor. `mistakes` maps a rule to the values of a misconception and its message."""
+    """Check a tensor's values. `mistakes` maps a rule to the values and the message of a misconception."""
     expected = describe_value(want)
     got = _require_tensor(got, expected)
     if got.shape != want.shape:
@@ -151,7 +151,7 @@ def check_equal(
     elif isinstance(want, dict):
         missing, extra = [key for key in want if key not in got], [key for key in got if key not in want]
         difference = f": the key {missing[0]!r} is missing" if missing else ": the value of a key differs"
-        difference = f": the key {extra[0]!r} does not belong there" if extra and not missing else difference
+        difference = f": the key {extra[0]!r} is not expected" if extra and not missing else difference
     raise CheckFailed(rule, f"{message}{difference}", expected)
 
 
@@ -234,7 +234,7 @@ def labeled(label: str, text: str) -> list[str]:
 
 @dataclass(kw_only=True)
 class RecordedCall:
-    """A call of the learner's code and its output or error; the parameters name the arguments if they are known."""
+    """A call of the learner's code, with its output or error. `parameters` names the arguments, if known."""
 
     name: str
     parameters: tuple[str, ...]
@@ -252,7 +252,7 @@ class RecordedCall:
         return [f"{self.name}({listed})", *lines]
 
     def lines(self, label: str) -> list[str]:
-        """Return the call, its inputs and its output, which gets a label, as lines of text."""
+        """Return the call, its inputs, and its labeled output as lines of text."""
         if self.output is NO_OUTPUT:
             output = "none: the call was stopped"
         elif isinstance(self.output, LearnerException):

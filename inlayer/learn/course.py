@@ -1,4 +1,4 @@
-"""The course: lessons, tasks and quiz questions, loaded from the files in content/.
+"""The course: lessons, tasks, and quiz questions, loaded from the files in content/.
 
 content/LESSON/lesson.md, quiz.md, exercises.py, TASK/task.md -> [course] -> service
 - a document is a title, then `key: value` lines up to the first blank line, then text with `##` sections
@@ -70,7 +70,7 @@ class CoursePart:
 
     @property
     def text(self) -> str:
-        """What a learner reads first, without hints and other sections."""
+        """The text a learner reads first, without hints and other sections."""
         return self.document.text
 
     @property
@@ -109,7 +109,7 @@ class Task(CoursePart):
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson(CoursePart):
-    """A text with its tasks, exercises and quiz."""
+    """A text with its tasks, exercises, and quiz."""
 
     number: int
 
@@ -173,14 +173,14 @@ class Course:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a "did you mean" question for the closest known name; "" if none is close."""
+    """Return a "did you mean" question for the closest known name, or "" if none is close."""
     cutoff = 0.8 if "/" in name else 0.6
     matches = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
     return f"did you mean {matches[0]}?" if matches else ""
 
 
 def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
-    """Return the error for an unknown name: suggests a close one, or ends in `fallback`."""
+    """Return the error for an unknown name, which suggests a close name or ends in `fallback`."""
     return InputError(f"unknown {kind} {quote(name)}; {suggest(name, known) or fallback}")
 
 

@@ -1,10 +1,10 @@
 """The path through the course: the steps of each lesson, what is done, what is next, and the order of quiz questions.
 
 course, progress -> [steps] -> service
-- a quiz first asks questions due from earlier quizzes, then the lesson's own: new ones before those asked before
+- a quiz first asks questions due from earlier quizzes, then the lesson's questions: new ones before those asked earlier
 - a missed question returns after two more questions, with its options shuffled, until it is answered correctly
 - it is then due in the next two quizzes, and in two more whenever it is missed there (progress_file.py)
-Tested in tests/learn/test_service.py, tests/learn/test_progress_file.py and tests/learn/test_quiz.py.
+Tested in tests/learn/test_service.py, tests/learn/test_progress_file.py, and tests/learn/test_quiz.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from inlayer.learn.course import Course, Lesson, Task
 from inlayer.learn.progress_file import ProgressRecord, ProgressState
 from inlayer.learn.questions import AnswerResult, Question
 
-GAP = 2  # questions between a miss and the next try
+GAP = 2  # questions between a miss and the next attempt
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CourseStep:
 
 
 class LessonStatus:
-    """A lesson with a learner's progress: its tasks, exercises and questions, each with its record."""
+    """A lesson with a learner's progress: its tasks, exercises, and questions, each with its record."""
 
     def __init__(self, lesson: Lesson, state: ProgressState) -> None:
         self.lesson = lesson
@@ -70,7 +70,7 @@ class LessonStatus:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Done and total by kind of step. A question that is due again does not count as done."""
+        """Done and total by kind of step. A question that is due again is not done."""
         records = {
             "read": [self.read],
             "task": [record for _, record in self.tasks],
@@ -119,13 +119,13 @@ class CourseOverview:
         self.steps = [step for lesson in self.lessons for step in lesson.steps()]
 
     def open_steps(self, kind: str | None = None) -> list[CourseStep]:
-        """Return the steps that are not done, of one kind or of all; the skipped ones are last."""
+        """Return the steps that are not done, optionally of one kind, with skipped steps last."""
         remaining = [step for step in self.steps if kind in {None, step.kind} and not step.is_done]
         return sorted(remaining, key=lambda step: step.is_skipped)
 
     @property
     def next_step(self) -> CourseStep | None:
-        """The first step that is neither done nor skipped; then the first skipped one; None at the end."""
+        """The first step that is neither done nor skipped, else the first skipped step, else None."""
         return next(iter(self.open_steps()), None)
 
     @property
@@ -141,14 +141,14 @@ class CourseOverview:
         return [item for item in self.course.questions.values() if self.state.record("question", item.id).due]
 
     def quiz(self, lesson: Lesson | None) -> list[Question]:
-        """Return the questions of a quiz in order: due ones, then the lesson's own, new ones first."""
+        """Return the questions of a quiz in order: due ones, then the lesson's other questions, new ones first."""
         due = self.due
         own = [question for question in (lesson.questions if lesson else ()) if question not in due]
         return due + sorted(own, key=lambda question: self.state.record("question", question.id).attempts > 0)
 
     @property
     def next_quiz(self) -> Lesson | None:
-        """The first lesson whose quiz is neither done nor skipped; then the first whose quiz is skipped."""
+        """The first lesson whose quiz is neither done nor skipped, else the first whose quiz is skipped."""
         return next((step.lesson for step in self.open_steps("quiz")), None)
 
     @property
@@ -161,7 +161,7 @@ class CourseOverview:
 
 
 class QuizRun:
-    """One quiz from its first question to its last; `question` is the current one, None at the end."""
+    """One quiz from its first question to its last. `question` is the current one, or None at the end."""
 
     def __init__(self, questions: Iterable[Question], seed: int) -> None:
         self.seed = seed

@@ -2,9 +2,9 @@
 
 source -> session -> [grader] -> Verdict
 - code runs in a separate process (session.py); expected values exist only here
-- the checks after a failed one are not run, and are reported as not run
+- the checks after the first failure are not run, and are reported as not run
 - an exception inside a check counts as a failure, so one file cannot break the grading of a class
-Tested with every solution, starter file and wrong solution of the course by `inlayer learn dev-check`.
+Tested with every solution, starter file, and wrong solution of the course by `inlayer learn dev-check`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STOPPED = {"timeout", "output", "memory", "refused", "ended"}  # failures that o
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOutcome:
-    """The outcome of one check: passed, failed with a rule and feedback, or not run."""
+    """The outcome of one check: passed, failed (with a rule and feedback), or not run."""
 
     name: str
     description: str
@@ -111,7 +111,7 @@ def grade(
 
 
 class GradingRun:
-    """One file and its checks: the common checks of every task, then the task's own."""
+    """One file and its checks: the common checks of every task, then those of this task."""
 
     def __init__(self, task: Task, source: str = "", seed: int = 0, limits: GradingLimits | None = None) -> None:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits

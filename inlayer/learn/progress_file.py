@@ -2,7 +2,7 @@
 
 front ends -> service -> [progress] -> progress.json
 - the folder is the system's folder for user data; the environment variable INLAYER_DATA overrides it
-- the file is read, changed and written under a lock, so two processes never lose each other's changes
+- the file is read, changed, and written under a lock, so two processes never lose each other's changes
 - a damaged file is renamed and kept; a file written by a newer inlayer is rejected and not changed
 - if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) with a warning
 - times are UTC in ISO 8601; "" means never
@@ -35,7 +35,7 @@ REPEATS = 2  # quizzes in which a missed question returns
 
 @dataclass(kw_only=True)
 class ProgressRecord:
-    """Progress on a lesson, task, exercise or quiz question; fields that do not apply keep their defaults."""
+    """Progress on a lesson, task, exercise, or quiz question. Fields that do not apply keep their defaults."""
 
     attempts: int = 0  # number of checks or answers
     done_at: str = ""  # when it was first read, passed, or answered correctly (free text: confirmed by the learner)
@@ -69,7 +69,7 @@ class ProgressRecord:
         return level
 
     def record_exercise(self, *, correct: bool | None) -> None:
-        """Record a try; None means that the answer was shown. The next question uses other numbers, unless wrong."""
+        """Record an attempt (None: the answer was shown). Unless it is wrong, the next question uses other numbers."""
         self.attempts += 1
         if correct is not False:
             self.seed = None
@@ -106,7 +106,7 @@ def now() -> str:
 
 
 def keep_old_file(path: Path, pattern: str) -> Path | None:
-    """Rename a file to the first free name, numbered from 1; None if there is no such file."""
+    """Rename a file to the first free name, numbered from 1. Return None if there is no such file."""
     names = (path.with_name(pattern.format(number)) for number in itertools.count(1))
     if not path.exists():
         return None
@@ -127,7 +127,7 @@ class ProgressFile:
     """The progress file in a folder.
 
     `on_notice` receives a line if a damaged file was renamed or progress is not saved. With `allow_unsaved`, progress
-    becomes `unsaved` if the file cannot be read or written: it lasts as long as this object.
+    is kept in `unsaved` if the file cannot be read or written, and is lost with this object.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ProgressFile:
         self.unsaved = unsaved
 
     def read(self) -> ProgressState:
-        """Return the stored state; an empty one if there is no file."""
+        """Return the stored state, or an empty one if there is no file."""
         try:
             return self._load()
         except (DamagedProgressError, ProgressAccessError):
@@ -153,7 +153,7 @@ class ProgressFile:
 
     @contextmanager
     def edit(self) -> Iterator[ProgressState]:
-        """Yield the state and write it back if the block succeeds. Other processes wait meanwhile, so be quick."""
+        """Yield the state and write it back if the block succeeds. Other processes wait, so keep the block short."""
         if self.unsaved is not None:
             yield self.unsaved
             return
@@ -183,7 +183,7 @@ class ProgressFile:
         self.on_notice(f"progress is not saved: {error}")
 
     def reset(self) -> Path | None:
-        """Start over; returns where the old file was kept, if there was one."""
+        """Start over, and return the path of the old file, if there was one."""
         with self._locked():
             return keep_old_file(self.path, "progress.before-reset-{}.json")
 
@@ -243,7 +243,7 @@ def dump_state(state: ProgressState) -> bytes:
 
 
 def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
-    """Parse JSON from `dump_state`. DamagedProgressError if it is not, InputError if a newer inlayer wrote it."""
+    """Parse JSON from `dump_state`. InputError if a newer inlayer wrote it; otherwise DamagedProgressError."""
     if len(data) > MAX_BYTES:
         raise DamagedProgressError(f"{source} is larger than {MAX_BYTES:,} bytes")
     try:
@@ -259,7 +259,7 @@ def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
         raise InputError(f"{source} has version {found}, but this inlayer reads version {VERSION}; update inlayer")
     folder, current, records = (raw.get(name, default) for name, default in vars(ProgressState()).items())
     if not (isinstance(folder, str) and isinstance(current, str) and isinstance(records, dict)):
-        raise DamagedProgressError(f"{source} has an invalid folder, task or list of records")
+        raise DamagedProgressError(f"{source} has an invalid folder, task, or list of records")
     read = {key: _read_record(record, f"{source} has a record {quote(key)}") for key, record in records.items()}
     return ProgressState(folder=folder, current=current, records=read)
 
@@ -289,7 +289,7 @@ def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
 
 
 def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
-    """Return the record with more tries, with the earlier times and the larger number of hints of the two."""
+    """Return the record with more attempts, with the earlier times and the larger number of hints."""
     merged = replace(mine if mine.attempts >= other.attempts else other, hints=max(mine.hints, other.hints))
     for name in ("done_at", "skipped_at", "solution_seen_at"):
         times = filter(None, (getattr(mine, name), getattr(other, name)))

@@ -3,7 +3,7 @@
 course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web), notebook
 - one progress file and one file per task are shared by all front ends
 - operations return dataclasses; front ends only render them
-- a read-only service (for a server that others can reach) shows and grades answers but records and runs nothing
+- a read-only service (for a server reachable by other users) shows and grades answers but records and runs nothing
 - a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
 - nothing here imports torch until code is graded
 Tested in tests/learn/test_cli.py.
@@ -59,7 +59,7 @@ class CourseService:
         self.progress = ProgressFile(unsaved=ProgressState()) if read_only else progress or ProgressFile()
 
     def state(self) -> ProgressState:
-        """Return the learner's progress; empty if the service is read-only."""
+        """Return the learner's progress, which is empty if the service is read-only."""
         return self.progress.read()
 
     def require_writable(self) -> None:
@@ -76,7 +76,7 @@ class CourseService:
             state.record("read", lesson.id).finish()
 
     def skip(self, name: str | None) -> str:
-        """Skip a task, an exercise, a step key such as "quiz/forward", or the next step; returns its title."""
+        """Skip a task, an exercise, a step key such as "quiz/forward", or the next step. Return its title."""
         self.require_writable()
         with self.progress.edit() as state:
             overview = CourseOverview(self.course, state)
@@ -87,7 +87,7 @@ class CourseService:
                     raise not_found("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
                 step = steps[key if key in steps else f"task/{self.course.task(name).id}"]
             elif (next_step := overview.next_step) is None:
-                raise InputError("there is nothing to skip: the course is done")
+                raise InputError("there is nothing to skip: you have finished the course")
             elif next_step.is_skipped:
                 raise InputError(f"only skipped steps are left; the first is {next_step.title}")
             else:
@@ -184,7 +184,7 @@ class CourseService:
         return compare(verdict.walk_output, self.course.task(verdict.task).step)
 
     def hint(self, task: Task, level: int | None = None) -> int:
-        """Record that the next hint is shown, or the one at a level; returns its level, from 1."""
+        """Record that a hint is shown, by default the next one. Return its level, from 1."""
         with self.progress.edit() as state:
             state.current = task.id
             return state.record("task", task.id).record_hint(level)
@@ -194,7 +194,7 @@ class CourseService:
         return bool(record.done_at or record.solution_seen_at)
 
     def record_solution(self, task: Task) -> bool:
-        """Record that the solution is shown; returns whether the task had passed."""
+        """Record that the solution is shown. Return whether the task had passed."""
         with self.progress.edit() as state:
             record = state.record("task", task.id)
             if not record.done_at:
@@ -209,7 +209,7 @@ class CourseService:
         return path, None if path_kind(path) == "missing" else task_files.read_file(path)
 
     def save_file(self, task: Task, source: str, base_digest: str | None) -> str:
-        """Write the learner's file if it still has `base_digest`; returns the new digest."""
+        """Write the learner's file if it still has `base_digest`. Return the new digest."""
         self.require_writable()
         with self.progress.edit() as state:  # its lock also protects the file
             path, current = self.load_file(task)
@@ -220,7 +220,7 @@ class CourseService:
             return task_files.read_file(path).digest
 
     def reset_file(self, task: Task, *, base_digest: str | Literal[False] | None = False) -> Path | None:
-        """Restore a task's starter file; returns where the old file was kept. `base_digest` is checked unless False."""
+        """Restore a task's starter file and return the old file's path. `base_digest` is checked unless False."""
         self.require_writable()
         with self.progress.edit() as state:
             self._use_folder(state)
@@ -237,7 +237,7 @@ class CourseService:
     # ---- exercises
 
     def find_exercises(self, name: str | None) -> list[Exercise]:
-        """Return the named exercise; the open ones of a lesson (all if none is open); or the next open one."""
+        """Return the named exercise, a lesson's open exercises (all, if none is open), or the next open exercise."""
         remaining = [self.course.exercises[step.id] for step in self.overview().open_steps("exercise")]
         if name is None:
             if not remaining:
@@ -257,7 +257,7 @@ class CourseService:
         raise not_found("exercise or lesson", name, known, LIST_EXERCISES)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
-        """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
+        """Generate a question from the given seed, or repeat the one that was asked and not answered yet."""
         with self.progress.edit() as state:
             record = state.record("exercise", exercise.id)
             if seed is None:
@@ -266,12 +266,12 @@ class CourseService:
         return exercise.ask(seed)
 
     def record_exercise(self, name: str, *, correct: bool | None) -> None:
-        """Record a result, such as the learner's own assessment of a free-text answer; None if it was shown."""
+        """Record a result, such as the learner's assessment of a free-text answer. None: the answer was shown."""
         with self.progress.edit() as state:
             state.record("exercise", name).record_exercise(correct=correct)
 
     def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
-        """Record that the answer is shown; the exercise stays open with other numbers."""
+        """Record that the answer is shown. The exercise stays open with other numbers."""
         graded = _require_graded(question)
         if question.id not in self.course.exercises:
             raise InputError(f"{question.id} is a quiz question; its answer is shown once you have answered it")
@@ -290,7 +290,7 @@ class CourseService:
         return self.course.questions[name]
 
     def answer(self, question: TheoryQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:
-        """Grade an answer and record it; InputError if it cannot be parsed, which counts as no try."""
+        """Grade an answer and record it; raises InputError, without recording an attempt, if it cannot be parsed."""
         result = _require_graded(question).grade(answer)
         if question.id in self.course.exercises:
             self.record_exercise(question.id, correct=result.correct)
@@ -307,7 +307,7 @@ class CourseService:
         return questions
 
     def record_answer(self, question: str, *, correct: bool, repeated: bool = False) -> tuple[int, int]:
-        """Record an answer; returns how often the question was due before, and how often it still is."""
+        """Record an answer. Return how often the question was due before, and how often it still is."""
         with self.progress.edit() as state:
             record = state.record("question", question)
             before = record.due

@@ -1,9 +1,9 @@
-"""Text output of the course for terminals and notebooks: lessons, checks, questions and results.
+"""Text output of the course for terminals and notebooks: lessons, checks, questions, and results.
 
 service -> [terminal] -> cli/learn, notebook
 - Markdown through render.markdown; code and commands are never wrapped, so they can be copied
 - text from learners is printed line by line with control characters escaped
-- characters that the terminal's encoding lacks are replaced: "ok" for ✓, "->" for →
+- characters missing from the terminal's encoding are replaced: "ok" for ✓, "->" for →
 Tested in tests/learn/test_cli.py and tests/learn/test_notebook.py.
 """
 
@@ -71,7 +71,7 @@ class CoursePrinter:
         self.glyphs = glyphs_for(console.encoding, color=False)
 
     def line(self, text: str = "", style: str = "", indent: int = 0, *, wrap: bool = True) -> None:
-        """Print a line without markup; it wraps with its indent unless `wrap` is False."""
+        """Print a line without markup. It wraps with a hanging indent unless `wrap` is False."""
         content = Text(text, style=style)
         padded = Padding(content, (0, 0, 0, indent), expand=False) if indent and text else content
         self.console.print(padded, soft_wrap=not wrap)
@@ -95,7 +95,7 @@ class CoursePrinter:
             self.line(f"{self.glyphs.more} and {more}", style=style, indent=indent)
 
     def markdown(self, text: str, *, except_for: str = "") -> None:
-        """Print a text with the commands of its links, without one that is printed elsewhere."""
+        """Print a text with the commands of its links, except the one that is printed elsewhere."""
 
         def command(address: str) -> str | None:
             typed = link_command(address)
@@ -192,7 +192,7 @@ class CoursePrinter:
         self.line()
 
     def passed(self, task: Task, verdict: Verdict, comparison: Comparison | None) -> None:
-        """Print what a learner sees after passing: praise, why it works, and their tensor in the walk."""
+        """Print what follows a pass: praise, why it works, and the learner's tensor in the walk."""
         self.line(PRAISE[verdict.seed % len(PRAISE)], style="bold green")
         self.line()
         self.explanation(task)
@@ -223,7 +223,7 @@ class CoursePrinter:
         self.line()
         self.explanation(task)
         if not passed:
-            note = "Recorded: solution viewed. Write your own and check it; it still counts when it passes."
+            note = "Recorded: solution viewed. You can still pass the task: write your own solution and check it."
             self.line(note, style="dim")
 
     # ---- questions
@@ -279,7 +279,7 @@ class CoursePrinter:
         if len(listed) > MAX_QUESTIONS:
             self.line(f"and {len(listed) - MAX_QUESTIONS} more", indent=2)
 
-    # ---- where the learner is
+    # ---- progress
 
     def next_step(self, overview: CourseOverview, *, with_current: bool = False) -> None:
         """Print what is next and the command for it; with `with_current`, also the task in progress."""
@@ -290,6 +290,6 @@ class CoursePrinter:
             skipped = " (skipped before)" if step.is_skipped else ""
             self.commands(f"Next: {step.title}{skipped}", "inlayer learn next")
             return
-        self.line("You have finished the course: every lesson, task, exercise and quiz.", style="bold")
+        self.line("You have finished the course: every lesson, task, exercise, and quiz.", style="bold")
         if overview.due:
             self.commands(f"Questions you missed and should repeat: {len(overview.due)}", "inlayer learn quiz")

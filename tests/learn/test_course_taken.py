@@ -102,7 +102,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
         assert not re.search(r"(walk|task|lesson):\w|misconceptions\.md", out), step.key  # every link became a command
     assert taken == [step.key for step in CourseOverview(course, ProgressFile().read()).steps]
     code, out = learn()
-    assert "You have finished the course: every lesson, task, exercise and quiz." in out
+    assert "You have finished the course: every lesson, task, exercise, and quiz." in out
     progress = json.loads(learn("progress", "--json")[1])
     progress["counts"]["quiz"]["done"] += progress["due"]  # missed once, so they return in later quizzes
     assert all(one["done"] == one["total"] > 0 for one in progress["counts"].values())

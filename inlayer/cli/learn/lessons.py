@@ -28,7 +28,7 @@ def list_(
     lesson: Annotated[str | None, typer.Argument(help="Lesson to list in detail.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the lessons, your progress and the next step."""
+    """List the lessons, your progress, and the next step."""
     service = open_service()
     overview = service.overview()
     chosen = overview.lessons if lesson is None else [overview.lessons[service.course.lesson(lesson).number - 1]]
@@ -96,7 +96,7 @@ def next_(
     task: Annotated[str | None, typer.Argument(help="Task to start.")] = None,
     folder: FOLDER = None,
 ) -> None:
-    """Do the next step: read a lesson, start a task, answer an exercise or take a quiz."""
+    """Do the next step: read a lesson, start a task, answer an exercise, or take a quiz."""
     service, out = open_service(folder=folder), open_printer()
     step = None if task is not None else service.overview().next_step
     if step is not None and step.kind == "task":
@@ -152,7 +152,7 @@ def progress(
         raise InputError(f"{chosen[0]} and {chosen[1]} cannot be combined; run them separately")
     service = open_service(must_save=True)
     if reset:
-        if not yes and not confirm("This resets all progress; your files stay."):
+        if not yes and not confirm("This resets all progress. Your files are kept."):
             raise InputError("nothing was reset; use --yes to skip the question")
         backup = service.progress.reset()
         sys.stdout.write("Progress was reset.\n" if backup else "There was no progress to reset.\n")
@@ -164,7 +164,7 @@ def progress(
     elif import_ is not None:
         exported = read_start(check_path(import_, "--import"), MAX_BYTES)
         service.progress.merge(load_state(exported, format_path(import_)))
-        sys.stdout.write(f"Added the progress in {format_path(import_)} to yours.\n")
+        sys.stdout.write(f"Merged the progress in {format_path(import_)} into yours.\n")
     else:
         show_progress(service, as_json=as_json)
 

@@ -1,8 +1,8 @@
 """`inlayer learn exercise, quiz`: theory questions in the terminal.
 
-- every answer is recorded at once, so leaving in the middle loses nothing
-- an empty line or the end of the input (Ctrl-D) leaves; "?" reveals the answer of an exercise
-- with --answer nothing is asked: one answer is graded; exit code 0 if it is correct, 1 if not
+- every answer is recorded immediately, so nothing is lost if the learner quits in the middle
+- an empty line or the end of the input (Ctrl-D) quits; "?" reveals the answer of an exercise
+- with --answer, one answer is graded without a prompt; the exit code is 0 if it is correct, 1 if not
 """
 
 from __future__ import annotations

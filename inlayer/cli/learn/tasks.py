@@ -99,7 +99,7 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
 def hint(
     task: TASK = None,
     level: Annotated[
-        int | None, typer.Option(min=1, max=3, help="Hint level: 1 (a nudge), 2 (the idea) or 3 (most of the code).")
+        int | None, typer.Option(min=1, max=3, help="Hint level: 1 (a nudge), 2 (the idea), or 3 (most of the code).")
     ] = None,
 ) -> None:
     """Show a hint: a nudge, then the idea, then most of the code. Each call shows one more."""

@@ -1,4 +1,4 @@
-// The lesson list, the page of a lesson, the overview and the misconceptions.
+// The lesson list, the page of a lesson, the overview, and the misconceptions.
 
 const DONE = "\u2713";
 const SKIPPED = "\u2013";

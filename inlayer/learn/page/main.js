@@ -1,6 +1,6 @@
 // From the address to the page: load what it names, ignore late responses, render.
 
-const LOADING_SHOWS = 150; // milliseconds; faster responses need no indicator
+const LOADING_SHOWS = 150; // milliseconds; faster responses do not need an indicator
 const KEYS = [
   [["Ctrl", "Enter"], "check the code"],
   [["Tab"], "in the editor: indent; Esc, then Tab leaves it"],

@@ -26,7 +26,7 @@ function renderQuestion() {
   byId("question").replaceChildren(...(question ? [questionCard(question)] : [quizEnd()]));
 }
 
-// The same counts as in the list of lessons: a missed question counts again once it is no longer due.
+// The same counts as in the list of lessons: a missed question is included again once it is no longer due.
 function renderTally() {
   const tally = byId("quiz-tally");
   if (!tally || !course.runs_code) return;

@@ -1,7 +1,7 @@
 """Limits and kernel restrictions of the runner, which hold even if its code disables the audit hook.
 
 fork server -> runner -> [restrict] -> the learner's file
-- limits on CPU time, memory and files; the session limits wall time and output, the runner threads
+- limits on CPU time, memory, and files; the session limits wall time and output, and the runner limits threads
 - no capabilities, so even root cannot read the grader's environment in /proc
 - Landlock (Linux 5.13 and later): read everything except the course and other processes, write only in the scratch
   folder, and with newer kernels no network and no signals to other processes
@@ -63,7 +63,7 @@ class GradingLimits:
 def set_limits(limits: GradingLimits) -> None:
     import resource
 
-    # Ends an endless loop even if the grader is gone: SIGXCPU, which says why, then SIGKILL, which cannot be caught.
+    # Ends an endless loop even if the grader is gone: SIGXCPU (the reason), then SIGKILL (cannot be caught).
     cpu_limit = 1 + math.ceil(limits.seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 2))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -75,7 +75,7 @@ def set_limits(limits: GradingLimits) -> None:
 
 
 def restrict(scratch: str, private: str) -> None:
-    """Restrict this process: write only in `scratch`, read nothing under `private`."""
+    """Restrict this process: it can write only in `scratch` and cannot read anything under `private`."""
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None, use_errno=True)
@@ -129,7 +129,7 @@ def siblings(private: str) -> list[str]:
 
 
 def restrict_calls(prctl: Callable[..., int], architecture: int, clone: int, denied: tuple[int, ...]) -> None:
-    """Install a BPF filter; an instruction is (code, jump if true, jump if false, value)."""
+    """Install a BPF filter. An instruction is (code, jump if true, jump if false, value)."""
     load, equal, any_bit, finish = 0x20, 0x15, 0x45, 0x06
     deny, unknown, allow = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS, 0x7FFF0000
     instructions = [(load, 0, 0, 4), (equal, 1, 0, architecture), (finish, 0, 0, deny), (load, 0, 0, 0)]

@@ -1,10 +1,10 @@
 """The runner: the process that loads a learner's file and calls what it defines, one message at a time.
 
 fork server -> [runner] <-> session
-- it has no expected values and grades nothing, so code that changes this process only changes its own results
-- it has resource limits (restrict.py) and its own process group, so all of it can be killed
-- an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
-  files outside the scratch folder, reading the course's files. The first refusal ends the session
+- it has no expected values and does not grade, so code that changes this process only changes its own results
+- it has resource limits (restrict.py) and a separate process group, so all of it can be killed
+- an audit hook, which Python code cannot remove, refuses what no task requires: processes, signals, the network,
+  changing files outside the scratch folder, and reading the course's files. The first refusal ends the session
 - code that gets around the hook is stopped by the kernel (restrict.py). It is not a security boundary: docs/learn.md
 Tested with misbehaving code in tests/learn/test_misbehaving.py.
 """
@@ -41,10 +41,10 @@ from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, 
 from inlayer.learn.sandbox.restrict import GradingLimits, restrict, set_limits
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
-MAX_LINE_CHARACTERS = 120  # characters of a line that is not valid Python
-MAX_ERROR_CHARACTERS = 2_000  # characters of an error message
+MAX_LINE_CHARACTERS = 120  # of a line that is not valid Python
+MAX_ERROR_CHARACTERS = 2_000  # of an error message
 
-# Audit events that no task needs, by how a refusal describes them: "your code tried to ...".
+# Audit events that no task requires, by how a refusal describes them: "your code tried to ...".
 REFUSED = {event: action for action, events in {
     "start another process": "os.fork os.forkpty os.posix_spawn",
     "start another program": "os.exec os.system os.spawn os.startfile subprocess.Popen pty.spawn",
@@ -285,7 +285,7 @@ class Runner:
     # ---- refusals
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Handle an audit event: refuse what no task needs."""
+        """Handle an audit event: refuse what no task requires."""
         if event in REFUSED:
             self.on_refusal(REFUSED[event])
         elif event == "import" and str(args[0]).startswith("inlayer.learn"):
@@ -328,7 +328,7 @@ class Runner:
         self.refuse(f"end its process (os._exit({code!r:.20}))")
 
     def fail(self, rule: str, message: str) -> NoReturn:
-        """Report first, because the code may catch the error."""
+        """Report the failure, then raise: the code may catch the error."""
         self.send(encode(failure(rule, message)))
         raise PermissionError(message)
 

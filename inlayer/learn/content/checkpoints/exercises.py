@@ -126,7 +126,7 @@ def hostile_file(draw: random.Random) -> FreeTextQuestion:
             "its header make, and what do you check each of them against?"
         ),
         sample_answer=(
-            "Its own length: compare it with the length of the file, and with a limit of your own, before "
+            "Its own length: compare it with the length of the file, and with a limit that you set, before "
             "you read or allocate anything. The JSON may be invalid, not an object, nested too deeply, or "
             "list a tensor twice. A dtype may be unknown. data_offsets may be negative, reversed, or past the "
             "end of the file: compare them with what is left after the header. A shape may need more or "

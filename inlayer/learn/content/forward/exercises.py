@@ -1,4 +1,4 @@
-"""Exercises for lesson 3: shapes, costs, ids and vectors."""
+"""Exercises for lesson 3: shapes, costs, ids, and vectors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def forward_lookup(draw: random.Random) -> FreeTextQuestion:
             "positions, unlike GPT-2 or BERT?"
         ),
         sample_answer=(
-            "hidden[b, t] = E[ids[b, t]], with ids (B, T), E (V, D) and hidden (B, T, D); or equivalently "
+            "hidden[b, t] = E[ids[b, t]], with ids (B, T), E (V, D), and hidden (B, T, D), or equivalently "
             f"one_hot(ids) @ E. Here hidden = [[e{first}, e{second}]], with shape (1, 2, D). GPT-2 and BERT have "
             "a vector for each absolute position and add it to the row, so the sum encodes the order. "
             "Kimi-K2 encodes it elsewhere: in every block, queries and keys are rotated by an angle that "

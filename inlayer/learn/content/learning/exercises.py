@@ -52,8 +52,8 @@ def repeated_sum(draw: random.Random) -> NumberQuestion:
             f"{parts[1]} + {parts[2]}."
         ),
         common_mistakes={
-            parts[2]: "That is the gradient of the last position. The others count too: gradients add up.",
-            parts[0]: "That is the gradient of the first position. The others count too: gradients add up.",
+            parts[2]: "That is the gradient of the last position. Gradients add up over all three.",
+            parts[0]: "That is the gradient of the first position. Gradients add up over all three.",
             total / 3: "That is the mean of the three. A copy passes on its whole gradient.",
             sum(upstream): f"That is the sum over all positions, but one of them belongs to row {other}.",
         },

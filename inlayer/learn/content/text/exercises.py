@@ -127,7 +127,7 @@ def why_subwords(draw: random.Random) -> FreeTextQuestion:
             "a byte-level tokenizer covers every text but makes long sequences",
             "a word-level tokenizer has unknown words, or an unlimited table",
             "subwords: frequent strings are short, and rare ones are still possible",
-            "the size of the vocabulary is the number of rows of the table",
+            "the vocabulary size is the number of table rows",
         ),
     )
 

@@ -92,7 +92,7 @@ def values(session: GradingSession) -> None:
                 rows + sinusoidal_encoding(torch.arange(batch), width)[:, None],
                 "all tokens of a text got the same encoding: you applied it along the batch, not along the text",
             ),
-            "multiplied": (rows * encoding, "you multiplied rows and encoding; add them"),
+            "multiplied": (rows * encoding, "you multiplied the rows and the encoding; add them"),
         },
         message="the values are not the rows plus the interleaved encoding",
         atol=CLOSE,
@@ -313,7 +313,7 @@ def odd(session: GradingSession) -> None:
 
 
 def precision(session: GradingSession) -> None:
-    """keeps table and encoding in bfloat16 but computes angles in float32"""
+    """keeps the table and the encoding in bfloat16 but computes angles in float32"""
     width, length = 2 * session.random_int(3, 6), session.random_int(500, 700)
     wrapper = session.construct(20, width, length, dtype=torch.bfloat16)
     for name, tensor in (("table", table_of(wrapper)), ("buffer", wrapper.tensors("buffers").get("encoding"))):
