@@ -1,9 +1,10 @@
 """Batch grading: grades a class's submissions one by one and reports them as CSV and JSON.
 
 FOLDER/LEARNER/.../TASK.py, notebooks -> [batch] -> BatchReport
-- the folder is scanned without following links; a file that belongs to no task is reported by name; hidden files and
-  leftovers of Python and Jupyter are ignored
-- every learner gets the same seed, and so the same values. The seed is random unless given, and is part of the report
+- the folder is scanned without following links; a file that does not belong to a task is reported by name; hidden
+  files and leftovers of Python and Jupyter are ignored
+- every learner gets the same seed, and therefore the same values. The seed is random unless given; the report
+  contains it
 - if a file cannot be read, crashes, or never ends, its row gives the reason, and grading continues
 - a cell that a spreadsheet would treat as a formula is prefixed with a quote
 - Ctrl-C stops grading; the report lists what was not graded

@@ -2,7 +2,7 @@
 
 content/LESSON/lesson.md, quiz.md, exercises.py, TASK/task.md -> [course] -> service
 - a document is a title, then `key: value` lines up to the first blank line, then text with `##` sections
-- files are read on first use; nothing here imports torch
+- files are read on first use; this module does not import torch
 - see also: grading code (grader.py) and answers (questions.py)
 Tested, with every file of the course, in tests/learn/test_course.py.
 """

@@ -2,7 +2,7 @@
 
 lesson.md, task.md, quiz.md -> render.markdown -> [links] -> front ends
 - `walk:5?text=Hi`, `task:gather`, `lesson:forward`, `misconceptions.md#slug`, and https addresses; the rest is text
-- pictures become data: addresses, which the page's content security policy allows and which load nothing
+- pictures become data: addresses, which the page's content security policy allows and which do not load anything
 Tested in tests/learn/test_links.py.
 """
 

@@ -1,4 +1,4 @@
-"""Lessons as Jupyter notebooks: writes them, and provides what their cells call.
+"""Lessons as Jupyter notebooks: writes them and provides the functions that their cells call.
 
 lesson.md, task.md, exercises, quiz -> [notebook] -> .ipynb        in Jupyter: %load_ext inlayer.learn.notebook
 - text becomes Markdown cells and Python fences become code cells, with the printed output stored

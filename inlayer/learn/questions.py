@@ -2,7 +2,7 @@
 
 exercises.py of a lesson -> [questions] -> service
 - numbers, shapes, and choices are graded. Free text is not: learners compare it with a sample answer, point by point
-- the same seed gives the same question; a different seed changes the numbers, so answers cannot be copied
+- the same seed gives the same question; another seed changes the numbers, so answers cannot be copied
 - numbers are parsed as people write them: 1,174,405,120, 1 000, 1'000, 2.35e9, 2**30, 163840 * 7168, 1/2, and "2.35 GB"
   if the unit is bytes; shapes as (2, 10, 4096), [2,10,4096], 2,10,4096, or 2 x 10 x 4096
 - answers are never evaluated as code, and arithmetic is exact

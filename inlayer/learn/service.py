@@ -5,7 +5,7 @@ course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web),
 - operations return dataclasses; front ends only render them
 - a read-only service (for a server reachable by other users) shows and grades answers but records and runs nothing
 - a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
-- nothing here imports torch until code is graded
+- torch is not imported until code is graded
 Tested in tests/learn/test_cli.py.
 """
 
@@ -100,9 +100,9 @@ class CourseService:
     # ---- tasks
 
     def find_task(self, name: str | None, *, or_next: bool = False) -> Task:
-        """Return the named task, or the one in progress: started or checked last, even if it is passed.
+        """Return the named task, or the task in progress: the one started or checked last, even if it is passed.
 
-        With `or_next`, it is the next open task if none is in progress, or that one is passed.
+        With `or_next`, return the next open task if no task is in progress or the current task is passed.
         """
         if name is not None:
             return self.course.task(name)
@@ -147,8 +147,8 @@ class CourseService:
     def find_task_file(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
         """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it.
 
-        Without a name, it is the task started or checked last. With `create`, it is the next open task if that one is
-        passed, and a task that was not opened yet is opened.
+        Without a name, use the task started or checked last. With `create`, use the next open task if that task is
+        passed, and open a task that was not opened yet.
         """
         if name is None or (task is None and name in self.course.tasks):
             return self._open_file(self.find_task(task if name is None else name, or_next=create), create=create)

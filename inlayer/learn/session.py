@@ -4,7 +4,7 @@ check.py of a task -> [session] <-> sandbox runner
 - arguments are random and depend on the session's seed; expected values never leave this process
 - what the code prints goes to a temporary file; the runner's file size limit bounds it
 - the runner is killed if it uses too much CPU time, memory, or output, or does something that is not allowed
-- CPU time decides what is too slow, so correct code does not fail on a busy machine; the wall clock is a backstop
+- the time limit is in CPU time, so correct code does not fail on a busy machine; the wall clock is a backstop
 - results are data: nothing that comes back is executed
 Tested in tests/learn/test_session.py and, with misbehaving code, in tests/learn/test_misbehaving.py.
 """
@@ -42,7 +42,7 @@ MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 @dataclass(frozen=True, kw_only=True)
 class CallResult:
-    """The result of a call: a value or an error, and on request the arguments after the call, or gradients."""
+    """The result of a call: a value or an error, and on request the modified arguments or gradients."""
 
     value: Any = None
     raised: LearnerException | None = None
@@ -212,7 +212,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         except (EOFError, OSError):
             self._check_output()
             number, seconds = self._kill()
-            # On a busy machine, the kernel may see first that it is too slow. It counts its limit in ticks, so what it
+            # On a busy machine, the kernel may see first that it is too slow. Its limit is in ticks, so the time it
             # reports can be much less.
             if number == signal.SIGXCPU or (number == signal.SIGKILL and seconds >= self.limits.seconds / 2):
                 raise self._too_slow() from None

@@ -340,9 +340,9 @@ def test_csv_has_the_facts_and_no_formulas() -> None:
         "seed",
         "file",
     ]
-    assert [one["learner"] for one in read] == ["'=cmd|' /C calc'!A0", "'+Ann", 'Ann, "B"']
-    assert [one["message"] for one in read] == ["'-1 is no id", "'@SUM(A1)", "' =1+1\n"]
-    assert [one["passed"] for one in read] == ["no", "yes", ""]
+    assert [row["learner"] for row in read] == ["'=cmd|' /C calc'!A0", "'+Ann", 'Ann, "B"']
+    assert [row["message"] for row in read] == ["'-1 is no id", "'@SUM(A1)", "' =1+1\n"]
+    assert [row["passed"] for row in read] == ["no", "yes", ""]
     assert (read[0]["checks_passed"], read[0]["checks_total"], read[0]["seed"]) == ("3", "7", "7")
 
 
@@ -360,7 +360,7 @@ def test_json_has_the_same_facts_and_totals() -> None:
         {"learner": "Ann", "passed": 1, "tasks": 2, "files": 1},
         {"learner": "Bob", "passed": 0, "tasks": 0, "files": 0},
     ]
-    assert [one["passed"] for one in data["rows"]] == [True, False, False, None]
+    assert [row["passed"] for row in data["rows"]] == [True, False, False, None]
     assert set(data["rows"][0]) == set(BatchRow.__annotations__)
 
 
@@ -371,6 +371,6 @@ def test_file_names_that_are_not_text_are_escaped(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("the file system only accepts text")
     report = grade_folder(tmp_path)
-    assert [one.learner for one in report.rows] == ["A\\udcff n"]
+    assert [row.learner for row in report.rows] == ["A\\udcff n"]
     assert re.search(r"A\\udcff n", report.to_csv().encode().decode())
     report.to_json().encode()

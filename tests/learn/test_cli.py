@@ -104,9 +104,9 @@ def test_list_as_json(run: Run) -> None:
     title = "read lesson 1, The first lesson"
     command = "inlayer learn read first"
     assert data["next"] == {"kind": "read", "id": "first", "lesson": "first", "title": title, "command": command}
-    assert [one["state"] for one in data["lessons"][0]["tasks"]] == ["open", "open"]
+    assert [task["state"] for task in data["lessons"][0]["tasks"]] == ["open", "open"]
     assert data["lessons"][0]["counts"]["exercise"] == {"done": 0, "total": 3}
-    assert [one["graded"] for one in data["lessons"][0]["exercises"]] == [True, True, False]
+    assert [exercise["graded"] for exercise in data["lessons"][0]["exercises"]] == [True, True, False]
     assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
 
 

@@ -32,17 +32,17 @@ def lesson(name: str) -> Lesson:
 
 @EACH_LESSON
 def test_lesson_is_complete(name: str) -> None:
-    one = lesson(name)
-    assert set(one.document.keys) == {"walk", "tasks"}
-    assert one.step in STEPS
-    assert one.title
-    assert len(one.document.sections) >= 3
-    assert one.tasks
-    assert one.exercises
-    assert 3 <= len(one.questions) <= 6
-    folders = {path.parent.name for path in one.folder.glob("*/task.md")}
-    assert folders == {task.id for task in one.tasks}  # every task folder is listed
-    for folder in (one.folder, *(task.folder for task in one.tasks)):
+    found = lesson(name)
+    assert set(found.document.keys) == {"walk", "tasks"}
+    assert found.step in STEPS
+    assert found.title
+    assert len(found.document.sections) >= 3
+    assert found.tasks
+    assert found.exercises
+    assert 3 <= len(found.questions) <= 6
+    folders = {path.parent.name for path in found.folder.glob("*/task.md")}
+    assert folders == {task.id for task in found.tasks}  # every task folder is listed
+    for folder in (found.folder, *(task.folder for task in found.tasks)):
         tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
         assert [type(node) for node in tree.body] == [ast.Expr], folder  # a docstring
 
@@ -53,9 +53,9 @@ def test_every_folder_is_a_lesson() -> None:
 
 def test_ids_are_unique() -> None:
     lessons = open_course().lessons
-    tasks = Counter(task.id for one in lessons for task in one.tasks)
-    exercises = Counter(exercise.id for one in lessons for exercise in one.exercises)
-    questions = Counter(question.id for one in lessons for question in one.questions)
+    tasks = Counter(task.id for lesson in lessons for task in lesson.tasks)
+    exercises = Counter(exercise.id for lesson in lessons for exercise in lesson.exercises)
+    questions = Counter(question.id for lesson in lessons for question in lesson.questions)
     for counted in (tasks, exercises, questions):
         assert {name: count for name, count in counted.items() if count > 1} == {}
     for name in (*tasks, *questions):

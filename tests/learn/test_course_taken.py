@@ -105,7 +105,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
     assert "You have finished the course: every lesson, task, exercise, and quiz." in out
     progress = json.loads(learn("progress", "--json")[1])
     progress["counts"]["quiz"]["done"] += progress["due"]  # missed once, so they return in later quizzes
-    assert all(one["done"] == one["total"] > 0 for one in progress["counts"].values())
+    assert all(count["done"] == count["total"] > 0 for count in progress["counts"].values())
     assert "You have finished the course" in learn("next")[1]
 
 

@@ -139,7 +139,7 @@ def test_every_task_gives_an_example(name: str) -> None:
     """For one wrong solution of each task that returns something."""
     task = open_course().tasks[name]
     found = [grade(task, source).failure for source in list(task.wrong_solutions.values())[:6]]
-    shown = [one.feedback for one in found if one is not None and EXAMPLE in one.feedback]
+    shown = [failure.feedback for failure in found if failure is not None and EXAMPLE in failure.feedback]
     assert shown
     for lines in shown:  # what was expected in kind, also by checks that do not say it themselves
         assert any(line.startswith("  expected  ") for line in lines[: lines.index("")])

@@ -90,10 +90,10 @@ def test_a_notebook_contains_the_whole_lesson(name: str, tmp_path: Path) -> None
         assert f"%%task {task.id}\n{task.starter.rstrip()}" in code
         assert f"### {task.title}" in texts
     assert texts.count("<details><summary>Hint") == texts.count("</details>") == 3 * len(lesson.tasks)
-    for one in (*lesson.exercises, *lesson.questions):
-        assert f'ask("{one.id}", seed={SEED})' in code
-        assert f'answer("{one.id}", "")' in code
-        assert stored[f'ask("{one.id}", seed={SEED})'] == question_text(one.ask(SEED))
+    for question in (*lesson.exercises, *lesson.questions):
+        assert f'ask("{question.id}", seed={SEED})' in code
+        assert f'answer("{question.id}", "")' in code
+        assert stored[f'ask("{question.id}", seed={SEED})'] == question_text(question.ask(SEED))
 
 
 @EACH_LESSON
@@ -156,8 +156,8 @@ def right_answer(asked: NumberQuestion | ChoiceQuestion) -> str:
 
 def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> None:
     course = open_course()
-    number = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), NumberQuestion))
-    free = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), FreeTextQuestion))
+    number = next(exercise for exercise in course.exercises.values() if isinstance(exercise.ask(SEED), NumberQuestion))
+    free = next(exercise for exercise in course.exercises.values() if isinstance(exercise.ask(SEED), FreeTextQuestion))
     question = next(iter(course.questions.values()))
 
     def output_of(call: Any, *args: Any) -> str:
@@ -289,7 +289,7 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
     assert f"rule: {rule}\n" in printed[-2]
     assert "rule: syntax\n" in printed[-1]
     state = ProgressFile().read()
-    assert all(state.record("task", one.id).done_at for one in lesson.tasks)
+    assert all(state.record("task", task.id).done_at for task in lesson.tasks)
 
 
 def task_name(task: str) -> str:

@@ -101,4 +101,4 @@ def test_every_question_is_correct_in_the_end(n: int, answers: list[bool], seed:
     assert quiz.question is None
     assert all(record.done_at for record in state.records.values())
     assert len(state.records) == n
-    assert {key for key, record in state.records.items() if record.due} == {f"question/{one}" for one in quiz.missed}
+    assert {key for key, record in state.records.items() if record.due} == {f"question/{name}" for name in quiz.missed}

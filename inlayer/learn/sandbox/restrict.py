@@ -2,11 +2,11 @@
 
 fork server -> runner -> [restrict] -> the learner's file
 - limits on CPU time, memory, and files; the session limits wall time and output, and the runner limits threads
-- no capabilities, so even root cannot read the grader's environment in /proc
-- Landlock (Linux 5.13 and later): read everything except the course and other processes, write only in the scratch
-  folder, and with newer kernels no network and no signals to other processes
-- seccomp (Linux on x86-64 and ARM): no new process or program, and no change of process group. Only this stops a
-  process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
+- the process has no capabilities, so even root cannot read the grader's environment in /proc
+- Landlock (Linux 5.13 and later) permits reading everything except the course and other processes, and writing only in
+  the scratch folder; newer kernels also block the network and signals to other processes
+- seccomp (Linux on x86-64 and ARM) blocks new processes, new programs, and changes of the process group. Only this
+  stops a process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
 - both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
 Tested by disabling the hook in tests/learn/test_restrict.py, and with misbehaving code in
 tests/learn/test_misbehaving.py.
