@@ -1,4 +1,4 @@
-"""The course: lessons, graded tasks, exercises and quizzes. See docs/learn.md."""
+"""The course: lessons, graded tasks, exercises, and quizzes. See docs/learn.md."""
 
 from inlayer.learn.course import Course, Lesson, Task, open_course
 from inlayer.learn.questions import Question

@@ -1,10 +1,10 @@
 """Checks of a task: comparisons that fail with a rule and a message, and the feedback a learner gets.
 
 check.py of a task, session -> [checks] -> grader -> front ends
-- a message names the rule, the position and the expected kind of value, never the expected values
-- a wrong result that a known misconception explains fails with the misconception's own rule and message
-- feedback shows the input, the learner's output and the expected kind: "float32 tensor of shape (2, 5, 8)"
-- its example uses a different seed: the reference solution goes through the same check, in its own runner
+- a message names the rule, the position, and the expected kind of value, never the expected values
+- a wrong result that a known misconception explains fails with that misconception's rule and message
+- feedback shows the input, the learner's output, and the expected kind: "float32 tensor of shape (2, 5, 8)"
+- its example uses a different seed: the reference solution runs through the same check, in a separate runner
 Tested in tests/learn/test_assertions.py and tests/learn/test_feedback.py.
 """
 
@@ -46,9 +46,9 @@ class LearnerException:
     line: int | None
 
     def __str__(self) -> str:
-        where = "" if self.line is None else f" (line {self.line} of your file)"
+        line = "" if self.line is None else f" (line {self.line} of your file)"
         message = f": {self.message}" if self.message else ""
-        return f"{self.type}{message}{where}"
+        return f"{self.type}{message}{line}"
 
 
 def _require_tensor(got: Any, expected: str) -> Tensor:
@@ -81,8 +81,8 @@ def draw_shapes(want: tuple[int, ...], actual: tuple[int, ...], letters: str) ->
     """Return the expected and the actual shape in two rows under the names of the axes."""
     names, axes = letters.split(), list(zip_longest(want, actual, fillvalue="-"))
     width = max(len(str(cell)) for cell in (*want, *actual, *names, 0))
-    marks = ["" if one == other else "^" for one, other in axes]
-    rows = (("", names), ("expected", [one for one, _ in axes]), ("yours", [other for _, other in axes]), ("", marks))
+    marks = ["" if size == actual_size else "^" for size, actual_size in axes]
+    rows = (("", names), ("expected", [size for size, _ in axes]), ("yours", [size for _, size in axes]), ("", marks))
     aligned = ((label, "  ".join(f"{cell:>{width}}" for cell in cells)) for label, cells in rows)
     return "\n".join(f"{label:>9}  {cells}".rstrip() for label, cells in aligned)
 
@@ -104,7 +104,7 @@ def check_values(
     atol: float = 0.0,
     rtol: float = 0.0,
 ) -> None:
-    """Check the values of a tensor. `mistakes` maps a rule to the values of a misconception and its message."""
+    """Check a tensor's values. `mistakes` maps a rule to the values and the message of a misconception."""
     expected = describe_value(want)
     got = _require_tensor(got, expected)
     if got.shape != want.shape:
@@ -116,8 +116,8 @@ def check_values(
         if values.shape == got.shape and is_close(got, values, max(atol, 1e-6), max(rtol, 1e-5)):
             raise CheckFailed(name, explanation, expected)
     if got.is_floating_point() and not bool(got.isfinite().all()) and bool(want.isfinite().all()):
-        where = tuple((~got.isfinite()).nonzero()[0].tolist())
-        raise CheckFailed("not-finite", f"{message}: the number at {where} is NaN or infinite", expected)
+        index = tuple((~got.isfinite()).nonzero()[0].tolist())
+        raise CheckFailed("not-finite", f"{message}: the number at {index} is NaN or infinite", expected)
     differs = ~torch.isclose(got.double(), want.double(), atol=atol, rtol=rtol, equal_nan=True)
     first = f", the first at {tuple(differs.nonzero()[0].tolist())}" if want.dim() else ""
     raise CheckFailed(rule, f"{message}: {int(differs.sum()):,} of {want.numel():,} numbers differ{first}", expected)
@@ -141,18 +141,18 @@ def check_equal(
     if type(got) is not type(want):
         types = f"{message}: it must be of type {type(want).__name__}; it is {describe_value(got)}"
         raise CheckFailed("type", types, expected)
-    where = ""
+    difference = ""
     if isinstance(want, (list, tuple, str, bytes)):
         if len(got) != len(want):
-            where = f": it must have {len(want):,} items, but it has {len(got):,}"
+            difference = f": it must have {len(want):,} items, but it has {len(got):,}"
         else:
             first = next(index for index in range(len(want)) if not is_identical(got[index], want[index]))
-            where = f": item {first} is the first that differs"
+            difference = f": item {first} is the first that differs"
     elif isinstance(want, dict):
         missing, extra = [key for key in want if key not in got], [key for key in got if key not in want]
-        where = f": the key {missing[0]!r} is missing" if missing else ": the value of a key differs"
-        where = f": the key {extra[0]!r} does not belong there" if extra and not missing else where
-    raise CheckFailed(rule, f"{message}{where}", expected)
+        difference = f": the key {missing[0]!r} is missing" if missing else ": the value of a key differs"
+        difference = f": the key {extra[0]!r} is not expected" if extra and not missing else difference
+    raise CheckFailed(rule, f"{message}{difference}", expected)
 
 
 def is_identical(got: Any, want: Any) -> bool:
@@ -162,7 +162,7 @@ def is_identical(got: Any, want: Any) -> bool:
     if isinstance(want, Tensor):
         return got.dtype == want.dtype and torch.equal(got, want)
     if isinstance(want, (list, tuple)):
-        return len(got) == len(want) and all(is_identical(one, other) for one, other in zip(got, want, strict=True))
+        return len(got) == len(want) and all(map(is_identical, got, want))
     if isinstance(want, dict):
         return got.keys() == want.keys() and all(is_identical(got[key], want[key]) for key in want)
     return bool(got == want)
@@ -234,7 +234,7 @@ def labeled(label: str, text: str) -> list[str]:
 
 @dataclass(kw_only=True)
 class RecordedCall:
-    """A call of the learner's code and its output or error; the parameters name the arguments if they are known."""
+    """A call of the learner's code, with its output or error. `parameters` names the arguments, if known."""
 
     name: str
     parameters: tuple[str, ...]
@@ -252,7 +252,7 @@ class RecordedCall:
         return [f"{self.name}({listed})", *lines]
 
     def lines(self, label: str) -> list[str]:
-        """Return the call, its inputs and its output, which gets a label, as lines of text."""
+        """Return the call, its inputs, and its labeled output as lines of text."""
         if self.output is NO_OUTPUT:
             output = "none: the call was stopped"
         elif isinstance(self.output, LearnerException):

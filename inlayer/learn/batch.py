@@ -1,10 +1,11 @@
-"""Batch grading: the submissions of a class, graded one by one, as CSV and JSON.
+"""Batch grading: grades a class's submissions one by one and reports them as CSV and JSON.
 
 FOLDER/LEARNER/.../TASK.py, notebooks -> [batch] -> BatchReport
-- the folder is scanned without following links; a file that belongs to no task is reported by name; hidden files and
-  leftovers of Python and Jupyter are ignored
-- every learner gets the same seed, and so the same values. The seed is random unless given, and is part of the report
-- if a file cannot be read, crashes or never ends, its row gives the reason, and grading continues
+- the folder is scanned without following links; a file that does not belong to a task is reported by name; hidden
+  files and leftovers of Python and Jupyter are ignored
+- every learner gets the same seed, and therefore the same values. The seed is random unless given; the report
+  contains it
+- if a file cannot be read, crashes, or never ends, its row gives the reason, and grading continues
 - a cell that a spreadsheet would treat as a formula is prefixed with a quote
 - Ctrl-C stops grading; the report lists what was not graded
 Tested, with misbehaving files, in tests/learn/test_batch.py.
@@ -19,7 +20,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import chain, groupby
@@ -37,9 +38,9 @@ from inlayer.render.progress_bar import no_progress
 if TYPE_CHECKING:
     from inlayer.learn.sandbox.restrict import GradingLimits
 
-MAX_CELL_CHARACTERS = 1_000  # characters
+MAX_CELL_CHARACTERS = 1_000
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-MAX_NOTEBOOK_BYTES = 32 << 20  # size limit, pictures and outputs included
+MAX_NOTEBOOK_BYTES = 32 << 20  # size limit, including pictures and outputs
 MAX_COPIES = 5  # files of one task by one learner
 MAX_ENTRIES = 5_000  # files and folders of one learner
 MAX_UNKNOWN = 20  # unknown files of one learner that are listed one by one
@@ -50,7 +51,7 @@ TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """An entry of a class folder: code to grade, or the rule and message that say why there is none."""
+    """An entry of a class folder: code to grade, or the rule and message that explain why there is none."""
 
     learner: str
     file: str = ""
@@ -62,7 +63,7 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRow:
-    """One file or notebook cell; `passed` is None if it was not graded."""
+    """One file or notebook cell. `passed` is None if it was not graded."""
 
     learner: str
     task: str = ""  # empty if the file belongs to no task
@@ -77,7 +78,7 @@ class BatchRow:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchReport:
-    """All rows by learner, task and file; `not_graded` files were not graded because grading was stopped."""
+    """All rows by learner, task, and file. `not_graded` counts files not graded because grading was stopped."""
 
     rows: tuple[BatchRow, ...]
     seed: int
@@ -117,7 +118,7 @@ def grade_folder(
     limits: GradingLimits | None = None,
     progress: Callable[[int, int], None] = no_progress,
 ) -> BatchReport:
-    """Grade all submissions in a folder; with `tasks`, only these count and missing ones are reported."""
+    """Grade all submissions in a folder; with `tasks`, only these are included, and missing ones are reported."""
     if (kind := path_kind(folder)) != "folder":
         raise MissingFileError(f"{folder} is not a folder") if kind == "file" else not_a_file(folder, kind)
     from inlayer.checks import check_seed
@@ -189,7 +190,7 @@ def task_cells(text: str) -> list[tuple[str, str]]:
 
 
 def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) -> list[Submission]:
-    """List every submission in a folder by learner, task and file; chosen tasks without a file are also listed."""
+    """List every submission in a folder by learner, task, and file, and the chosen tasks that have no file."""
     by_learner: dict[str, list[Submission]] = {}
     for entry in _entries(str(folder)):
         if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:
@@ -201,11 +202,11 @@ def find_submissions(folder: Path, course: Course, chosen: list[Task] | None) ->
         by_learner.setdefault(name, []).extend(submissions)
     counted = chain.from_iterable(_counted(name, found, chosen) for name, found in by_learner.items())
     order = [*course.tasks, ""]  # files of no task come last
-    return sorted(counted, key=lambda one: (one.learner, order.index(one.task.id if one.task else ""), one.file))
+    return sorted(counted, key=lambda row: (row.learner, order.index(row.task.id if row.task else ""), row.file))
 
 
 def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None) -> Iterator[Submission]:
-    """Yield the submissions of a learner that count, and the tasks that are missing."""
+    """Yield a learner's submissions that are included, and the tasks that are missing."""
     counted = [submission for submission in submissions if chosen is None or submission.task in (None, *chosen)]
     seen: Counter[str] = Counter()
     for submission in counted:

@@ -1,7 +1,7 @@
 """Comparison of a learner's tensor with the walk of "I love dogs".
 
 Verdict.walk_output, trace -> [comparison] -> front ends
-- compared with the ids, rows, hidden states and gradients of the walk, starting with the task's own step
+- compared with the ids, rows, hidden states, and gradients of the walk, starting with the task's step
 - a tensor with one more axis is compared part by part, such as a batch that contains the walk's text
 Tested in tests/learn/test_comparison.py.
 """
@@ -79,7 +79,7 @@ def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:
 
 
 def _parts(tensor: Tensor) -> list[tuple[Tensor, str]]:
-    """Return the tensor and its slices along the first axis, each with the start of a sentence about it."""
+    """Return the tensor and its slices along the first axis, each with the beginning of a sentence about it."""
     whole = tensor.detach().to("cpu", torch.float64)
     alike = "It has the same numbers as"
     kind = "row" if whole.dim() == 2 else "batch entry"

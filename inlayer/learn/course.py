@@ -1,8 +1,8 @@
-"""The course: lessons, tasks and quiz questions, loaded from the files in content/.
+"""The course: lessons, tasks, and quiz questions, loaded from the files in content/.
 
 content/LESSON/lesson.md, quiz.md, exercises.py, TASK/task.md -> [course] -> service
 - a document is a title, then `key: value` lines up to the first blank line, then text with `##` sections
-- files are read on first use; nothing here imports torch
+- files are read on first use; this module does not import torch
 - see also: grading code (grader.py) and answers (questions.py)
 Tested, with every file of the course, in tests/learn/test_course.py.
 """
@@ -70,7 +70,7 @@ class CoursePart:
 
     @property
     def text(self) -> str:
-        """What a learner reads first, without hints and other sections."""
+        """The text a learner reads first, without hints and other sections."""
         return self.document.text
 
     @property
@@ -90,11 +90,11 @@ class Task(CoursePart):
         return tuple(self.document.sections[name] for name in ("Hint 1", "Hint 2", "Hint 3"))
 
     @property
-    def why(self) -> str:
+    def explanation(self) -> str:
         return self.document.sections["Why it works"]
 
     @property
-    def start(self) -> str:
+    def starter(self) -> str:
         return (self.folder / "start.py").read_text(encoding="utf-8")
 
     @property
@@ -102,14 +102,14 @@ class Task(CoursePart):
         return (self.folder / "solution.py").read_text(encoding="utf-8")
 
     @property
-    def wrong(self) -> dict[str, str]:
+    def wrong_solutions(self) -> dict[str, str]:
         """Wrong solutions by the rule they break."""
         return {path.stem: path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("wrong/*.py"))}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson(CoursePart):
-    """A text with its tasks, exercises and quiz."""
+    """A text with its tasks, exercises, and quiz."""
 
     number: int
 
@@ -173,14 +173,14 @@ class Course:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a "did you mean" question for the closest known name; "" if none is close."""
+    """Return a "did you mean" question for the closest known name, or "" if none is close."""
     cutoff = 0.8 if "/" in name else 0.6
     matches = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
     return f"did you mean {matches[0]}?" if matches else ""
 
 
 def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> InputError:
-    """Return the error for an unknown name: suggests a close one, or ends in `fallback`."""
+    """Return the error for an unknown name, which suggests a close name or ends in `fallback`."""
     return InputError(f"unknown {kind} {quote(name)}; {suggest(name, known) or fallback}")
 
 

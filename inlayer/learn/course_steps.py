@@ -1,10 +1,10 @@
 """The path through the course: the steps of each lesson, what is done, what is next, and the order of quiz questions.
 
 course, progress -> [steps] -> service
-- a quiz first asks questions due from earlier quizzes, then the lesson's own: new ones before those asked before
+- a quiz first asks questions due from earlier quizzes, then the lesson's questions: new ones before those asked earlier
 - a missed question returns after two more questions, with its options shuffled, until it is answered correctly
 - it is then due in the next two quizzes, and in two more whenever it is missed there (progress_file.py)
-Tested in tests/learn/test_service.py, tests/learn/test_progress_file.py and tests/learn/test_quiz.py.
+Tested in tests/learn/test_service.py, tests/learn/test_progress_file.py, and tests/learn/test_quiz.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from inlayer.learn.course import Course, Lesson, Task
 from inlayer.learn.progress_file import ProgressRecord, ProgressState
 from inlayer.learn.questions import AnswerResult, Question
 
-GAP = 2  # questions between a miss and the next try
+GAP = 2  # questions between a miss and the next attempt
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CourseStep:
 
 
 class LessonStatus:
-    """A lesson with a learner's progress: its tasks, exercises and questions, each with its record."""
+    """A lesson with a learner's progress: its tasks, exercises, and questions, each with its record."""
 
     def __init__(self, lesson: Lesson, state: ProgressState) -> None:
         self.lesson = lesson
@@ -58,19 +58,19 @@ class LessonStatus:
     def steps(self) -> Iterator[CourseStep]:
         """Yield the steps of the lesson in order: the text, its tasks, its exercises, its quiz."""
         lesson, name = self.lesson, f"lesson {self.lesson.number}, {self.lesson.title}"
-        yield CourseStep("read", lesson.id, lesson, f"read {name}", bool(self.read.done), bool(self.read.skipped))
+        yield CourseStep("read", lesson.id, lesson, f"read {name}", bool(self.read.done_at), bool(self.read.skipped_at))
         for task, record in self.tasks:
             title = f"the task {task.id}, {task.title}"
-            yield CourseStep("task", task.id, lesson, title, bool(record.done), bool(record.skipped))
+            yield CourseStep("task", task.id, lesson, title, bool(record.done_at), bool(record.skipped_at))
         for exercise, record in self.exercises:
             title = f"the exercise {exercise.id}, {exercise.title}"
-            yield CourseStep("exercise", exercise.id, lesson, title, bool(record.done), bool(record.skipped))
-        is_done = all(record.done for _, record in self.questions)
-        yield CourseStep("quiz", lesson.id, lesson, f"the quiz of {name}", is_done, bool(self.quiz.skipped))
+            yield CourseStep("exercise", exercise.id, lesson, title, bool(record.done_at), bool(record.skipped_at))
+        is_done = all(record.done_at for _, record in self.questions)
+        yield CourseStep("quiz", lesson.id, lesson, f"the quiz of {name}", is_done, bool(self.quiz.skipped_at))
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Done and total by kind of step. A question that is due again does not count as done."""
+        """Done and total by kind of step. A question that is due again is not done."""
         records = {
             "read": [self.read],
             "task": [record for _, record in self.tasks],
@@ -78,7 +78,7 @@ class LessonStatus:
             "quiz": [record for _, record in self.questions],
         }
         return {
-            kind: (sum(bool(record.done) and not record.due for record in same_kind), len(same_kind))
+            kind: (sum(bool(record.done_at) and not record.due for record in same_kind), len(same_kind))
             for kind, same_kind in records.items()
         }
 
@@ -90,7 +90,7 @@ class LessonStatus:
     def to_dict(self) -> dict[str, Any]:
         return {
             **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
-            "read": bool(self.read.done),
+            "read": bool(self.read.done_at),
             "tasks": [
                 {"id": task.id, "title": task.title, "state": _task_state(record), **vars(record)}
                 for task, record in self.tasks
@@ -106,8 +106,8 @@ class LessonStatus:
 
 
 def _task_state(record: ProgressRecord) -> str:
-    tried = "tried" if record.tries else "open"
-    return "passed" if record.done else "skipped" if record.skipped else tried
+    tried = "tried" if record.attempts else "open"
+    return "passed" if record.done_at else "skipped" if record.skipped_at else tried
 
 
 class CourseOverview:
@@ -119,13 +119,13 @@ class CourseOverview:
         self.steps = [step for lesson in self.lessons for step in lesson.steps()]
 
     def open_steps(self, kind: str | None = None) -> list[CourseStep]:
-        """Return the steps that are not done, of one kind or of all; the skipped ones are last."""
+        """Return the steps that are not done, optionally of one kind, with skipped steps last."""
         remaining = [step for step in self.steps if kind in {None, step.kind} and not step.is_done]
         return sorted(remaining, key=lambda step: step.is_skipped)
 
     @property
     def next_step(self) -> CourseStep | None:
-        """The first step that is neither done nor skipped; then the first skipped one; None at the end."""
+        """The first step that is neither done nor skipped, else the first skipped step, else None."""
         return next(iter(self.open_steps()), None)
 
     @property
@@ -133,7 +133,7 @@ class CourseOverview:
         """The task in progress, unless you have passed it or it is the next step."""
         current, step = self.course.tasks.get(self.state.current), self.next_step
         is_next = current is not None and step is not None and step.key == f"task/{current.id}"
-        return None if current is None or is_next or self.state.record("task", current.id).done else current
+        return None if current is None or is_next or self.state.record("task", current.id).done_at else current
 
     @property
     def due(self) -> list[Question]:
@@ -141,14 +141,14 @@ class CourseOverview:
         return [item for item in self.course.questions.values() if self.state.record("question", item.id).due]
 
     def quiz(self, lesson: Lesson | None) -> list[Question]:
-        """Return the questions of a quiz in order: due ones, then the lesson's own, new ones first."""
+        """Return the questions of a quiz in order: due ones, then the lesson's other questions, new ones first."""
         due = self.due
         own = [question for question in (lesson.questions if lesson else ()) if question not in due]
-        return due + sorted(own, key=lambda question: self.state.record("question", question.id).tries > 0)
+        return due + sorted(own, key=lambda question: self.state.record("question", question.id).attempts > 0)
 
     @property
     def next_quiz(self) -> Lesson | None:
-        """The first lesson whose quiz is neither done nor skipped; then the first whose quiz is skipped."""
+        """The first lesson whose quiz is neither done nor skipped, else the first whose quiz is skipped."""
         return next((step.lesson for step in self.open_steps("quiz")), None)
 
     @property
@@ -161,7 +161,7 @@ class CourseOverview:
 
 
 class QuizRun:
-    """One quiz from its first question to its last; `question` is the current one, None at the end."""
+    """One quiz from its first question to its last. `question` is the current one, or None at the end."""
 
     def __init__(self, questions: Iterable[Question], seed: int) -> None:
         self.seed = seed

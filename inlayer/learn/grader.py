@@ -2,9 +2,9 @@
 
 source -> session -> [grader] -> Verdict
 - code runs in a separate process (session.py); expected values exist only here
-- the checks after a failed one are not run, and are reported as not run
+- the checks after the first failure are not run, and are reported as not run
 - an exception inside a check counts as a failure, so one file cannot break the grading of a class
-Tested with every solution, starter file and wrong solution of the course by `inlayer learn dev-check`.
+Tested with every solution, starter file, and wrong solution of the course by `inlayer learn dev-check`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STOPPED = {"timeout", "output", "memory", "refused", "ended"}  # failures that o
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOutcome:
-    """The outcome of one check: passed, failed with a rule and feedback, or not run."""
+    """The outcome of one check: passed, failed (with a rule and feedback), or not run."""
 
     name: str
     description: str
@@ -111,7 +111,7 @@ def grade(
 
 
 class GradingRun:
-    """One file and its checks: the common checks of every task, then the task's own."""
+    """One file and its checks: the common checks of every task, then those of this task."""
 
     def __init__(self, task: Task, source: str = "", seed: int = 0, limits: GradingLimits | None = None) -> None:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits
@@ -193,7 +193,7 @@ class GradingRun:
                 raises = isinstance(solved.output, LearnerException)
                 expected = f"error: {solved.output.type}" if raises else describe_value(solved.output)
             drawn = (self.solve(check, index, further=number) for number in range(1, MAX_EXAMPLES + 1))
-            example = next((one for one in drawn if one and one.input_lines() != last.input_lines()), None)
+            example = next((call for call in drawn if call and call.input_lines() != last.input_lines()), None)
         lines = last.lines("your output") + labeled("expected", expected)
         if example is not None:
             lines += ["", "Another input, with the output it should give:", *example.lines("output")]
@@ -226,9 +226,9 @@ def find_problems(task: Task) -> Iterator[str]:
         if verdict.failure is not None:
             failed = verdict.failure
             yield f"{task.id}: the solution fails {failed.name} ({failed.rule}, seed {verdict.seed}): {failed.message}"
-    if grade(task, task.start, examples=False).passed:
+    if grade(task, task.starter, examples=False).passed:
         yield f"{task.id}: the starter file passes"
-    wrong = task.wrong
+    wrong = task.wrong_solutions
     messages: dict[str, str] = {}
     if len(wrong) < MIN_WRONG:
         yield f"{task.id}: it has {count(len(wrong), 'wrong solution')}; at least {MIN_WRONG} are required"

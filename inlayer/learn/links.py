@@ -1,8 +1,8 @@
-"""Links and pictures in course texts: what they refer to, for the terminal, the page and notebooks.
+"""Links and pictures in course texts: what they refer to, for the terminal, the page, and notebooks.
 
 lesson.md, task.md, quiz.md -> render.markdown -> [links] -> front ends
-- `walk:5?text=Hi`, `task:gather`, `lesson:forward`, `misconceptions.md#slug` and https addresses; anything else is text
-- pictures become data: addresses, which the page's content security policy allows and which load nothing
+- `walk:5?text=Hi`, `task:gather`, `lesson:forward`, `misconceptions.md#slug`, and https addresses; the rest is text
+- pictures become data: addresses, which the page's content security policy allows and which do not load anything
 Tested in tests/learn/test_links.py.
 """
 
@@ -31,7 +31,7 @@ VERBS = {"task": "next", "lesson": "read", "misconception": "misconceptions"}
 
 @dataclass(frozen=True, kw_only=True)
 class CourseLink:
-    """The target of a link: a step of the walk, a task, a lesson, a misconception or a web address."""
+    """The target of a link: a step of the walk, a task, a lesson, a misconception, or a web address."""
 
     kind: str  # a key of LINKS
     target: str
@@ -39,7 +39,7 @@ class CourseLink:
 
     @property
     def command(self) -> str | None:
-        """The command that follows this link; None for a web address."""
+        """The command that follows this link, or None for a web address."""
         if self.kind == "walk":
             return f"inlayer walk{''.join(f' {shlex.quote(text)}' for text in self.texts)} --step {self.target}"
         return f"inlayer learn {VERBS[self.kind]} {self.target}" if self.kind in VERBS else None
@@ -53,7 +53,7 @@ class CourseLink:
 
 
 def parse_link(address: str) -> CourseLink | None:
-    """Parse an address; None if the course has no such kind of link."""
+    """Parse an address, or return None if the course has no such kind of link."""
     for kind, pattern in LINKS.items():
         if match := re.fullmatch(pattern, address):
             query = match[2] if kind == "walk" else None
@@ -68,7 +68,7 @@ def link_command(address: str) -> str | None:
 
 @cache
 def picture_data(address: str) -> str | None:
-    """Return a picture of the course as a data: address; None if there is no such picture."""
+    """Return a course picture as a data: address, or None if there is no such picture."""
     match = re.fullmatch(r"pictures/([a-z0-9_]+\.svg)", address)
     path = CONTENT / "pictures" / match[1] if match else None
     if path is None or not path.is_file():

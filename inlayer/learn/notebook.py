@@ -1,4 +1,4 @@
-"""Lessons as Jupyter notebooks: writes them, and provides what their cells call.
+"""Lessons as Jupyter notebooks: writes them and provides the functions that their cells call.
 
 lesson.md, task.md, exercises, quiz -> [notebook] -> .ipynb        in Jupyter: %load_ext inlayer.learn.notebook
 - text becomes Markdown cells and Python fences become code cells, with the printed output stored
@@ -6,7 +6,7 @@ lesson.md, task.md, exercises, quiz -> [notebook] -> .ipynb        in Jupyter: %
 - `%%task gather` grades the cell as the terminal grades gather.py, and defines its names if the code runs;
   failures are printed, never raised, so a notebook always runs from top to bottom
 - questions are generated when the notebook is written: they stay the same when it runs again
-- writing a notebook needs nothing from Jupyter
+- writing a notebook does not require Jupyter
 Tested, also in a kernel, in tests/learn/test_notebook.py.
 """
 
@@ -46,7 +46,7 @@ Cell = dict[str, Any]
 def write_notebooks(
     folder: Path, lessons: list[Lesson], *, overwrite: bool = False, seed: int | None = None
 ) -> list[Path]:
-    """Write a notebook for each lesson; writes none if one exists and may not be overwritten."""
+    """Write a notebook for each lesson, or none if one of them exists and may not be overwritten."""
     paths = [folder / file_name(lesson) for lesson in lessons]
     existing = [format_path(path) for path in paths if path.exists() or path.is_symlink()]
     if existing and not overwrite:
@@ -87,7 +87,7 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
         hints = [f"<details><summary>Hint {number}</summary>\n\n{_joined(hint, lesson)}\n\n</details>"
                  for number, hint in enumerate(task.hints, start=1)]  # fmt: skip
         yield _markdown("\n\n".join(hints))
-        yield _code(f"%%task {task.id}\n{task.start.rstrip()}")
+        yield _code(f"%%task {task.id}\n{task.starter.rstrip()}")
     yield _markdown("## Exercises")
     for exercise in lesson.exercises:
         yield _markdown(f"### {exercise.title}")
@@ -153,7 +153,7 @@ def _link_command(address: str) -> str | None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add %%task, ask and answer to a notebook: %load_ext inlayer.learn.notebook"""
+    """Add %%task, ask, and answer to a notebook: %load_ext inlayer.learn.notebook"""
     shell.register_magic_function(partial(_grade_cell, shell), magic_kind="cell", magic_name="task")
     shell.push({"ask": ask, "answer": answer})
 

@@ -2,7 +2,7 @@
 
 front ends -> service -> [progress] -> progress.json
 - the folder is the system's folder for user data; the environment variable INLAYER_DATA overrides it
-- the file is read, changed and written under a lock, so two processes never lose each other's changes
+- the file is read, changed, and written under a lock, so two processes never lose each other's changes
 - a damaged file is renamed and kept; a file written by a newer inlayer is rejected and not changed
 - if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) with a warning
 - times are UTC in ISO 8601; "" means never
@@ -35,14 +35,14 @@ REPEATS = 2  # quizzes in which a missed question returns
 
 @dataclass(kw_only=True)
 class ProgressRecord:
-    """Progress on a lesson, task, exercise or quiz question; fields that do not apply keep their defaults."""
+    """Progress on a lesson, task, exercise, or quiz question. Fields that do not apply keep their defaults."""
 
-    tries: int = 0  # checks or answers
-    done: str = ""  # time it was first read, passed or answered correctly; for free text, when the learner confirmed it
-    skipped: str = ""  # time it was skipped
+    attempts: int = 0  # number of checks or answers
+    done_at: str = ""  # when it was first read, passed, or answered correctly (free text: confirmed by the learner)
+    skipped_at: str = ""  # when it was skipped
     summary: str = ""  # a task's last check
     hints: int = 0  # hints used for a task, 0 to 3
-    solution_seen: str = ""  # time the solution was viewed before the task passed
+    solution_seen_at: str = ""  # when the solution was viewed before the task passed
     seed: int | None = None  # seed of an exercise that was asked and not answered yet
     missed: int = 0  # wrong answers to a question
     due: int = 0  # number of quizzes in which a question must still be answered correctly on the first try
@@ -50,14 +50,14 @@ class ProgressRecord:
     @property
     def fails_again(self) -> bool:
         """True if a task passed before but its last check failed."""
-        return bool(self.done) and " failed" in self.summary
+        return bool(self.done_at) and " failed" in self.summary
 
     def finish(self) -> None:
         """Record that it is done; it stays done."""
-        self.done, self.skipped = self.done or now(), ""
+        self.done_at, self.skipped_at = self.done_at or now(), ""
 
     def record_check(self, *, passed: bool, summary: str) -> None:
-        self.tries += 1
+        self.attempts += 1
         self.summary = summary
         if passed:
             self.finish()
@@ -69,8 +69,8 @@ class ProgressRecord:
         return level
 
     def record_exercise(self, *, correct: bool | None) -> None:
-        """Record a try; None means that the answer was shown. The next question uses other numbers, unless wrong."""
-        self.tries += 1
+        """Record an attempt (None: the answer was shown). Unless it is wrong, the next question uses other numbers."""
+        self.attempts += 1
         if correct is not False:
             self.seed = None
         if correct:
@@ -78,7 +78,7 @@ class ProgressRecord:
 
     def record_answer(self, *, correct: bool, repeated: bool = False) -> None:
         """Record an answer. `repeated`: it was missed earlier in this quiz, so a correct answer keeps it due."""
-        self.tries += 1
+        self.attempts += 1
         if not correct:
             self.missed += 1
             self.due = REPEATS
@@ -106,7 +106,7 @@ def now() -> str:
 
 
 def keep_old_file(path: Path, pattern: str) -> Path | None:
-    """Rename a file to the first free name, numbered from 1; None if there is no such file."""
+    """Rename a file to the first free name, numbered from 1. Return None if there is no such file."""
     names = (path.with_name(pattern.format(number)) for number in itertools.count(1))
     if not path.exists():
         return None
@@ -127,7 +127,7 @@ class ProgressFile:
     """The progress file in a folder.
 
     `on_notice` receives a line if a damaged file was renamed or progress is not saved. With `allow_unsaved`, progress
-    becomes `unsaved` if the file cannot be read or written: it lasts as long as this object.
+    is kept in `unsaved` if the file cannot be read or written, and is lost with this object.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ProgressFile:
         self.unsaved = unsaved
 
     def read(self) -> ProgressState:
-        """Return the stored state; an empty one if there is no file."""
+        """Return the stored state, or an empty one if there is no file."""
         try:
             return self._load()
         except (DamagedProgressError, ProgressAccessError):
@@ -153,7 +153,7 @@ class ProgressFile:
 
     @contextmanager
     def edit(self) -> Iterator[ProgressState]:
-        """Yield the state and write it back if the block succeeds. Other processes wait meanwhile, so be quick."""
+        """Yield the state and write it back if the block succeeds. Other processes wait, so keep the block short."""
         if self.unsaved is not None:
             yield self.unsaved
             return
@@ -183,7 +183,7 @@ class ProgressFile:
         self.on_notice(f"progress is not saved: {error}")
 
     def reset(self) -> Path | None:
-        """Start over; returns where the old file was kept, if there was one."""
+        """Start over, and return the path of the old file, if there was one."""
         with self._locked():
             return keep_old_file(self.path, "progress.before-reset-{}.json")
 
@@ -242,38 +242,38 @@ def dump_state(state: ProgressState) -> bytes:
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
 
-def load_state(data: bytes, where: str = "the progress file") -> ProgressState:
-    """Parse JSON from `dump_state`. DamagedProgressError if it is not, InputError if a newer inlayer wrote it."""
+def load_state(data: bytes, source: str = "the progress file") -> ProgressState:
+    """Parse JSON from `dump_state`. InputError if a newer inlayer wrote it; otherwise DamagedProgressError."""
     if len(data) > MAX_BYTES:
-        raise DamagedProgressError(f"{where} is larger than {MAX_BYTES:,} bytes")
+        raise DamagedProgressError(f"{source} is larger than {MAX_BYTES:,} bytes")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):
-        raise DamagedProgressError(f"{where} is not JSON") from None
+        raise DamagedProgressError(f"{source} is not JSON") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("version"), int):
-        raise DamagedProgressError(f"{where} is not a progress file of inlayer")
+        raise DamagedProgressError(f"{source} is not a progress file of inlayer")
     if raw["version"] < VERSION:
-        raise DamagedProgressError(f"{where} is from an earlier inlayer, whose lessons had different names")
+        raise DamagedProgressError(f"{source} is from an earlier inlayer, whose lessons had different names")
     if raw["version"] > VERSION:
         found = quote(raw["version"])
-        raise InputError(f"{where} has version {found}, but this inlayer reads version {VERSION}; update inlayer")
+        raise InputError(f"{source} has version {found}, but this inlayer reads version {VERSION}; update inlayer")
     folder, current, records = (raw.get(name, default) for name, default in vars(ProgressState()).items())
     if not (isinstance(folder, str) and isinstance(current, str) and isinstance(records, dict)):
-        raise DamagedProgressError(f"{where} has an invalid folder, task or list of records")
-    read = {key: _read_record(record, f"{where} has a record {quote(key)}") for key, record in records.items()}
+        raise DamagedProgressError(f"{source} has an invalid folder, task, or list of records")
+    read = {key: _read_record(record, f"{source} has a record {quote(key)}") for key, record in records.items()}
     return ProgressState(folder=folder, current=current, records=read)
 
 
-def _read_record(raw: object, where: str) -> ProgressRecord:
+def _read_record(raw: object, source: str) -> ProgressRecord:
     """Read a record from JSON. Missing fields get their defaults, unknown ones are ignored."""
     if not isinstance(raw, dict):
-        raise DamagedProgressError(f"{where} that is not an object")
+        raise DamagedProgressError(f"{source} that is not an object")
     record = ProgressRecord()
     for name, default in vars(ProgressRecord()).items():
         value = raw.get(name, default)
         is_count = type(value) is int and 0 <= value < 2**31
         if not (isinstance(value, str) if isinstance(default, str) else is_count or value is default):
-            raise DamagedProgressError(f"{where} with an invalid {name}")
+            raise DamagedProgressError(f"{source} with an invalid {name}")
         setattr(record, name, value)
     return record
 
@@ -289,11 +289,11 @@ def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
 
 
 def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
-    """Return the record with more tries, with the earlier times and the larger number of hints of the two."""
-    merged = replace(mine if mine.tries >= other.tries else other, hints=max(mine.hints, other.hints))
-    for name in ("done", "skipped", "solution_seen"):
+    """Return the record with more attempts, with the earlier times and the larger number of hints."""
+    merged = replace(mine if mine.attempts >= other.attempts else other, hints=max(mine.hints, other.hints))
+    for name in ("done_at", "skipped_at", "solution_seen_at"):
         times = filter(None, (getattr(mine, name), getattr(other, name)))
         setattr(merged, name, min(times, default=""))  # ISO times in UTC sort as text
-    merged.seed = None if merged.done else other.seed if mine.seed is None else mine.seed
-    merged.skipped = "" if merged.done else merged.skipped
+    merged.seed = None if merged.done_at else other.seed if mine.seed is None else mine.seed
+    merged.skipped_at = "" if merged.done_at else merged.skipped_at
     return merged

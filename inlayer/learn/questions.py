@@ -1,10 +1,10 @@
 """Theory questions: generated from a seed, and graded.
 
 exercises.py of a lesson -> [questions] -> service
-- numbers, shapes and choices are graded. Free text is not: the learner compares it with a sample answer, point by point
-- the same seed gives the same question; a different seed changes the numbers, so answers cannot be copied
+- numbers, shapes, and choices are graded. Free text is not: learners compare it with a sample answer, point by point
+- the same seed gives the same question; another seed changes the numbers, so answers cannot be copied
 - numbers are parsed as people write them: 1,174,405,120, 1 000, 1'000, 2.35e9, 2**30, 163840 * 7168, 1/2, and "2.35 GB"
-  if the unit is bytes; shapes as (2, 10, 4096), [2,10,4096], 2,10,4096 or 2 x 10 x 4096
+  if the unit is bytes; shapes as (2, 10, 4096), [2,10,4096], 2,10,4096, or 2 x 10 x 4096
 - answers are never evaluated as code, and arithmetic is exact
 Tested in tests/learn/test_questions.py.
 """
@@ -29,7 +29,7 @@ SIZES = {
 MAX_CHARACTERS = 100  # maximum length of an answer
 MAX_NUMBER = 10**300
 ROUNDING = 1e-9
-# Normalizes fullwidth characters, special spaces and math symbols; drops underscores.
+# Normalizes fullwidth characters, special spaces, and math symbols; drops underscores.
 NORMALIZED = str.maketrans({chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {
     "_": "", "\u2009": " ", "\u202f": " ", "\u00a0": " ", "\u3000": " ", "\u2212": "-", "\u2019": "'",
     "\u00d7": "x", "\u00b7": "*", "\u22c5": "*", "\u00f7": "/", "\u2044": "/",
@@ -65,7 +65,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class TheoryQuestion:
-    """A question of an exercise or quiz. `ask` sets its id, lesson, title and the seed of its numbers."""
+    """A question of an exercise or quiz. `ask` sets its id, lesson, title, and the seed of its numbers."""
 
     text: str
     id: str = ""
@@ -210,7 +210,7 @@ def parse_shape(answer: str) -> tuple[int, ...]:
 
 
 def parse_number(answer: str, unit: str = "") -> int | float:
-    """Parse a number, product or quotient; a comma separates thousands."""
+    """Parse a number, product, or quotient; a comma separates thousands."""
     text = normalize(answer)
     if SHAPE.fullmatch(text) and re.search(r"[(\[]|,\s", text):
         raise InputError(f"{quote(answer)} is a shape; the answer is a number")
@@ -220,8 +220,8 @@ def parse_number(answer: str, unit: str = "") -> int | float:
         raise InputError(f"{quote(answer)} is not a number")
     first, *others = re.split(r"([*/])", match[1])
     value = parse_factor(first, answer)
-    for sign, other in zip(others[::2], others[1::2], strict=True):
-        factor = parse_factor(other, answer)
+    for sign, text in zip(others[::2], others[1::2], strict=True):
+        factor = parse_factor(text, answer)
         if sign == "/" and not factor:
             raise InputError(f"{quote(answer)} divides by 0")
         value = value * factor if sign == "*" else value / factor
@@ -250,13 +250,13 @@ def parse_factor(text: str, answer: str) -> Fraction:
 
 
 def diagnose(value: Value, answer: Value) -> str:
-    """Say what is wrong with an answer, without giving the right one away."""
+    """Return a description of what is wrong with an answer, without revealing the right one."""
     if isinstance(value, tuple) and isinstance(answer, tuple):
         if len(value) != len(answer):
             return f"Your shape has the wrong number of axes: {len(value)} instead of {len(answer)}."
         if sorted(value) == sorted(answer):
             return "Your shape has the right sizes in the wrong order."
-        right = sum(one == other for one, other in zip(value, answer, strict=True))
+        right = sum(size == expected for size, expected in zip(value, answer, strict=True))
         return f"Correct sizes in your shape: {right} of {len(answer)}."
     assert not isinstance(value, tuple)
     assert not isinstance(answer, tuple)
@@ -280,7 +280,7 @@ def normalize(answer: str) -> str:
 
 
 def _unit_factor(answer: str, suffix: str, unit: str) -> int:
-    """Return the factor of a unit after a number; InputError for a unit the question does not use."""
+    """Return the factor of the unit after a number. Raises InputError for a unit the question does not use."""
     if suffix in SIZES and unit == "bytes":
         return SIZES[suffix]
     known = {"", unit.lower(), unit.lower().removesuffix("s")} | ({"b"} if unit == "bytes" else set())
@@ -292,7 +292,7 @@ def _unit_factor(answer: str, suffix: str, unit: str) -> int:
 
 
 def is_close(value: Value, answer: Value, tolerance: float) -> bool:
-    """Return whether a value equals the answer within a relative tolerance; floats within rounding error."""
+    """Return whether a value matches the answer within a relative tolerance, at least rounding error for floats."""
     if isinstance(value, tuple) or isinstance(answer, tuple):
         return value == answer
     if isinstance(value, float) or isinstance(answer, float):

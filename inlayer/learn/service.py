@@ -3,9 +3,9 @@
 course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web), notebook
 - one progress file and one file per task are shared by all front ends
 - operations return dataclasses; front ends only render them
-- a read-only service (for a server that others can reach) shows and grades answers but records and runs nothing
+- a read-only service (for a server reachable by other users) shows and grades answers but records and runs nothing
 - a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
-- nothing here imports torch until code is graded
+- torch is not imported until code is graded
 Tested in tests/learn/test_cli.py.
 """
 
@@ -59,7 +59,7 @@ class CourseService:
         self.progress = ProgressFile(unsaved=ProgressState()) if read_only else progress or ProgressFile()
 
     def state(self) -> ProgressState:
-        """Return the learner's progress; empty if the service is read-only."""
+        """Return the learner's progress, which is empty if the service is read-only."""
         return self.progress.read()
 
     def require_writable(self) -> None:
@@ -76,7 +76,7 @@ class CourseService:
             state.record("read", lesson.id).finish()
 
     def skip(self, name: str | None) -> str:
-        """Skip a task, an exercise, a step key such as "quiz/forward", or the next step; returns its title."""
+        """Skip a task, an exercise, a step key such as "quiz/forward", or the next step. Return its title."""
         self.require_writable()
         with self.progress.edit() as state:
             overview = CourseOverview(self.course, state)
@@ -87,12 +87,12 @@ class CourseService:
                     raise not_found("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
                 step = steps[key if key in steps else f"task/{self.course.task(name).id}"]
             elif (next_step := overview.next_step) is None:
-                raise InputError("there is nothing to skip: the course is done")
+                raise InputError("there is nothing to skip: you have finished the course")
             elif next_step.is_skipped:
                 raise InputError(f"only skipped steps are left; the first is {next_step.title}")
             else:
                 step = next_step
-            state.record(step.kind, step.id).skipped = now()
+            state.record(step.kind, step.id).skipped_at = now()
             if step.key == f"task/{state.current}":
                 state.current = ""
         return step.title
@@ -100,15 +100,15 @@ class CourseService:
     # ---- tasks
 
     def find_task(self, name: str | None, *, or_next: bool = False) -> Task:
-        """Return the named task, or the one in progress: started or checked last, even if it is passed.
+        """Return the named task, or the task in progress: the one started or checked last, even if it is passed.
 
-        With `or_next`, it is the next open task if none is in progress, or that one is passed.
+        With `or_next`, return the next open task if no task is in progress or the current task is passed.
         """
         if name is not None:
             return self.course.task(name)
         state = self.state()
         current = self.course.tasks.get(state.current)
-        if or_next and (current is None or state.record("task", current.id).done):
+        if or_next and (current is None or state.record("task", current.id).done_at):
             remaining = CourseOverview(self.course, state).open_steps("task")
             if not remaining:
                 raise InputError("you have passed every task; name one to open it again")
@@ -121,7 +121,7 @@ class CourseService:
         """Return the next task that you have not passed, continuing from the start after the last one."""
         state, tasks = self.state(), list(self.course.tasks.values())
         others = tasks[tasks.index(after) + 1 :] + tasks[: tasks.index(after)]
-        return next((task for task in others if not state.record("task", task.id).done), None)
+        return next((task for task in others if not state.record("task", task.id).done_at), None)
 
     def start_task(self, name: str) -> TaskFile:
         """Make a task the current one and create its file if it does not exist."""
@@ -144,11 +144,11 @@ class CourseService:
             with self.progress.edit() as state:
                 task_files.make_folder(self._use_folder(state))
 
-    def find_work(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
+    def find_task_file(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
         """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it.
 
-        Without a name, it is the task started or checked last. With `create`, it is the next open task if that one is
-        passed, and a task that was not opened yet is opened.
+        Without a name, use the task started or checked last. With `create`, use the next open task if that task is
+        passed, and open a task that was not opened yet.
         """
         if name is None or (task is None and name in self.course.tasks):
             return self._open_file(self.find_task(task if name is None else name, or_next=create), create=create)
@@ -184,22 +184,22 @@ class CourseService:
         return compare(verdict.walk_output, self.course.task(verdict.task).step)
 
     def hint(self, task: Task, level: int | None = None) -> int:
-        """Record that the next hint is shown, or the one at a level; returns its level, from 1."""
+        """Record that a hint is shown, by default the next one. Return its level, from 1."""
         with self.progress.edit() as state:
             state.current = task.id
             return state.record("task", task.id).record_hint(level)
 
     def may_see_solution(self, task: Task) -> bool:
         record = self.state().record("task", task.id)
-        return bool(record.done or record.solution_seen)
+        return bool(record.done_at or record.solution_seen_at)
 
     def record_solution(self, task: Task) -> bool:
-        """Record that the solution is shown; returns whether the task had passed."""
+        """Record that the solution is shown. Return whether the task had passed."""
         with self.progress.edit() as state:
             record = state.record("task", task.id)
-            if not record.done:
-                record.solution_seen = record.solution_seen or now()
-            return bool(record.done)
+            if not record.done_at:
+                record.solution_seen_at = record.solution_seen_at or now()
+            return bool(record.done_at)
 
     # ---- the learner's files
 
@@ -209,7 +209,7 @@ class CourseService:
         return path, None if path_kind(path) == "missing" else task_files.read_file(path)
 
     def save_file(self, task: Task, source: str, base_digest: str | None) -> str:
-        """Write the learner's file if it still has `base_digest`; returns the new digest."""
+        """Write the learner's file if it still has `base_digest`. Return the new digest."""
         self.require_writable()
         with self.progress.edit() as state:  # its lock also protects the file
             path, current = self.load_file(task)
@@ -220,7 +220,7 @@ class CourseService:
             return task_files.read_file(path).digest
 
     def reset_file(self, task: Task, *, base_digest: str | Literal[False] | None = False) -> Path | None:
-        """Restore a task's starter file; returns where the old file was kept. `base_digest` is checked unless False."""
+        """Restore a task's starter file and return the old file's path. `base_digest` is checked unless False."""
         self.require_writable()
         with self.progress.edit() as state:
             self._use_folder(state)
@@ -228,16 +228,16 @@ class CourseService:
             path, current = self.load_file(task)
             if base_digest is not False:
                 task_files.require_unchanged(path, current, base_digest)
-            if current is not None and current.text == task.start:
+            if current is not None and current.text == task.starter:
                 return None
             backup = keep_old_file(path, f"{path.name}.bak{{}}")
-            task_files.write_file(path, task.start)
+            task_files.write_file(path, task.starter)
         return backup
 
     # ---- exercises
 
     def find_exercises(self, name: str | None) -> list[Exercise]:
-        """Return the named exercise; the open ones of a lesson (all if none is open); or the next open one."""
+        """Return the named exercise, a lesson's open exercises (all, if none is open), or the next open exercise."""
         remaining = [self.course.exercises[step.id] for step in self.overview().open_steps("exercise")]
         if name is None:
             if not remaining:
@@ -257,7 +257,7 @@ class CourseService:
         raise not_found("exercise or lesson", name, known, LIST_EXERCISES)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
-        """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
+        """Generate a question from the given seed, or repeat the one that was asked and not answered yet."""
         with self.progress.edit() as state:
             record = state.record("exercise", exercise.id)
             if seed is None:
@@ -266,12 +266,12 @@ class CourseService:
         return exercise.ask(seed)
 
     def record_exercise(self, name: str, *, correct: bool | None) -> None:
-        """Record a result, such as the learner's own assessment of a free-text answer; None if it was shown."""
+        """Record a result, such as the learner's assessment of a free-text answer. None: the answer was shown."""
         with self.progress.edit() as state:
             state.record("exercise", name).record_exercise(correct=correct)
 
     def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
-        """Record that the answer is shown; the exercise stays open with other numbers."""
+        """Record that the answer is shown. The exercise stays open with other numbers."""
         graded = _require_graded(question)
         if question.id not in self.course.exercises:
             raise InputError(f"{question.id} is a quiz question; its answer is shown once you have answered it")
@@ -290,7 +290,7 @@ class CourseService:
         return self.course.questions[name]
 
     def answer(self, question: TheoryQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:
-        """Grade an answer and record it; InputError if it cannot be parsed, which counts as no try."""
+        """Grade an answer and record it; raises InputError, without recording an attempt, if it cannot be parsed."""
         result = _require_graded(question).grade(answer)
         if question.id in self.course.exercises:
             self.record_exercise(question.id, correct=result.correct)
@@ -307,7 +307,7 @@ class CourseService:
         return questions
 
     def record_answer(self, question: str, *, correct: bool, repeated: bool = False) -> tuple[int, int]:
-        """Record an answer; returns how often the question was due before, and how often it still is."""
+        """Record an answer. Return how often the question was due before, and how often it still is."""
         with self.progress.edit() as state:
             record = state.record("question", question)
             before = record.due

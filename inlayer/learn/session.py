@@ -3,8 +3,8 @@
 check.py of a task -> [session] <-> sandbox runner
 - arguments are random and depend on the session's seed; expected values never leave this process
 - what the code prints goes to a temporary file; the runner's file size limit bounds it
-- the runner is killed if it uses too much CPU time, memory or output, or does something that is refused
-- CPU time decides what is too slow, so correct code does not fail on a busy machine; the wall clock is a backstop
+- the runner is killed if it uses too much CPU time, memory, or output, or does something that is not allowed
+- the time limit is in CPU time, so correct code does not fail on a busy machine; the wall clock is a backstop
 - results are data: nothing that comes back is executed
 Tested in tests/learn/test_session.py and, with misbehaving code, in tests/learn/test_misbehaving.py.
 """
@@ -36,13 +36,13 @@ __all__ = [
     "describe_value", "value_of",
 ]  # fmt: skip
 
-TAMPERED = "your code wrote to the grader's channel; no task needs that, and it is not allowed"
+TAMPERED = "your code wrote to the grader's channel; no task requires this, and it is not allowed"
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallResult:
-    """The result of a call: a value or an error, and on request the arguments after the call, or gradients."""
+    """The result of a call: a value or an error, and on request the modified arguments or gradients."""
 
     value: Any = None
     raised: LearnerException | None = None
@@ -56,7 +56,7 @@ class CallResult:
 
 
 class CallTarget:
-    """A callable of the learner's: a function or class by its name, or an object by its handle."""
+    """Something callable in the learner's code: a function or class by name, or an object by handle."""
 
     session: GradingSession
     handle: str | RemoteHandle
@@ -77,7 +77,7 @@ class CallTarget:
 
 
 class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
-    """A learner's file, loaded in its own process until the session is closed."""
+    """A learner's file, loaded in a separate process until the session is closed."""
 
     def __init__(
         self, name: str, *, seed: int, limits: GradingLimits | None = None, parameters: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             stack.callback(shutil.rmtree, self.scratch)
             self._output = stack.enter_context(tempfile.TemporaryFile(buffering=0))
             self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
-            stack.pop_all()  # from now on, __exit__ cleans up
+            stack.pop_all()  # __exit__ now does the cleanup
         self._end: tuple[int, float] | None = None
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
@@ -135,11 +135,11 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             raise CheckFailed("syntax", str(error))
 
     def load(self, source: str, file: str, forbidden: tuple[str, ...] = ()) -> LearnerException | None:
-        """Run the learner's file; returns the error it raised, if any. From now on, `forbidden` names fail a check."""
+        """Run the learner's file and return the error it raised, if any. Using `forbidden` names then fails a check."""
         return self._result(do="load", source=source, file=file, forbidden=forbidden).raised
 
     def signature(self) -> tuple[str, tuple[str, ...]]:
-        """Return what `name` is in the file ("function", "class", "nothing" or a type name), and its parameters."""
+        """Return what `name` is in the file ("function", "class", "nothing", or a type name), and its parameters."""
         reply = self._request(do="signature", name=self.handle)
         return str(reply.get("kind")), tuple(str(name) for name in reply.get("parameters", ()))
 
@@ -152,7 +152,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     def gradient(
         self, *args: Any, of: int | str, weight: Tensor, item: int | None = None, **kwargs: Any
     ) -> Tensor | None:
-        """Return the gradient of sum(result * weight) with respect to one argument; None if there is none.
+        """Return the gradient of sum(result * weight) with respect to one argument, or None if there is none.
 
         `of` is the argument's position or name; `item` selects a part of a result that is a tuple.
         """
@@ -189,7 +189,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             raise CheckFailed("refused", TAMPERED) from None
 
     def _request(self, **request: Any) -> dict[str, Any]:
-        """Send a request and wait for the answer within the limits; only waiting counts as wall time."""
+        """Send a request and wait for the answer within the limits; only waiting is included in the wall time."""
         end = time.monotonic() + self.wall_left
 
         def wait() -> None:
@@ -212,7 +212,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         except (EOFError, OSError):
             self._check_output()
             number, seconds = self._kill()
-            # On a busy machine, the kernel may see first that it is too slow. It counts its limit in ticks, so what it
+            # On a busy machine, the kernel may see first that it is too slow. Its limit is in ticks, so the time it
             # reports can be much less.
             if number == signal.SIGXCPU or (number == signal.SIGKILL and seconds >= self.limits.seconds / 2):
                 raise self._too_slow() from None
@@ -231,14 +231,14 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         return CheckFailed("timeout", f"your code ran longer than {limit}")
 
     def _kill(self) -> tuple[int, float]:
-        """Kill the process and its group; returns the signal that ended it and its CPU seconds."""
+        """Kill the process and its group. Return the signal that ended it and its CPU seconds."""
         if self._end is None:
             self._end = self.server.kill(self.pid)
         return self._end
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time used by a process; 0 if the system cannot tell, because it has ended or this is not Linux."""
+    """CPU time used by a process, or 0 if it is unknown because the process has ended or this is not Linux."""
     with suppress(OSError):
         if sys.platform == "linux":  # elsewhere RLIMIT_CPU and the wall clock apply
             return time.clock_gettime((~pid << 3) | 2)  # the kernel's id for the CPU clock of another process
@@ -281,7 +281,7 @@ class RemoteObject(CallTarget):
 
 
 def value_of(result: CallResult) -> Any:
-    """Return the value of a call; the check fails if it raised."""
+    """Return a call's value; the check fails if it raised."""
     if result.raised is not None:
         raise CheckFailed("raises", f"your code raised {result.raised}")
     return result.value

@@ -1,7 +1,7 @@
 """The learner's files: FOLDER/TASK.py, shared by the terminal and the page.
 
 service, batch -> [files] -> disk
-- the folder is chosen once and recorded in the progress; by default, it is created in the folder of the first start
+- the folder is chosen once and recorded in the progress; by default, it is created where the first task is started
 - nothing the learner wrote is overwritten: a reset keeps the old file under a different name
 - files are untrusted: reading never blocks on a pipe and never reads without a limit
 Tested in tests/learn/test_cli.py and tests/learn/test_batch.py.
@@ -57,7 +57,7 @@ class SourceFile:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFile:
-    """A task and the learner's file for it; `is_new` if the file was just created."""
+    """A task and the learner's file for it. `is_new` is True if the file was just created."""
 
     task: Task
     path: Path
@@ -82,18 +82,18 @@ def open_file(task: Task, folder: Path, *, create: bool) -> TaskFile:
     if kind == "missing":
         if not create:
             raise InputError(f"{format_path(path)} does not exist; open the task with inlayer learn next {task.id}")
-        write_file(path, task.start)
+        write_file(path, task.starter)
     return TaskFile(task=task, path=path, is_new=kind == "missing")
 
 
 def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
-    """Read a regular file of UTF-8 text; SubmissionError has the reason if it cannot be read."""
+    """Read a regular file of UTF-8 text. Raises SubmissionError with the reason if it cannot be read."""
     names = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow_links else ("O_NOFOLLOW",)))  # not on every system
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in names)
     try:
         with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SubmissionError("not-a-file", "it is a pipe, device or socket, not a file")
+                raise SubmissionError("not-a-file", "it is a pipe, device, or socket, not a file")
             data = file.read(max_bytes + 1)
     except IsADirectoryError:
         raise SubmissionError("not-a-file", "it is a folder, not a file") from None
@@ -113,7 +113,7 @@ def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, fol
 
 
 def read_file(path: Path) -> SourceFile:
-    """Read a learner's file; the error names the file and says what is wrong."""
+    """Read a learner's file; an error names the file and the problem."""
     try:
         return read_source_file(path)
     except SubmissionError as error:

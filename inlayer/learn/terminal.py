@@ -1,9 +1,9 @@
-"""Text output of the course for terminals and notebooks: lessons, checks, questions and results.
+"""Text output of the course for terminals and notebooks: lessons, checks, questions, and results.
 
 service -> [terminal] -> cli/learn, notebook
 - Markdown through render.markdown; code and commands are never wrapped, so they can be copied
 - text from learners is printed line by line with control characters escaped
-- characters that the terminal's encoding lacks are replaced: "ok" for ✓, "->" for →
+- characters missing from the terminal's encoding are replaced: "ok" for ✓, "->" for →
 Tested in tests/learn/test_cli.py and tests/learn/test_notebook.py.
 """
 
@@ -54,7 +54,7 @@ class EncodedOutput:
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         encode = partial(str.encode, encoding=stream.encoding or "utf-8", errors="ignore")
-        self.table = str.maketrans({one: other for one, other in REPLACEMENTS.items() if not encode(one)})
+        self.table = str.maketrans({char: ascii_text for char, ascii_text in REPLACEMENTS.items() if not encode(char)})
 
     def write(self, text: str) -> int:
         return int(self.stream.write(TRAILING_SPACES.sub("", text.translate(self.table))))
@@ -71,7 +71,7 @@ class CoursePrinter:
         self.glyphs = glyphs_for(console.encoding, color=False)
 
     def line(self, text: str = "", style: str = "", indent: int = 0, *, wrap: bool = True) -> None:
-        """Print a line without markup; it wraps with its indent unless `wrap` is False."""
+        """Print a line without markup. It wraps with a hanging indent unless `wrap` is False."""
         content = Text(text, style=style)
         padded = Padding(content, (0, 0, 0, indent), expand=False) if indent and text else content
         self.console.print(padded, soft_wrap=not wrap)
@@ -95,7 +95,7 @@ class CoursePrinter:
             self.line(f"{self.glyphs.more} and {more}", style=style, indent=indent)
 
     def markdown(self, text: str, *, except_for: str = "") -> None:
-        """Print a text with the commands of its links, without one that is printed elsewhere."""
+        """Print a text with the commands of its links, except the one that is printed elsewhere."""
 
         def command(address: str) -> str | None:
             typed = link_command(address)
@@ -117,7 +117,7 @@ class CoursePrinter:
         for name in ("read", "tasks", "exercises", "quiz"):
             table.add_column(name, justify="right", no_wrap=True)
         for status in overview.lessons:
-            cells = [Text("✓", style="green") if status.read.done else Text("·")]
+            cells = [Text("✓", style="green") if status.read.done_at else Text("·")]
             for done, total in list(status.counts.values())[1:]:
                 cells.append(Text(f"{done}/{total}", style="green" if done == total else ""))
             table.add_row(str(status.lesson.number), status.lesson.id, Text(status.lesson.title), *cells)
@@ -126,22 +126,22 @@ class CoursePrinter:
     def lesson_status(self, status: LessonStatus) -> None:
         lesson = status.lesson
         self.heading(f"{lesson.number}. {lesson.title}")
-        self.item(f"inlayer learn read {lesson.id}", done=status.read.done)
+        self.item(f"inlayer learn read {lesson.id}", done=status.read.done_at)
         self.line()
         self.heading("Tasks (graded)")
         for task, record in status.tasks:
             notes = [
                 f"passed before; last check: {record.summary}" if record.fails_again else record.summary,
-                "solution viewed" if record.solution_seen else "",
-                "skipped" if record.skipped else "",
+                "solution viewed" if record.solution_seen_at else "",
+                "skipped" if record.skipped_at else "",
             ]
             note = "; ".join(filter(None, notes))
-            self.item(f"{task.id}: {task.title}{f' ({note})' if note else ''}", done=record.done)
+            self.item(f"{task.id}: {task.title}{f' ({note})' if note else ''}", done=record.done_at)
         self.line()
         self.heading("Exercises (graded or self-checked)")
         for exercise, answered in status.exercises:
-            skipped = ", skipped" if answered.skipped else ""
-            self.item(f"{exercise.id}: {exercise.title} ({exercise.ask(0).grading}{skipped})", done=answered.done)
+            skipped = ", skipped" if answered.skipped_at else ""
+            self.item(f"{exercise.id}: {exercise.title} ({exercise.ask(0).grading}{skipped})", done=answered.done_at)
         self.line()
         self.heading("Quiz")
         correct, total = status.counts["quiz"]
@@ -192,10 +192,10 @@ class CoursePrinter:
         self.line()
 
     def passed(self, task: Task, verdict: Verdict, comparison: Comparison | None) -> None:
-        """Print what a learner sees after passing: praise, why it works, and their tensor in the walk."""
+        """Print what follows a pass: praise, why it works, and the learner's tensor in the walk."""
         self.line(PRAISE[verdict.seed % len(PRAISE)], style="bold green")
         self.line()
-        self.why(task)
+        self.explanation(task)
         if comparison is None:
             self.commands("See it in the walk:", f"inlayer walk --step {task.step}")
             return
@@ -209,9 +209,9 @@ class CoursePrinter:
         self.untrusted(format_value(comparison.tensor), indent=3, style="")
         self.line(comparison.message, indent=3)
 
-    def why(self, task: Task) -> None:
+    def explanation(self, task: Task) -> None:
         self.heading("Why it works")
-        self.markdown(task.why)
+        self.markdown(task.explanation)
 
     def hint(self, task: Task, level: int) -> None:
         self.heading(f"{task.id}: hint {level} of {len(task.hints)}")
@@ -221,9 +221,9 @@ class CoursePrinter:
         self.heading(f"{task.id}: a solution")
         print_fence(self.console, MarkdownNode(kind="fence", info="python", text=task.solution))
         self.line()
-        self.why(task)
+        self.explanation(task)
         if not passed:
-            note = "Recorded: solution viewed. Write your own and check it; it still counts when it passes."
+            note = "Recorded: solution viewed. You can still pass the task: write your own solution and check it."
             self.line(note, style="dim")
 
     # ---- questions
@@ -279,7 +279,7 @@ class CoursePrinter:
         if len(listed) > MAX_QUESTIONS:
             self.line(f"and {len(listed) - MAX_QUESTIONS} more", indent=2)
 
-    # ---- where the learner is
+    # ---- progress
 
     def next_step(self, overview: CourseOverview, *, with_current: bool = False) -> None:
         """Print what is next and the command for it; with `with_current`, also the task in progress."""
@@ -290,6 +290,6 @@ class CoursePrinter:
             skipped = " (skipped before)" if step.is_skipped else ""
             self.commands(f"Next: {step.title}{skipped}", "inlayer learn next")
             return
-        self.line("You have finished the course: every lesson, task, exercise and quiz.", style="bold")
+        self.line("You have finished the course: every lesson, task, exercise, and quiz.", style="bold")
         if overview.due:
             self.commands(f"Questions you missed and should repeat: {len(overview.due)}", "inlayer learn quiz")

@@ -5,8 +5,8 @@ page -> guard -> [course] -> CourseService
   share one scope, in the order below. Only the editor, CodeMirror, has a build step (scripts/editor)
 - the content security policy lists scripts and the style sheet by hash. The editor creates <style> elements, which a
   nonce in each response allows. Only the walk page of the same server may be framed
-- everything reads or writes files, so it runs in threads (worker_threads.py); grading has separate threads
-- code is run and files are written only if the server is reachable from this machine alone; others may read and answer
+- every route reads or writes files, so it runs in threads (worker_threads.py); grading has separate threads
+- code is run and files are written only if no other machine can reach the server; reading and answering always work
 - an answer reaches the page only after the learner has given one, or asked to see it
 Tested in tests/web/test_course.py, and in Chromium in tests/browser/test_learn.py.
 """
@@ -113,7 +113,7 @@ def add_course(app: FastAPI, *, runs_code: bool) -> None:
 
 
 class CourseView:
-    """What the page shows, as plain JSON values. Texts are trees of elements (render/markdown.py)."""
+    """The page's content as plain JSON values. Texts are trees of elements (render/markdown.py)."""
 
     def __init__(self, *, read_only: bool) -> None:
         self.read_only = read_only
@@ -138,7 +138,7 @@ class CourseView:
         }
 
     def lesson(self, query: Annotated[schemas.LessonQuery, Query()]) -> dict[str, Any]:
-        """Return a lesson: its text, tasks, exercises and quiz questions."""
+        """Return a lesson: its text, tasks, exercises, and quiz questions."""
         overview = self.service.overview()
         lesson = overview.course.lesson(query.id)
         status = overview.lessons[lesson.number - 1]
@@ -147,7 +147,7 @@ class CourseView:
             hints = [course_elements(text) for text in task.hints[: record.hints]]
             shown |= {"step": task.step, "text": course_elements(task.text), "hints": hints, "n_hints": len(task.hints)}
         data["exercises"] = [
-            _question(exercise.ask(random_seed())) | {"done": bool(record.done)}
+            _question(exercise.ask(random_seed())) | {"done": bool(record.done_at)}
             for exercise, record in status.exercises
         ]
         data["questions"] = [
@@ -196,7 +196,7 @@ class CourseView:
             raise InputError(f"{question.id} is graded; send an answer")
         try:
             result = service.answer(question, body.answer, repeated=body.repeated)
-        except InputError as error:  # a typing error does not count as a try
+        except InputError as error:  # a typing error is not an attempt
             if body.question is not None:
                 raise
             return {"correct": False, "is_valid": False, "message": [["p", {}, [str(error)]]]}
@@ -214,10 +214,10 @@ class CourseView:
         """Return the learner's file for a task, or the starter file."""
         task = self.service.course.task(query.task)
         if self.read_only:
-            return {"code": task.start, "digest": None, "path": ""}
+            return {"code": task.starter, "digest": None, "path": ""}
         warm_up()
         path, source = self.service.load_file(task)
-        code, digest = (task.start, None) if source is None else (source.text, source.digest)
+        code, digest = (task.starter, None) if source is None else (source.text, source.digest)
         return {"code": code, "digest": digest, "path": format_path(path)}
 
     def save(self, body: schemas.CodeRequest) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class CourseView:
             **saved,
             "line": int(line[1]) if line else None,
             "step": task.step,
-            "why": course_elements(task.why) if verdict.passed else None,
+            "why": course_elements(task.explanation) if verdict.passed else None,
             "tensor": comparison and _tensor(comparison.tensor, comparison.message),
         }
 
@@ -256,7 +256,7 @@ class CourseView:
         """Return a solution and why it works."""
         task = self.service.course.task(body.task)
         self.service.record_solution(task)
-        return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.why)}
+        return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.explanation)}
 
 
 @cache
@@ -280,7 +280,7 @@ def _question(question: TheoryQuestion) -> dict[str, Any]:
 
 
 def _reveal(question: GradedQuestion, only: int | None = None) -> dict[str, Any]:
-    """Show the answer and the reason of every option; or of `only` one, if the question is asked again."""
+    """Show the answer and every option's reason, or `only` one option's if the question is asked again."""
     options = question.options if isinstance(question, ChoiceQuestion) else ()
     visible = [option if only in (None, number) else None for number, option in enumerate(options)]
     data = {

@@ -77,8 +77,8 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     # From the walk to the lesson for its step, with the walk next to it.
     page.click("#learn")
     page.wait_for_selector("#stage h1:has-text('The forward pass')")
-    assert page.eval_on_selector_all("img.picture", "(all) => all.every((one) => one.naturalWidth > 0)")
-    assert page.eval_on_selector(".prose aside", "(one) => getComputedStyle(one).borderLeftWidth") == "4px"
+    assert page.eval_on_selector_all("img.picture", "(all) => all.every((picture) => picture.naturalWidth > 0)")
+    assert page.eval_on_selector(".prose aside", "(aside) => getComputedStyle(aside).borderLeftWidth") == "4px"
     page.click(".prose a.walk-link >> nth=0")
     walk = page.frame_locator("#pane iframe")
     walk.locator(".figure[data-step='5']").wait_for()
@@ -125,13 +125,13 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
 
     # A task: a wrong solution names its rule; a correct one is explained and shown next to the walk.
     go(watched, GATHER.title)
-    write(watched, GATHER.wrong["flat"] + "print('a line of mine')\n")
+    write(watched, GATHER.wrong_solutions["flat"] + "print('a line of mine')\n")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".failure")
     assert page.inner_text(".failure .rule") == "flat"
     assert "expected" in page.inner_text(".drawing")
     assert page.inner_text("#results-title").startswith("3 of 7 checks")
-    states = page.eval_on_selector_all(".result", "(all) => all.map((one) => one.dataset.state)")
+    states = page.eval_on_selector_all(".result", "(all) => all.map((result) => result.dataset.state)")
     assert states == ["passed"] * 3 + ["failed"] + ["not-run"] * 3
     assert page.inner_text("[aria-label='What your code printed']").strip() == "a line of mine"
     page.click("#hint")
@@ -151,7 +151,9 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     assert page.locator("#pane").is_hidden()  # not at this width by default
     page.click("#see-walk")
     walk.locator(".figure[data-step='5']").wait_for()
-    in_walk = walk.locator("[data-field=row][data-t='1']").evaluate_all("(all) => all.map((one) => one.dataset.value)")
+    in_walk = walk.locator("[data-field=row][data-t='1']").evaluate_all(
+        "(all) => all.map((cell) => cell.dataset.value)"
+    )
     assert [float(value) for value in in_walk] == own
     keep(watched, "learn-passed")
 
@@ -174,12 +176,12 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
 
     # Everything is in the progress file that `inlayer learn` reads.
     state = ProgressFile().read()
-    assert state.record("task", "gather").done
+    assert state.record("task", "gather").done_at
     assert state.record("task", "gather").hints == 1
-    assert not state.record("task", "gather").solution_seen
-    assert state.record("exercise", "forward/hidden_shape").done
+    assert not state.record("task", "gather").solution_seen_at
+    assert state.record("exercise", "forward/hidden_shape").done_at
     assert state.record("question", missed).due == 2
-    assert state.record("read", "forward").done
+    assert state.record("read", "forward").done_at
     assert (home / "gather.py").read_text(encoding="utf-8") == GATHER.solution
     page.reload()
     page.wait_for_selector("#stage[aria-busy=false] h1")
@@ -279,7 +281,7 @@ def test_course_texts_never_become_scripts(open_lesson, monkeypatch):
     page = watched.page
     assert "<script>window.hacked = 1</script>" in page.inner_text("#stage")
     assert page.locator("#stage :is(script, img, b, iframe, [style], [onerror])").count() == 0
-    links = page.eval_on_selector_all("#stage .prose a", "(all) => all.map((one) => one.getAttribute('href'))")
+    links = page.eval_on_selector_all("#stage .prose a", "(all) => all.map((link) => link.getAttribute('href'))")
     assert [link.split("#")[0].split("?")[0] for link in links] == ["/"]
     page.click("#stage .prose a")
     page.frame_locator("#pane iframe").locator(".figure").wait_for()
@@ -322,7 +324,7 @@ def test_every_step_of_the_walk_has_a_lesson(open_lesson):
     ids = ["text", "text", "text", "table", "forward", "position", "padding", "learning"]
     for step, lesson in enumerate(ids, start=1):
         watched.page.evaluate("(step) => { location.hash = `step=${step}`; }", step)
-        title = next(one.title for one in open_course().lessons if one.id == lesson)
+        title = next(other.title for other in open_course().lessons if other.id == lesson)
         watched.page.wait_for_function("(title) => document.title === `${title}: inlayer learn`", arg=title)
         assert watched.page.is_hidden("#error")
 
@@ -332,7 +334,7 @@ def test_contrast_names_and_layout(scheme, width, open_lesson):
     """Contrast, names for screen readers, no horizontal scrolling, no motion if the user prefers none."""
     watched = open_lesson(color_scheme=scheme, width=width)
     page = watched.page
-    still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
+    still = "[...document.querySelectorAll('*')].every((node) => getComputedStyle(node).transitionDuration === '0s')"
     for fragment in ("", "lesson=forward", "task=gather", "lesson=forward&part=exercises", "lesson=forward&part=quiz"):
         page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
         page.wait_for_timeout(50)
@@ -341,7 +343,7 @@ def test_contrast_names_and_layout(scheme, width, open_lesson):
             page.wait_for_selector(".cm-content")
         if fragment == "lesson=forward":
             page.wait_for_selector(".picture")
-            assert min(page.eval_on_selector_all(".picture", "(all) => all.map((one) => one.clientWidth)")) >= 600
+            assert min(page.eval_on_selector_all(".picture", "(all) => all.map((img) => img.clientWidth)")) >= 600
             top = "scrollTo(0, 1000), document.getElementById('walk-toggle').getBoundingClientRect().top"
             assert 0 <= page.evaluate(top) < 60  # still there, far down the text
         assert page.evaluate(CONTRAST) == [], fragment
@@ -349,3 +351,25 @@ def test_contrast_names_and_layout(scheme, width, open_lesson):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, fragment
         keep(watched, f"learn-{scheme}-{fragment or 'overview'}")
     assert page.evaluate(still)
+
+
+def test_the_course_page_on_a_phone(open_lesson):
+    """One primary button, aligned titles, a menu with an arrow, and the header in the order of the other pages."""
+    page = open_lesson(width=390, height=844).page
+    style = "(element, name) => getComputedStyle(element).getPropertyValue(name)"
+    filled = page.eval_on_selector(".next-link", style, "background-color")
+    assert filled == page.eval_on_selector(
+        ".tabs [aria-current]",
+        "(element) => {"
+        " const probe = document.createElement('i'); probe.style.color = 'var(--accent)'; element.append(probe);"
+        " return getComputedStyle(probe).color; }",
+    )
+    edges = "(titles) => titles.map((title) => title.getBoundingClientRect().left)"
+    assert len(set(page.eval_on_selector_all(".overview h2", edges))) == 1
+    arrow = "(element) => getComputedStyle(element, '::after').rotate"
+    closed = page.eval_on_selector("#lessons-toggle", arrow)
+    page.click("#lessons-toggle")
+    assert (closed, page.eval_on_selector("#lessons-toggle", arrow)) == ("45deg", "225deg")
+    top = "(element) => element.getBoundingClientRect().top"
+    brand, switches, tabs = (page.eval_on_selector(selector, top) for selector in (".brand", ".bar-end", ".tabs"))
+    assert abs(brand - switches) < 10 < tabs - brand

@@ -139,7 +139,13 @@ def make_course(folder: Path) -> Course:
         (place / "quiz.md").write_text(QUIZ.format(name=name))
         lesson = Lesson(id=name, number=number, folder=place)
         lesson.__dict__["exercises"] = tuple(
-            Exercise(id=f"{name}/{one.__name__}", lesson=name, title=one.__doc__ or "", draw=one) for one in drawn
+            Exercise(
+                id=f"{name}/{draw.__name__}",
+                lesson=name,
+                title=draw.__doc__ or "",
+                draw=draw,
+            )
+            for draw in drawn
         )
         lessons.append(lesson)
     return Course(lessons=tuple(lessons))

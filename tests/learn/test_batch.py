@@ -51,7 +51,7 @@ def graded(folder: Path, **further: object) -> dict[tuple[str, str], BatchRow]:
 
 def test_misbehaving_files_do_not_affect_the_others(tmp_path: Path) -> None:
     """Each one has its own rule; the correct files before, between and after them pass."""
-    wrong_rule, wrong = next(iter(GATHER.wrong.items()))
+    wrong_rule, wrong = next(iter(GATHER.wrong_solutions.items()))
     put(
         tmp_path,
         {
@@ -63,7 +63,7 @@ def test_misbehaving_files_do_not_affect_the_others(tmp_path: Path) -> None:
             "large/gather.py": b"#" * (100 << 20),
             "middle/gather.py": GATHER.solution,
             "nul/gather.py": "x = 1\0",
-            "start/gather.py": GATHER.start,
+            "start/gather.py": GATHER.starter,
             "wrong/gather.py": wrong,
             "deletes/gather.py": "import shutil, pathlib\nshutil.rmtree(pathlib.Path(__file__).parents[1])\n",
             "z_last/gather.py": GATHER.solution,
@@ -245,7 +245,7 @@ def test_stopping_reports_what_was_not_graded(tmp_path: Path, monkeypatch: pytes
 
 def test_ctrl_c_stops_the_grading(tmp_path: Path) -> None:
     """A real signal, while code runs that never ends: finished rows are reported, and no process is left."""
-    put(tmp_path, {"a/gather.py": GATHER.solution, "b/gather.py": "while True: pass\n", "c/gather.py": GATHER.start})
+    put(tmp_path, {"a/gather.py": GATHER.solution, "b/gather.py": "while True: pass\n", "c/gather.py": GATHER.starter})
     timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
 
     def noted(done: int, of: int) -> None:
@@ -340,9 +340,9 @@ def test_csv_has_the_facts_and_no_formulas() -> None:
         "seed",
         "file",
     ]
-    assert [one["learner"] for one in read] == ["'=cmd|' /C calc'!A0", "'+Ann", 'Ann, "B"']
-    assert [one["message"] for one in read] == ["'-1 is no id", "'@SUM(A1)", "' =1+1\n"]
-    assert [one["passed"] for one in read] == ["no", "yes", ""]
+    assert [row["learner"] for row in read] == ["'=cmd|' /C calc'!A0", "'+Ann", 'Ann, "B"']
+    assert [row["message"] for row in read] == ["'-1 is no id", "'@SUM(A1)", "' =1+1\n"]
+    assert [row["passed"] for row in read] == ["no", "yes", ""]
     assert (read[0]["checks_passed"], read[0]["checks_total"], read[0]["seed"]) == ("3", "7", "7")
 
 
@@ -360,7 +360,7 @@ def test_json_has_the_same_facts_and_totals() -> None:
         {"learner": "Ann", "passed": 1, "tasks": 2, "files": 1},
         {"learner": "Bob", "passed": 0, "tasks": 0, "files": 0},
     ]
-    assert [one["passed"] for one in data["rows"]] == [True, False, False, None]
+    assert [row["passed"] for row in data["rows"]] == [True, False, False, None]
     assert set(data["rows"][0]) == set(BatchRow.__annotations__)
 
 
@@ -371,6 +371,6 @@ def test_file_names_that_are_not_text_are_escaped(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("the file system only accepts text")
     report = grade_folder(tmp_path)
-    assert [one.learner for one in report.rows] == ["A\\udcff n"]
+    assert [row.learner for row in report.rows] == ["A\\udcff n"]
     assert re.search(r"A\\udcff n", report.to_csv().encode().decode())
     report.to_json().encode()

@@ -104,9 +104,9 @@ def test_list_as_json(run: Run) -> None:
     title = "read lesson 1, The first lesson"
     command = "inlayer learn read first"
     assert data["next"] == {"kind": "read", "id": "first", "lesson": "first", "title": title, "command": command}
-    assert [one["state"] for one in data["lessons"][0]["tasks"]] == ["open", "open"]
+    assert [task["state"] for task in data["lessons"][0]["tasks"]] == ["open", "open"]
     assert data["lessons"][0]["counts"]["exercise"] == {"done": 0, "total": 3}
-    assert [one["graded"] for one in data["lessons"][0]["exercises"]] == [True, True, False]
+    assert [exercise["graded"] for exercise in data["lessons"][0]["exercises"]] == [True, True, False]
     assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
 
 
@@ -220,7 +220,7 @@ def test_check_fails_then_passes(run: Run) -> None:
     assert "   Your result\n   a float32 tensor of shape (3,)\n" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
     record = ProgressFile().read().record("task", "add")
-    assert (record.tries, record.summary, bool(record.done)) == (2, "6 of 6 checks passed", True)
+    assert (record.attempts, record.summary, bool(record.done_at)) == (2, "6 of 6 checks passed", True)
     assert run("check", "add", "--seed", "5").code == 0
 
 
@@ -410,7 +410,7 @@ def test_solution_needs_show_before_passing(run: Run) -> None:
     assert "return table[ids].sum(0)" in done.out
     assert "Because rows add up." in done.out
     assert "solution viewed" in done.out
-    assert ProgressFile().read().record("task", "add").solution_seen
+    assert ProgressFile().read().record("task", "add").solution_seen_at
     assert run("solution", "add").code == 0  # seen before
     assert "solution viewed before passing: add" in run("progress").out
     Path("add_again.py").write_text(SOLUTION)
@@ -418,7 +418,7 @@ def test_solution_needs_show_before_passing(run: Run) -> None:
     done = run("solution")
     assert done.out.startswith("add_again: a solution")
     assert "Recorded" not in done.out
-    assert ProgressFile().read().record("task", "add_again").solution_seen == ""
+    assert ProgressFile().read().record("task", "add_again").solution_seen_at == ""
 
 
 def test_reset_restores_the_start_file_and_keeps_the_old_one(run: Run) -> None:
@@ -487,11 +487,11 @@ def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
     assert re.findall(r"What is .*\?", done.out) == asked
     assert "is not a number" in done.out
     assert "✗ Incorrect.\nYour answer, " in done.out
-    assert ProgressFile().read().record("exercise", "first/sum_of").done == ""
+    assert ProgressFile().read().record("exercise", "first/sum_of").done_at == ""
     done = run("exercise", typed=f"{answer}\n")
     assert "✓ Correct.\nAdded." in done.out
     record = ProgressFile().read().record("exercise", "first/sum_of")
-    assert (record.tries, record.seed, bool(record.done)) == (2, None, True)
+    assert (record.attempts, record.seed, bool(record.done_at)) == (2, None, True)
 
 
 def test_a_revealed_exercise_stays_open(run: Run, course: Course) -> None:
@@ -500,20 +500,20 @@ def test_a_revealed_exercise_stays_open(run: Run, course: Course) -> None:
     done = run("exercise", "first/sum_of", typed="?\n")
     assert f"\n{int(answer):,}\nAdded." in done.out.replace("quits): ", "quits): \n")
     record = ProgressFile().read().record("exercise", "first/sum_of")
-    assert (record.done, record.seed) == ("", None)
+    assert (record.done_at, record.seed) == ("", None)
     assert "a ✓ left" in (shown := run("exercise", "first/which", typed="?\n").out) or "b ✓ left" in shown
 
 
 def test_free_text_is_checked_by_the_learner(run: Run) -> None:
     assert "(self-checked)" in run("exercise", "first/words").out
-    assert ProgressFile().read().record("exercise", "first/words").tries == 0
+    assert ProgressFile().read().record("exercise", "first/words").attempts == 0
     done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
     assert "Sample answer\nBecause.\n" in done.out
     assert "1 of 2 points, self-assessed." in done.out
     assert done.out.count("y or n: ") == 4  # asked again after an invalid reply
-    assert ProgressFile().read().record("exercise", "first/words").done == ""
+    assert ProgressFile().read().record("exercise", "first/words").done_at == ""
     assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out
-    assert ProgressFile().read().record("exercise", "first/words").done
+    assert ProgressFile().read().record("exercise", "first/words").done_at
 
 
 def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
@@ -521,7 +521,7 @@ def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
     which = "ab"[[option.correct for option in course.exercises["first/which"].ask(4).options].index(True)]  # type: ignore[union-attr]
     done = run("exercise", "first", "--seed", "4", typed=f"{answer}\n{which}\nmine\ny\ny\n")
     assert done.code == 0
-    assert all(record.done for record in ProgressFile().read().records.values())
+    assert all(record.done_at for record in ProgressFile().read().records.values())
     assert len(ProgressFile().read().records) == 3
     assert "first/sum_of" in run("exercise", "first").out  # repeated once all are done
     ProgressFile().reset()
@@ -544,7 +544,7 @@ def test_exercises_without_a_question(run: Run) -> None:
     assert (free.code, json.loads(free.out)["correct"]) == (0, None)
     assert json.loads(free.out)["points"] == ["it says because", "it is short"]
     assert "[ ] it is short" in run("exercise", "first/words", "--done").out
-    assert ProgressFile().read().record("exercise", "first/words").done
+    assert ProgressFile().read().record("exercise", "first/words").done_at
 
 
 def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]:
@@ -591,7 +591,7 @@ def test_leaving_a_quiz_saves_the_answers(run: Run, course: Course) -> None:
         done = run("quiz", "first", "--seed", "0", typed=typed)
         assert (done.code, done.err) == (0, "")
         assert "Stopped here; your progress is saved. To continue:\n  inlayer learn quiz first\n" in done.out
-    assert ProgressFile().read().record("question", "first_one").done
+    assert ProgressFile().read().record("question", "first_one").done_at
     assert "How wide?" in done.out  # the quiz continued
     assert "How many rows?" not in done.out
 
@@ -630,7 +630,7 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     run("hint", "add_more")
     assert run("progress", "--import", "moved.json").code == 0
     there = ProgressFile().read()
-    assert there.record("task", "add").done
+    assert there.record("task", "add").done_at
     assert there.record("task", "add_more").hints == 1
     assert there.folder == ""
     Path("bad.json").write_text("{}")

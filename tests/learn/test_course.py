@@ -32,17 +32,17 @@ def lesson(name: str) -> Lesson:
 
 @EACH_LESSON
 def test_lesson_is_complete(name: str) -> None:
-    one = lesson(name)
-    assert set(one.document.keys) == {"walk", "tasks"}
-    assert one.step in STEPS
-    assert one.title
-    assert len(one.document.sections) >= 3
-    assert one.tasks
-    assert one.exercises
-    assert 3 <= len(one.questions) <= 6
-    folders = {path.parent.name for path in one.folder.glob("*/task.md")}
-    assert folders == {task.id for task in one.tasks}  # every task folder is listed
-    for folder in (one.folder, *(task.folder for task in one.tasks)):
+    found = lesson(name)
+    assert set(found.document.keys) == {"walk", "tasks"}
+    assert found.step in STEPS
+    assert found.title
+    assert len(found.document.sections) >= 3
+    assert found.tasks
+    assert found.exercises
+    assert 3 <= len(found.questions) <= 6
+    folders = {path.parent.name for path in found.folder.glob("*/task.md")}
+    assert folders == {task.id for task in found.tasks}  # every task folder is listed
+    for folder in (found.folder, *(task.folder for task in found.tasks)):
         tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
         assert [type(node) for node in tree.body] == [ast.Expr], folder  # a docstring
 
@@ -53,9 +53,9 @@ def test_every_folder_is_a_lesson() -> None:
 
 def test_ids_are_unique() -> None:
     lessons = open_course().lessons
-    tasks = Counter(task.id for one in lessons for task in one.tasks)
-    exercises = Counter(exercise.id for one in lessons for exercise in one.exercises)
-    questions = Counter(question.id for one in lessons for question in one.questions)
+    tasks = Counter(task.id for lesson in lessons for task in lesson.tasks)
+    exercises = Counter(exercise.id for lesson in lessons for exercise in lesson.exercises)
+    questions = Counter(question.id for lesson in lessons for question in lesson.questions)
     for counted in (tasks, exercises, questions):
         assert {name: count for name, count in counted.items() if count > 1} == {}
     for name in (*tasks, *questions):
@@ -71,13 +71,13 @@ def test_task_is_complete(name: str) -> None:
         assert set(task.document.keys) <= {"walk"}, task.id
         assert task.step in STEPS, task.id
         assert len(task.hints) == 3, task.id
-        assert all(map(str.strip, (task.title, task.text, task.why, *task.hints))), task.id
+        assert all(map(str.strip, (task.title, task.text, task.explanation, *task.hints))), task.id
         assert len(set(task.hints)) == 3, task.id
         assert set(task.document.sections) == {"Hint 1", "Hint 2", "Hint 3", "Why it works"}, task.id
-        assert task.start != task.solution, task.id
-        assert len(task.wrong) >= 5, task.id
-        assert len(set(task.wrong.values())) == len(task.wrong), task.id
-        for rule in task.wrong:
+        assert task.starter != task.solution, task.id
+        assert len(task.wrong_solutions) >= 5, task.id
+        assert len(set(task.wrong_solutions.values())) == len(task.wrong_solutions), task.id
+        for rule in task.wrong_solutions:
             assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule), f"{task.id}: {rule}"
 
 
@@ -94,7 +94,7 @@ def test_checks_are_described(name: str) -> None:
         assert len({*names, "syntax", "runs", "signature"}) == len(names) + 3, (
             task.id
         )  # reserved for the built-in checks
-        assert defined(task.start, module.NAME), f"{task.id}: start.py has no {module.NAME}"
+        assert defined(task.starter, module.NAME), f"{task.id}: start.py has no {module.NAME}"
         assert defined(task.solution, module.NAME), f"{task.id}: solution.py has no {module.NAME}"
         assert module.NAME in task.text, f"{task.id}: the text does not name {module.NAME}"
 
@@ -107,7 +107,7 @@ def defined(source: str, name: str) -> bool:
 @EACH_LESSON
 def test_task_text_does_not_reveal_the_solution(name: str) -> None:
     for task in lesson(name).tasks:
-        for line in body_of(task.solution) - body_of(task.start):
+        for line in body_of(task.solution) - body_of(task.starter):
             assert line not in task.text, f"{task.id}: its text holds a line of the solution: {line}"
             assert line not in "\n".join(task.hints[:2]), f"{task.id}: a hint before the last holds {line}"
 

@@ -102,18 +102,18 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
         assert not re.search(r"(walk|task|lesson):\w|misconceptions\.md", out), step.key  # every link became a command
     assert taken == [step.key for step in CourseOverview(course, ProgressFile().read()).steps]
     code, out = learn()
-    assert "You have finished the course: every lesson, task, exercise and quiz." in out
+    assert "You have finished the course: every lesson, task, exercise, and quiz." in out
     progress = json.loads(learn("progress", "--json")[1])
     progress["counts"]["quiz"]["done"] += progress["due"]  # missed once, so they return in later quizzes
-    assert all(one["done"] == one["total"] > 0 for one in progress["counts"].values())
+    assert all(count["done"] == count["total"] > 0 for count in progress["counts"].values())
     assert "You have finished the course" in learn("next")[1]
 
 
 def take_task(learn: Learn, name: str, file: Path) -> None:
     """Take a task: a wrong solution fails by its rule, a hint helps, and the solution passes and is explained."""
     task = open_course().task(name)
-    rule, wrong = next(iter(task.wrong.items()))
-    assert file.read_text(encoding="utf-8") == task.start
+    rule, wrong = next(iter(task.wrong_solutions.items()))
+    assert file.read_text(encoding="utf-8") == task.starter
     file.write_text(wrong, encoding="utf-8")
     code, out = learn("check")
     assert (code, f"rule: {rule}\n" in out) == (1, True), out

@@ -95,7 +95,7 @@ def test_a_forbidden_name_shows_what_the_function_should_return(task: Task) -> N
 )  # fmt: skip
 def test_the_example_never_repeats_the_graded_input(name: str, wrong: str, seed: int, has_example: bool) -> None:
     task = open_course().tasks[name]
-    failure = grade(task, task.wrong[wrong], seed=seed).failure
+    failure = grade(task, task.wrong_solutions[wrong], seed=seed).failure
     assert failure is not None
     assert failure.rule == wrong
     assert (EXAMPLE in failure.feedback) is has_example
@@ -138,8 +138,8 @@ def test_long_values_are_shortened() -> None:
 def test_every_task_gives_an_example(name: str) -> None:
     """For one wrong solution of each task that returns something."""
     task = open_course().tasks[name]
-    found = [grade(task, source).failure for source in list(task.wrong.values())[:6]]
-    shown = [one.feedback for one in found if one is not None and EXAMPLE in one.feedback]
+    found = [grade(task, source).failure for source in list(task.wrong_solutions.values())[:6]]
+    shown = [failure.feedback for failure in found if failure is not None and EXAMPLE in failure.feedback]
     assert shown
     for lines in shown:  # what was expected in kind, also by checks that do not say it themselves
         assert any(line.startswith("  expected  ") for line in lines[: lines.index("")])

@@ -43,7 +43,7 @@ def every_text() -> Iterator[tuple[str, str]]:
     for lesson in course.lessons:
         yield lesson.id, lesson.text
         for task in lesson.tasks:
-            yield task.id, "\n\n".join([task.text, *task.hints, task.why])
+            yield task.id, "\n\n".join([task.text, *task.hints, task.explanation])
         for exercise in lesson.exercises:
             asked = exercise.ask(0)
             yield exercise.id, asked.text

@@ -185,6 +185,12 @@ def test_the_kernels_cpu_limit_is_a_timeout(is_handled: bool, monkeypatch: pytes
     assert (failure.rule, "longer than 2 seconds" in failure.message) == ("timeout", True), failure
 
 
+def test_an_endless_loop_ends_after_five_seconds_by_default() -> None:
+    failure = grade(toy(), BODY + "while True: pass\n", seed=3).failure
+    assert failure is not None
+    assert "longer than 5 seconds of CPU time" in failure.message
+
+
 def test_a_process_killed_early_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda pid: os.kill(pid, signal.SIGKILL) or 0.0)
     failure = run("import time\ntime.sleep(100)\n").failure
@@ -211,7 +217,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_nothing_is_left_behind_if_no_process_is_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(fork_server(), "_ask", lambda *_: b"")
+    monkeypatch.setattr(fork_server(), "_request", lambda *_: b"")
     with pytest.raises(GraderError, match="ended unexpectedly"):
         run(SOLUTION)
     assert not list(tmp_path.iterdir())

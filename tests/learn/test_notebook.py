@@ -87,13 +87,13 @@ def test_a_notebook_contains_the_whole_lesson(name: str, tmp_path: Path) -> None
     for heading in lesson.document.sections:
         assert f"\n## {heading}\n" in texts
     for task in lesson.tasks:
-        assert f"%%task {task.id}\n{task.start.rstrip()}" in code
+        assert f"%%task {task.id}\n{task.starter.rstrip()}" in code
         assert f"### {task.title}" in texts
     assert texts.count("<details><summary>Hint") == texts.count("</details>") == 3 * len(lesson.tasks)
-    for one in (*lesson.exercises, *lesson.questions):
-        assert f'ask("{one.id}", seed={SEED})' in code
-        assert f'answer("{one.id}", "")' in code
-        assert stored[f'ask("{one.id}", seed={SEED})'] == question_text(one.ask(SEED))
+    for question in (*lesson.exercises, *lesson.questions):
+        assert f'ask("{question.id}", seed={SEED})' in code
+        assert f'answer("{question.id}", "")' in code
+        assert stored[f'ask("{question.id}", seed={SEED})'] == question_text(question.ask(SEED))
 
 
 @EACH_LESSON
@@ -156,8 +156,8 @@ def right_answer(asked: NumberQuestion | ChoiceQuestion) -> str:
 
 def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> None:
     course = open_course()
-    number = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), NumberQuestion))
-    free = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), FreeTextQuestion))
+    number = next(exercise for exercise in course.exercises.values() if isinstance(exercise.ask(SEED), NumberQuestion))
+    free = next(exercise for exercise in course.exercises.values() if isinstance(exercise.ask(SEED), FreeTextQuestion))
     question = next(iter(course.questions.values()))
 
     def output_of(call: Any, *args: Any) -> str:
@@ -173,9 +173,9 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
     assert output_of(answer, number.id, wrong).startswith("✗ Incorrect.")
-    assert not ProgressFile().read().record("exercise", number.id).done
+    assert not ProgressFile().read().record("exercise", number.id).done_at
     assert output_of(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
-    assert ProgressFile().read().record("exercise", number.id).done
+    assert ProgressFile().read().record("exercise", number.id).done_at
 
     output_of(ask, free.id)
     model = free.ask(SEED)
@@ -189,7 +189,7 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     output = output_of(answer, question.id, right_answer(choice))
     assert output.startswith("✓ Correct.")
     assert output.count("✓") + output.count("✗") == 1 + len(question.options)
-    assert ProgressFile().read().record("question", question.id).done
+    assert ProgressFile().read().record("question", question.id).done_at
     assert "unknown exercise or question 'none'" in output_of(ask, "none")
 
 
@@ -208,7 +208,7 @@ def test_task_cells_are_found(tmp_path: Path) -> None:
     lesson = open_course().lesson("forward")
     (path,) = write_notebooks(tmp_path, [lesson])
     found = task_cells(path.read_text(encoding="utf-8"))
-    assert found == [(task.id, task.start.rstrip()) for task in lesson.tasks]
+    assert found == [(task.id, task.starter.rstrip()) for task in lesson.tasks]
     cells = [{"cell_type": "code", "source": "%%task  a \nx\n"}, {"cell_type": "code", "source": "# %%task b\n"}]
     cells += [{"cell_type": "code", "source": "%%task c"}, {"cell_type": "markdown", "source": "%%task d\n"}]
     assert task_cells(json.dumps({"cells": cells})) == [("a", "x\n"), ("c", "")]
@@ -261,7 +261,7 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
     """One kernel for a notebook as written, the same with everything filled in, and one wrong cell."""
     lesson = open_course().lesson("forward")
     task = lesson.tasks[0]
-    rule, wrong = next(iter(task.wrong.items()))
+    rule, wrong = next(iter(task.wrong_solutions.items()))
     (path,) = write_notebooks(tmp_path, [lesson], seed=SEED)
     book = nbformat.read(path, as_version=4)
     count = len(book.cells)
@@ -289,7 +289,7 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
     assert f"rule: {rule}\n" in printed[-2]
     assert "rule: syntax\n" in printed[-1]
     state = ProgressFile().read()
-    assert all(state.record("task", one.id).done for one in lesson.tasks)
+    assert all(state.record("task", task.id).done_at for task in lesson.tasks)
 
 
 def task_name(task: str) -> str:

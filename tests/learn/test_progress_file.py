@@ -38,11 +38,13 @@ def full() -> ProgressState:
         folder="/home/x/köln",
         current="gather",
         records={
-            "read/text": ProgressRecord(done="2026-01-01T00:00:00+00:00"),
-            "task/init_table": ProgressRecord(skipped="2026-01-02T00:00:00+00:00"),
-            "task/gather": ProgressRecord(tries=2, done="2026-01-01T00:00:00+00:00", summary="7 of 7 checks", hints=3),
-            "exercise/table/bytes": ProgressRecord(tries=1, seed=7),
-            "question/one": ProgressRecord(tries=2, missed=1, due=2),
+            "read/text": ProgressRecord(done_at="2026-01-01T00:00:00+00:00"),
+            "task/init_table": ProgressRecord(skipped_at="2026-01-02T00:00:00+00:00"),
+            "task/gather": ProgressRecord(
+                attempts=2, done_at="2026-01-01T00:00:00+00:00", summary="7 of 7 checks", hints=3
+            ),
+            "exercise/table/bytes": ProgressRecord(attempts=1, seed=7),
+            "question/one": ProgressRecord(attempts=2, missed=1, due=2),
         },
     )
 
@@ -78,18 +80,18 @@ def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
             state.record("task", "gather").record_hint(),
             state.record("task", "gather").record_hint(1),
         ) == (1, 2, 1)
-        state.record("task", "gather").skipped = "x"
+        state.record("task", "gather").skipped_at = "x"
     seen = ProgressFile().read().record("task", "gather")
-    assert (seen.tries, seen.done, seen.hints, seen.skipped) == (1, "", 2, "x")
+    assert (seen.attempts, seen.done_at, seen.hints, seen.skipped_at) == (1, "", 2, "x")
     with progress.edit() as state:
         state.record("task", "gather").record_check(passed=True, summary="7 of 7 checks")
-    first = ProgressFile().read().record("task", "gather").done
+    first = ProgressFile().read().record("task", "gather").done_at
     assert re.fullmatch(TIME, first)
-    assert ProgressFile().read().record("task", "gather").skipped == ""
+    assert ProgressFile().read().record("task", "gather").skipped_at == ""
     with progress.edit() as state:
         state.record("task", "gather").record_check(passed=False, summary="0 of 7 checks")
         assert [state.record("task", "gather").record_hint() for _ in range(3)] == [3, 3, 3]
-    assert ProgressFile().read().record("task", "gather").done == first  # a task stays passed
+    assert ProgressFile().read().record("task", "gather").done_at == first  # a task stays passed
     assert sorted(path.name for path in data.iterdir()) == ["progress.json", "progress.lock"]
 
 
@@ -119,7 +121,8 @@ def test_a_failed_change_is_discarded(data: Path) -> None:
         *(json.dumps({"format": "inlayer progress", "version": 2} | wrong).encode() for wrong in [
             {"version": 1}, {"folder": 1}, {"current": 5}, {"records": []}, {"records": {"a": 1}},
             *({"records": {"a": {name: value}}} for name, value in (
-                ("tries", -1), ("tries", True), ("done", 1), ("seed", "x"), ("due", 10**30), ("skipped", None),
+                ("attempts", -1), ("attempts", True), ("done_at", 1), ("seed", "x"), ("due", 10**30),
+                ("skipped_at", None),
             )),
         ]),
     ],
@@ -204,27 +207,27 @@ def test_merging_two_machines_is_idempotent() -> None:
     mine, other = full(), ProgressState(folder="/elsewhere", current="init_table")
     other.records = {
         "task/gather": ProgressRecord(
-            tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00"
+            attempts=5, summary="2 of 7 checks", hints=1, solution_seen_at="2026-01-03T00:00:00+00:00"
         ),
-        "task/init_table": ProgressRecord(tries=1, done="2026-01-04T00:00:00+00:00"),
-        "exercise/table/bytes": ProgressRecord(tries=3, done="2026-01-05T00:00:00+00:00"),
-        "question/one": ProgressRecord(tries=5, missed=1, done="2026-01-06T00:00:00+00:00", due=0),
-        "read/text": ProgressRecord(done="2025-01-01T00:00:00+00:00"),
+        "task/init_table": ProgressRecord(attempts=1, done_at="2026-01-04T00:00:00+00:00"),
+        "exercise/table/bytes": ProgressRecord(attempts=3, done_at="2026-01-05T00:00:00+00:00"),
+        "question/one": ProgressRecord(attempts=5, missed=1, done_at="2026-01-06T00:00:00+00:00", due=0),
+        "read/text": ProgressRecord(done_at="2025-01-01T00:00:00+00:00"),
     }
     both = merge_states(mine, other)
     assert (both.folder, both.current) == (mine.folder, mine.current)
     assert both.record("task", "gather") == ProgressRecord(
-        tries=5,
-        done="2026-01-01T00:00:00+00:00",
+        attempts=5,
+        done_at="2026-01-01T00:00:00+00:00",
         summary="2 of 7 checks",
         hints=3,
-        solution_seen="2026-01-03T00:00:00+00:00",
+        solution_seen_at="2026-01-03T00:00:00+00:00",
     )
-    assert both.record("task", "init_table").done
-    assert both.record("task", "init_table").skipped == ""  # it was skipped in one state and passed in the other
-    assert both.record("exercise", "table/bytes") == ProgressRecord(tries=3, done="2026-01-05T00:00:00+00:00")
+    assert both.record("task", "init_table").done_at
+    assert both.record("task", "init_table").skipped_at == ""  # it was skipped in one state and passed in the other
+    assert both.record("exercise", "table/bytes") == ProgressRecord(attempts=3, done_at="2026-01-05T00:00:00+00:00")
     assert both.record("question", "one").due == 0
-    assert both.record("read", "text").done == "2025-01-01T00:00:00+00:00"
+    assert both.record("read", "text").done_at == "2025-01-01T00:00:00+00:00"
     assert merge_states(both, other) == both
     assert mine == full()
     assert merge_states(ProgressState(), full()) == ProgressState(**{**vars(full()), "folder": "", "current": ""})
@@ -240,7 +243,7 @@ def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
         "read/first", "task/add", "task/add_again", "exercise/first/sum_of", "exercise/first/which",
         "exercise/first/words", "quiz/first", "read/second", "task/add_more", "exercise/second/which", "quiz/second",
     ]  # fmt: skip
-    state.record("task", "add").skipped = state.record("quiz", "first").skipped = "x"
+    state.record("task", "add").skipped_at = state.record("quiz", "first").skipped_at = "x"
     walked = []
     while (step := CourseOverview(course, state).next_step) is not None:
         walked.append(step.key)
@@ -264,16 +267,16 @@ from inlayer.learn.progress_file import ProgressFile
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 for number in range(int(sys.argv[1])):
     with ProgressFile().edit() as state:
-        state.record("task", sys.argv[2]).tries += 1
-        state.record("task", "both").tries += 1
+        state.record("task", sys.argv[2]).attempts += 1
+        state.record("task", "both").attempts += 1
 """
 ENDLESS = """
 from inlayer.learn.progress_file import ProgressFile
 number = 0
 while True:
     with ProgressFile().edit() as state:
-        number = state.record("task", "a").tries + 1
-        state.record("task", "a").tries = state.record("task", "b").tries = number
+        number = state.record("task", "a").attempts + 1
+        state.record("task", "a").attempts = state.record("task", "b").attempts = number
     print(number, flush=True)
 """
 
@@ -293,8 +296,8 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
     def count(name: str) -> None:
         for _ in range(15):
             with ProgressFile().edit() as state:
-                state.record("task", name).tries += 1
-                state.record("task", "both").tries += 1
+                state.record("task", name).attempts += 1
+                state.record("task", "both").attempts += 1
 
     threads = [threading.Thread(target=count, args=(name,)) for name in ("three", "four")]
     for thread in threads:
@@ -304,7 +307,7 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
         assert writer.returncode == 0
     for thread in threads:
         thread.join()
-    found = {name: record.tries for name, record in ProgressFile().read().records.items()}
+    found = {name: record.attempts for name, record in ProgressFile().read().records.items()}
     assert found == {"task/one": 15, "task/two": 15, "task/three": 15, "task/four": 15, "task/both": 60}
 
 
@@ -317,11 +320,11 @@ def test_a_killed_writer_leaves_an_intact_file(data: Path) -> None:
             writer.kill()
             reported = [int(line) for line in writer.stdout.read().splitlines()]
         state = ProgressFile(on_notice=pytest.fail).read()
-        assert state.record("task", "a").tries == state.record("task", "b").tries
-        assert state.record("task", "a").tries >= max([last + 1, *reported])  # no reported write is lost
-        last = state.record("task", "a").tries
+        assert state.record("task", "a").attempts == state.record("task", "b").attempts
+        assert state.record("task", "a").attempts >= max([last + 1, *reported])  # no reported write is lost
+        last = state.record("task", "a").attempts
         with ProgressFile(on_notice=pytest.fail).edit() as state:  # the lock was released when the process died
-            assert state.record("task", "a").tries == last
+            assert state.record("task", "a").attempts == last
     assert not [path.name for path in data.iterdir() if "damaged" in path.name]
 
 
@@ -360,8 +363,8 @@ def test_unsaved_progress_lasts_as_long_as_the_object(tmp_path: Path) -> None:
         state.record("task", "gather").record_check(passed=True, summary="7 of 7 checks")
     assert [notice.partition(" (")[0] for notice in notices] == [f"progress is not saved: {folder} cannot be written"]
     with loose.edit() as state:
-        assert state.record("task", "gather").done
-    assert loose.read().record("task", "gather").tries == 1
+        assert state.record("task", "gather").done_at
+    assert loose.read().record("task", "gather").attempts == 1
     assert ProgressFile(folder).read() == ProgressState()
 
 

@@ -197,13 +197,13 @@ def test_any_combination_of_digits_and_signs_is_graded_or_rejected(written: str)
 @given(st.integers(-(10**25), 10**25))
 def test_whole_numbers_are_exact(value: int) -> None:
     written = (str(value), f"{value:,}", f"{value:_}", f"{value:,}".replace(",", "'"), f"{value}*1")
-    assert {parse_number(one) for one in written} == {value}
+    assert {parse_number(text) for text in written} == {value}
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=5))
 def test_shapes_are_exact(sizes: list[int]) -> None:
     written = (str(tuple(sizes)), str(sizes), ",".join(map(str, sizes)), " x ".join(map(str, sizes)))
-    assert {parse_shape(one) for one in written} == {tuple(sizes)}
+    assert {parse_shape(text) for text in written} == {tuple(sizes)}
 
 
 def test_numbers_are_graded() -> None:
@@ -263,8 +263,8 @@ def sum_of(draw: random.Random) -> NumberQuestion:
 
     of two numbers
     """
-    one = draw.randint(0, 10**9)
-    return NumberQuestion(text=f"{one} + 1?", answer=one + 1, explanation="")
+    addend = draw.randint(0, 10**9)
+    return NumberQuestion(text=f"{addend} + 1?", answer=addend + 1, explanation="")
 
 
 def four(draw: random.Random) -> ChoiceQuestion:

@@ -84,7 +84,7 @@ def test_a_missed_question_is_due_in_two_later_quizzes(tmp_path: Path) -> None:
         state.record("question", name).record_answer(correct=True)
     assert CourseOverview(course, state).next_quiz is None
     assert CourseOverview(course, state).quiz(None) == []
-    assert (state.record("question", "first_one").tries, state.record("question", "first_one").missed) == (4, 1)
+    assert (state.record("question", "first_one").attempts, state.record("question", "first_one").missed) == (4, 1)
 
 
 @given(st.integers(0, 6), st.lists(st.booleans(), max_size=12), st.integers(0, 2**31))
@@ -99,6 +99,6 @@ def test_every_question_is_correct_in_the_end(n: int, answers: list[bool], seed:
         assert quiz.answer(letter(quiz, correct=right)).correct is right
         state.record("question", question.id).record_answer(correct=right, repeated=again)
     assert quiz.question is None
-    assert all(record.done for record in state.records.values())
+    assert all(record.done_at for record in state.records.values())
     assert len(state.records) == n
-    assert {key for key, record in state.records.items() if record.due} == {f"question/{one}" for one in quiz.missed}
+    assert {key for key, record in state.records.items() if record.due} == {f"question/{name}" for name in quiz.missed}

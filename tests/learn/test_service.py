@@ -37,7 +37,7 @@ def test_skipped_steps_return_at_the_end(service: CourseService) -> None:
     assert service.skip("first/which").startswith("the exercise first/which")
     with pytest.raises(InputError, match="unknown task 'nope'"):
         service.skip("nope")
-    skipped = {key for key, record in service.state().records.items() if record.skipped}
+    skipped = {key for key, record in service.state().records.items() if record.skipped_at}
     assert skipped == {"quiz/first", "task/add", "exercise/first/which"}
     assert service.overview().next_quiz is service.course.lessons[1]
     assert service.find_exercises(None)[0].id not in skipped
@@ -69,10 +69,10 @@ def test_a_check_is_recorded(service: CourseService) -> None:
     verdict = service.check(task, SOLUTION)
     assert verdict.passed
     assert service.record_solution(task)
-    assert service.state().record("task", "add").done
-    assert not service.state().record("task", "add").solution_seen  # not recorded after passing
+    assert service.state().record("task", "add").done_at
+    assert not service.state().record("task", "add").solution_seen_at  # not recorded after passing
     assert not service.record_solution(service.course.task("add_again"))
-    assert service.state().record("task", "add_again").solution_seen
+    assert service.state().record("task", "add_again").solution_seen_at
     assert service.next_open_task(task) is service.course.task("add_again")
     comparison = service.compare_with_walk(verdict)
     assert comparison is not None
@@ -86,7 +86,7 @@ def test_an_unanswered_exercise_keeps_its_question(service: CourseService) -> No
     assert isinstance(drawn, NumberQuestion)
     with pytest.raises(InputError):
         service.answer(drawn, "many")
-    assert service.state().record("exercise", exercise.id).tries == 0
+    assert service.state().record("exercise", exercise.id).attempts == 0
     assert service.answer(drawn, str(drawn.answer)).correct
     assert service.state().record("exercise", exercise.id).seed is None
 

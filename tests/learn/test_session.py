@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from inlayer.learn.course import open_course
 from inlayer.learn.grader import grade
 from inlayer.learn.session import CheckFailed, GradingSession, RemoteObject
 from tests.learn.toy import SOLUTION, toy
@@ -105,6 +106,22 @@ def test_errors_are_reported_or_required(remote: RemoteObject) -> None:
         with pytest.raises(CheckFailed) as failed:
             remote.must_raise("empty", ids, error=error)
         assert failed.value.rule == "empty"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_printing_never_raises_what_a_check_expects(stream: str) -> None:
+    """A lone surrogate cannot be encoded, so printing one would raise the ValueError that this task requires."""
+    source = f"""
+import sys
+def utf8_bytes(text):
+    print("debug: €", text, file=sys.{stream})
+    return list(text.encode("utf8", "ignore"))
+"""
+    verdict = grade(open_course().task("utf8_bytes"), source, seed=3)
+    assert verdict.failure is not None
+    assert verdict.failure.rule == "surrogate-swallowed"
+    assert "debug: €" in verdict.printed
+    assert "\\ud" in verdict.printed
 
 
 def test_arguments_modified_in_place_are_returned(session: GradingSession) -> None:

@@ -151,7 +151,7 @@ def test_keys_from_failing_to_passing_and_the_next_task(home: Path, terminal: Te
     assert terminal.end() == 1  # the current task has not passed
     assert termios.tcgetattr(terminal.theirs) == terminal.before
     state = ProgressFile(data).read()
-    assert state.record("task", "add").done
+    assert state.record("task", "add").done_at
     assert (state.record("task", "add").hints, state.current) == (1, "add_again")
 
 

@@ -22,7 +22,7 @@ from tests.web.client import TOKEN, Client, Response, learner, running
 
 PAGE = Path(__file__).parents[2] / "inlayer" / "learn" / "page"
 SOLUTION = open_course().task("gather").solution
-WRONG = open_course().task("gather").wrong["flat"]
+WRONG = open_course().task("gather").wrong_solutions["flat"]
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def post(client: Client, name: str, **body: Any) -> Response:
 
 
 def by_id(items: list[Any], name: str) -> Any:
-    return next(one for one in items if one["id"] == name)
+    return next(item for item in items if item["id"] == name)
 
 
 def plain_text(elements: list[Any]) -> str:
-    return "".join(one if isinstance(one, str) else plain_text(one[2]) for one in elements)
+    return "".join(node if isinstance(node, str) else plain_text(node[2]) for node in elements)
 
 
 # ---- reading
@@ -63,18 +63,18 @@ def plain_text(elements: list[Any]) -> str:
 
 def test_course_and_lessons(local: Client) -> None:
     course = local.send("/api/course").json
-    assert [one["id"] for one in course["lessons"]] == [one.id for one in open_course().lessons]
+    assert [lesson["id"] for lesson in course["lessons"]] == [lesson.id for lesson in open_course().lessons]
     assert (course["next"]["kind"], course["next"]["id"], course["next"]["lesson"]) == ("read", "text", "text")
     lesson = local.send("/api/course/lesson?id=forward").json
     assert "hidden states" in plain_text(lesson["text"])
-    assert [one["id"] for one in lesson["tasks"]] == [one.id for one in open_course().lesson("forward").tasks]
+    assert [task["id"] for task in lesson["tasks"]] == [task.id for task in open_course().lesson("forward").tasks]
     assert "Common misconception" in str(local.send("/api/course/lesson?id=table").json["text"])
     assert plain_text(local.send("/api/course/misconceptions").json["text"])
     assert local.send("/api/course/exercise?id=forward/hidden_shape&seed=3").json["is_shape"]
     assert local.send("/api/course/file?task=gather").json["digest"] is None
     assert post(local, "read", lesson="forward").status == 200
     assert post(local, "skip", step="quiz/forward").status == 200
-    free = next(one for one in lesson["exercises"] if one["kind"] == "free")
+    free = next(exercise for exercise in lesson["exercises"] if exercise["kind"] == "free")
     assert post(local, "answer", exercise=free["id"], seed=free["seed"]).json["sample_answer"]
     assert post(local, "answer", exercise=free["id"], seed=free["seed"], matches_sample=True).json == {"correct": True}
     after = by_id(local.send("/api/course").json["lessons"], "forward")
@@ -92,7 +92,7 @@ def test_answers_are_not_sent_before_one_was_given(local: Client) -> None:
 
 def test_the_page_and_its_policy(local: Client) -> None:
     first, second = local.send("/learn"), local.send("/learn")
-    policies = [one.headers["Content-Security-Policy"] for one in (first, second)]
+    policies = [response.headers["Content-Security-Policy"] for response in (first, second)]
     nonces = [policy.partition("'nonce-")[2].partition("'")[0] for policy in policies]
     assert len(set(nonces)) == 2
     for page, policy, nonce in zip((first, second), policies, nonces, strict=True):
@@ -114,7 +114,7 @@ def test_the_editor_is_the_committed_build() -> None:
         assert f"\n{name} " in licenses
     lock = json.loads((PAGE.parents[2] / "scripts" / "editor" / "package-lock.json").read_text())
     assert lock["packages"]["node_modules/@codemirror/view"]["version"] in licenses
-    assert not any("resolved" in one for one in lock["packages"].values())  # npm uses its configured registry
+    assert not any("resolved" in package for package in lock["packages"].values())  # npm uses its configured registry
 
 
 # ---- grading
@@ -130,8 +130,8 @@ def test_an_exercise_is_graded_by_its_seed_and_recorded(local: Client, home: Pat
     assert (typo["correct"], typo["is_valid"]) == (False, False)
     assert post(local, "answer", exercise=name, seed=7, answer=str(question.answer)).json["correct"] is True
     record = ProgressFile().read().record("exercise", name)
-    assert record.done
-    assert record.tries == 2  # an unreadable answer does not count
+    assert record.done_at
+    assert record.attempts == 2  # an unreadable answer does not count
 
 
 def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
@@ -139,9 +139,9 @@ def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
     shown = post(local, "answer", exercise=name, seed=7, reveal=True).json
     assert plain_text(shown["answer"]) == str(open_course().exercises[name].ask(7).answer)
     record = ProgressFile().read().record("exercise", name)
-    assert (record.tries, record.done, record.seed) == (1, "", None)
+    assert (record.attempts, record.done_at, record.seed) == (1, "", None)
     lesson = local.send("/api/course/lesson?id=forward").json
-    choice, free = (next(one for one in lesson["exercises"] if one["kind"] == kind) for kind in ("choice", "free"))
+    choice, free = (next(item for item in lesson["exercises"] if item["kind"] == kind) for kind in ("choice", "free"))
     shown = post(local, "answer", exercise=choice["id"], seed=choice["seed"], reveal=True).json
     assert shown["answer"] == choice["options"][shown["option_results"].index(True)]
     assert "sample answer" in post(local, "answer", exercise=free["id"], reveal=True).error
@@ -154,7 +154,7 @@ def test_a_quiz_answer_is_not_revealed(local: Client) -> None:
     assert f"{quiz} must be sent as question" in post(local, "answer", exercise=quiz, seed=1, reveal=True).error
     assert f"{exercise} must be sent as exercise" in post(local, "answer", question=exercise, answer="(1, 2)").error
     state = ProgressFile().read()
-    assert state.record("exercise", quiz).tries == state.record("question", quiz).tries == 0
+    assert state.record("exercise", quiz).attempts == state.record("question", quiz).attempts == 0
 
 
 def test_a_missed_question_comes_back(local: Client) -> None:
@@ -179,7 +179,7 @@ def test_hints_come_one_at_a_time_and_the_solution_is_recorded(local: Client) ->
     assert [len(post(local, "hint", task="gather").json["hints"]) for _ in range(4)] == [1, 2, 3, 3]
     assert len(by_id(local.send("/api/course/lesson?id=forward").json["tasks"], "gather")["hints"]) == 3
     assert "reshape" in plain_text(post(local, "solution", task="gather").json["solution"])
-    assert ProgressFile().read().record("task", "gather").solution_seen
+    assert ProgressFile().read().record("task", "gather").solution_seen_at
 
 
 # ---- the learner's file
@@ -188,7 +188,7 @@ def test_hints_come_one_at_a_time_and_the_solution_is_recorded(local: Client) ->
 def test_a_check_writes_the_file_that_the_terminal_reads(local: Client, home: Path) -> None:
     verdict = post(local, "check", task="gather", code=WRONG).json
     assert (home / "gather.py").read_text(encoding="utf-8") == WRONG
-    failed = next(one for one in verdict["checks"] if one["state"] == "failed")
+    failed = next(check for check in verdict["checks"] if check["state"] == "failed")
     assert failed["rule"] == "flat"
     assert "expected" in failed["message"]
     assert verdict["summary"].startswith("3 of 7 checks")
@@ -199,8 +199,8 @@ def test_a_check_writes_the_file_that_the_terminal_reads(local: Client, home: Pa
     assert "the same numbers" in passed["tensor"]["note"]
     assert len(passed["tensor"]["rows"][0]) == 8
     state = ProgressFile().read()
-    assert state.record("task", "gather").done
-    assert state.record("task", "gather").tries == 2
+    assert state.record("task", "gather").done_at
+    assert state.record("task", "gather").attempts == 2
 
 
 def test_integer_tensors_are_shown_as_integers(local: Client) -> None:
@@ -232,7 +232,7 @@ def test_an_edit_made_elsewhere_is_never_overwritten_silently(local: Client, hom
 def test_a_reset_keeps_the_old_file(local: Client, home: Path) -> None:
     base_digest = post(local, "save", task="gather", code="mine = 1\n").json["digest"]
     fresh = post(local, "reset", task="gather", base_digest=base_digest).json
-    assert fresh["code"] == open_course().task("gather").start
+    assert fresh["code"] == open_course().task("gather").starter
     assert (home / fresh["kept"]).read_text() == "mine = 1\n"
 
 

@@ -73,7 +73,7 @@ def dev_check(
         problems = list(find_problems(task))
         total += len(problems)
         sys.stdout.write("".join(f"{problem}\n" for problem in problems))
-        counted = f"1 solution, 1 starter file, {count(len(task.wrong), 'wrong solution')}"
+        counted = f"1 solution, 1 starter file, {count(len(task.wrong_solutions), 'wrong solution')}"
         sys.stdout.write(f"{task.id}: {counted}; {count(len(problems), 'problem')}\n")
         sys.stdout.flush()
     raise typer.Exit(1 if total else 0)

@@ -1,4 +1,4 @@
-"""What the `inlayer learn` commands share: the group, options, the service, the printer, the pager and prompts."""
+"""Shared parts of the `inlayer learn` commands: group, options, service, printer, pager, and prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 
-ORDER = (
+COMMAND_ORDER = (
     "list", "read", "next", "check", "watch", "hint", "solution", "skip", "reset", "exercise", "quiz", "progress",
     "misconceptions", "notebook", "grade", "dev-check",
 )  # fmt: skip
@@ -37,18 +37,18 @@ TASK_OR_FILE = Annotated[
 
 
 class DefaultToList(TyperGroup):
-    """The command group; without a command it runs `list`."""
+    """The command group. Without a command, it runs `list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, ["list", *args] if args in ([], ["--json"]) else args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx
-        return sorted(self.commands, key=ORDER.index)
+        return sorted(self.commands, key=COMMAND_ORDER.index)
 
 
 def command(name: str, *arguments: str, note: str = "") -> Callable[[Any], Any]:
-    """Register a command; its help ends with example arguments, each on its own line as a whole command."""
+    """Register a command. Its help ends with one full example command per set of arguments."""
     return learn.command(name, epilog=epilog(*(f"{name} {example}" for example in arguments), note=note))
 
 
@@ -67,11 +67,11 @@ app.add_typer(learn, name="learn")
 
 @learn.callback()
 def learn_() -> None:
-    """Take the course: lessons, graded tasks, exercises and quizzes. Without a command, list them."""
+    """Take the course: lessons, graded tasks, exercises, and quizzes. Without a command, list them."""
 
 
 def open_service(*, must_save: bool = False, folder: str | None = None) -> CourseService:
-    """Return the service of the course; unless `must_save`, a command continues if progress cannot be saved."""
+    """Return the course service. Unless `must_save` is True, the command continues if progress cannot be saved."""
 
     def notify(line: str) -> None:
         sys.stdout.flush()
@@ -88,7 +88,7 @@ def paged(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object
     """Show output in a pager ($PAGER, or less) if standard output is a terminal."""
     if not enabled or not sys.stdout.isatty():
         return nullcontext()
-    os.environ.setdefault("LESS", "-RFX")  # colors; exit at once if the text fits on the screen
+    os.environ.setdefault("LESS", "-RFX")  # colors; exit immediately if the text fits on the screen
     return out.console.pager(styles=out.console.color_system is not None)
 
 
@@ -97,8 +97,8 @@ class QuitError(Exception):
 
 
 @contextmanager
-def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
-    """End with one line: after Ctrl-C with exit code 130, after QuitError with 0 and the command that continues."""
+def interruptible(service: CourseService, command: str = "") -> Iterator[None]:
+    """Print one line and exit: with code 130 after Ctrl-C, or with 0 and the command to continue after QuitError."""
     try:
         yield
     except (KeyboardInterrupt, QuitError) as error:

@@ -28,7 +28,7 @@ def list_(
     lesson: Annotated[str | None, typer.Argument(help="Lesson to list in detail.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the lessons, your progress and the next step."""
+    """List the lessons, your progress, and the next step."""
     service = open_service()
     overview = service.overview()
     chosen = overview.lessons if lesson is None else [overview.lessons[service.course.lesson(lesson).number - 1]]
@@ -58,7 +58,7 @@ def read(
         with paged(out, enabled=not no_pager):
             out.task(service.course.tasks[lesson])
         return
-    unread = [other.id for other in service.course.lessons if not service.state().record("read", other.id).done]
+    unread = [each.id for each in service.course.lessons if not service.state().record("read", each.id).done_at]
     chosen = service.course.lesson(lesson if lesson is not None else (unread or ["1"])[0])
     with paged(out, enabled=not no_pager):
         out.lesson(chosen)
@@ -96,7 +96,7 @@ def next_(
     task: Annotated[str | None, typer.Argument(help="Task to start.")] = None,
     folder: FOLDER = None,
 ) -> None:
-    """Do the next step: read a lesson, start a task, answer an exercise or take a quiz."""
+    """Do the next step: read a lesson, start a task, answer an exercise, or take a quiz."""
     service, out = open_service(folder=folder), open_printer()
     step = None if task is not None else service.overview().next_step
     if step is not None and step.kind == "task":
@@ -119,13 +119,13 @@ def next_(
 
 @command("skip", "", "gather")
 def skip(
-    what: Annotated[
+    target: Annotated[
         str | None, typer.Argument(metavar="ID", help="Task or exercise. \\[default: the next step]")
     ] = None,
 ) -> None:
     """Skip the next step for now; it comes back at the end."""
     service, out = open_service(must_save=True), open_printer()
-    out.line(f"Skipped: {service.skip(what)}")
+    out.line(f"Skipped: {service.skip(target)}")
     out.next_step(service.overview())
 
 
@@ -152,7 +152,7 @@ def progress(
         raise InputError(f"{chosen[0]} and {chosen[1]} cannot be combined; run them separately")
     service = open_service(must_save=True)
     if reset:
-        if not yes and not confirm("This resets all progress; your files stay."):
+        if not yes and not confirm("This resets all progress. Your files are kept."):
             raise InputError("nothing was reset; use --yes to skip the question")
         backup = service.progress.reset()
         sys.stdout.write("Progress was reset.\n" if backup else "There was no progress to reset.\n")
@@ -164,7 +164,7 @@ def progress(
     elif import_ is not None:
         exported = read_start(check_path(import_, "--import"), MAX_BYTES)
         service.progress.merge(load_state(exported, format_path(import_)))
-        sys.stdout.write(f"Added the progress in {format_path(import_)} to yours.\n")
+        sys.stdout.write(f"Merged the progress in {format_path(import_)} into yours.\n")
     else:
         show_progress(service, as_json=as_json)
 
@@ -197,7 +197,7 @@ def show_progress(service: CourseService, *, as_json: bool) -> None:
     for kind, (done, total) in overview.counts.items():
         out.line(f"{labels[kind]:<18} {done:>3} of {total}")
     out.line(f"{'hints used':<18} {sum(state.record('task', name).hints for name in course.tasks):>3}")
-    if seen := [name for name in course.tasks if state.record("task", name).solution_seen]:
+    if seen := [name for name in course.tasks if state.record("task", name).solution_seen_at]:
         out.line(f"solution viewed before passing: {', '.join(seen)}")
     if overview.due:
         out.line(f"{'questions to repeat':<18} {len(overview.due):>2}:")

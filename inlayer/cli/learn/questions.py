@@ -1,8 +1,8 @@
 """`inlayer learn exercise, quiz`: theory questions in the terminal.
 
-- every answer is recorded at once, so leaving in the middle loses nothing
-- an empty line or the end of the input (Ctrl-D) leaves; "?" reveals the answer of an exercise
-- with --answer nothing is asked: one answer is graded; exit code 0 if it is correct, 1 if not
+- every answer is recorded immediately, so nothing is lost if the learner quits in the middle
+- an empty line or the end of the input (Ctrl-D) quits; "?" reveals the answer of an exercise
+- with --answer, one answer is graded without a prompt; the exit code is 0 if it is correct, 1 if not
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from inlayer.cli.app import print_json
-from inlayer.cli.learn.common import SEED, QuitError, command, open_printer, open_service, prompt, stoppable
+from inlayer.cli.learn.common import SEED, QuitError, command, interruptible, open_printer, open_service, prompt
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.learn.course_steps import QuizRun
@@ -67,7 +67,7 @@ def prompt_until(out: CoursePrinter, text: str, grade: Callable[[str], AnswerRes
 
 @command("exercise", "", "table", "table_memory --seed 7", 'table_memory --seed 7 --answer "525,336,576" --json')
 def exercise(
-    what: Annotated[
+    target: Annotated[
         str | None,
         typer.Argument(
             metavar="ID|LESSON",
@@ -83,7 +83,7 @@ def exercise(
 ) -> None:
     """Answer theory exercises: numbers and multiple choice are graded; you check written answers yourself."""
     service = open_service()
-    chosen = service.find_exercises(what)
+    chosen = service.find_exercises(target)
     if answer is None and not done and not as_json:
         out = open_printer()
         for drawn in chosen:
@@ -93,7 +93,7 @@ def exercise(
         return
     if len(chosen) > 1:
         ids = ", ".join(drawn.id for drawn in chosen)
-        raise InputError(f"{quote(what)} has {len(chosen)} open exercises; name one of {ids}")
+        raise InputError(f"{quote(target)} has {len(chosen)} open exercises; name one of {ids}")
     if answer is not None and seed is None and service.state().record("exercise", chosen[0].id).seed is None:
         raise InputError(f"{chosen[0].id} has not been shown yet; show it first (with --json), or pass its --seed")
     question = service.draw_exercise(chosen[0], seed)
@@ -108,7 +108,7 @@ def ask_exercise(out: CoursePrinter, service: CourseService, exercise: Exercise,
     out.heading(f"{exercise.id}: {exercise.title} ({question.grading})")
     out.line()
     out.question(question)
-    with stoppable(service, f"inlayer learn exercise {exercise.id}"):
+    with interruptible(service, f"inlayer learn exercise {exercise.id}"):
         if isinstance(question, FreeTextQuestion):
             self_check(out, service, exercise, question)
             return
@@ -175,7 +175,7 @@ def ask_quiz(
     with service.progress.edit():  # finds out early whether progress can be saved
         pass
     missed = {old.id for old in service.overview().due}
-    with stoppable(service, command):
+    with interruptible(service, command):
         while (current := run.question) is not None:
             repeated = run.repeated
             number += not repeated

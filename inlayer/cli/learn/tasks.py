@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inlayer.cli.app import Json, print_json
-from inlayer.cli.learn.common import FOLDER, SEED, TASK_OR_FILE, command, confirm, open_printer, open_service, stoppable
+from inlayer.cli.learn.common import (
+    FOLDER,
+    SEED,
+    TASK_OR_FILE,
+    command,
+    confirm,
+    interruptible,
+    open_printer,
+    open_service,
+)
 from inlayer.errors import InputError
 from inlayer.files import format_path
 from inlayer.learn.service import CourseService
@@ -30,7 +39,7 @@ EXIT_CODES = "Exit code: 0 passed, 1 failed, 2 bad input."
 
 @command("check", "", "gather", "my/gather.py", "try2.py --task gather --json", note=EXIT_CODES)
 def check(
-    what: TASK_OR_FILE = None,
+    target: TASK_OR_FILE = None,
     task: Annotated[str | None, typer.Option(help="The task to grade, if the file is not named after it.")] = None,
     folder: FOLDER = None,
     seed: SEED = None,
@@ -38,9 +47,9 @@ def check(
 ) -> None:
     """Grade your file: the checks run in order until one fails."""
     service = open_service(folder=folder)
-    file = service.find_work(what, task)
+    file = service.find_task_file(target, task)
     out = open_printer()
-    with stoppable(service), running_code(out, enabled=not as_json):
+    with interruptible(service), running_code(out, enabled=not as_json):
         verdict = service.check(file.task, read_file(file.path).text, seed=seed)
     if as_json:
         print_json({"file": format_path(file.path), **verdict.to_dict()})
@@ -90,13 +99,13 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
 def hint(
     task: TASK = None,
     level: Annotated[
-        int | None, typer.Option(min=1, max=3, help="Hint level: 1 (a nudge), 2 (the idea) or 3 (most of the code).")
+        int | None, typer.Option(min=1, max=3, help="Hint level: 1 (a nudge), 2 (the idea), or 3 (most of the code).")
     ] = None,
 ) -> None:
     """Show a hint: a nudge, then the idea, then most of the code. Each call shows one more."""
     service, out = open_service(), open_printer()
     started = service.find_task(task)
-    if task is None and service.state().record("task", started.id).done:  # a guess would be recorded
+    if task is None and service.state().record("task", started.id).done_at:  # a guess would be recorded
         raise InputError(f"you have passed {started.id}, and no other task is in progress; run inlayer learn next")
     level = service.hint(started, level)
     out.hint(started, level)

@@ -3,7 +3,7 @@
 - the file is read several times a second, which works on every file system and with editors that save by renaming;
   it is graded once it is unchanged between two reads
 - on a terminal, single keys are commands; pasted text and typing after an unknown key are ignored
-- once the file passes, the command ends; on a terminal, it waits for a key that says how to continue
+- once the file passes, the command ends; on a terminal, it waits for a key that selects what to do next
 - the terminal settings are restored in any case, however the command ends
 Tested on a pseudo-terminal in tests/learn/test_watch.py.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import typer
 
-from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, open_printer, open_service, stoppable
+from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, interruptible, open_printer, open_service
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import format_path
@@ -40,14 +40,14 @@ Exit code: 0 if the last check passed, 1 if not."""
 
 
 @command("watch", "", "gather", note=NOTE)
-def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
+def watch(target: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     """Grade your file whenever you save it, until it passes."""
     service, out = open_service(folder=folder), open_printer()
-    file = service.find_work(what, create=True)
+    file = service.find_task_file(target, create=True)
     with service.progress.edit() as state:
         state.current = file.task.id
     watcher = FileWatcher(out, service, file)
-    with stoppable(service), keyboard() as watcher.key:
+    with interruptible(service), keyboard() as watcher.key:
         watcher.start()
         watcher.run()
     if watcher.passed:
@@ -57,7 +57,7 @@ def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
 
 
 def fingerprint(path: Path) -> str | None:
-    """Identifies one version of a file by time, size and content; None if it does not exist or cannot be read."""
+    """Identify one version of a file by time, size, and content. None if it does not exist or cannot be read."""
     try:
         status = path.stat()
         version = f"{status.st_mtime_ns} {status.st_size}"
@@ -69,7 +69,7 @@ def fingerprint(path: Path) -> str | None:
 
 
 class FileWatcher:
-    """A watched file; `passed` is the result of its last check. Without a terminal, there is no `key` to wait for."""
+    """A watched file. `passed` is the result of its last check; `key` is None without a terminal."""
 
     def __init__(self, out: CoursePrinter, service: CourseService, file: TaskFile) -> None:
         self.out, self.service, self.file = out, service, file
@@ -83,12 +83,12 @@ class FileWatcher:
         path = self.file.path
         self._seen, is_start = fingerprint(path), False  # comes before reading, so that a save in between is graded
         with suppress(InlayerError):
-            is_start = read_file(path).text == self.file.task.start
+            is_start = read_file(path).text == self.file.task.starter
         self._handled = self._seen if is_start else None
         show_task_file(self.out, self.file, watching=True)
         self.out.line(f"Watching {format_path(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
         if self._seen is None:
-            self.out.line("The file does not exist yet; it will be graded when it does.", style="yellow")
+            self.out.line("The file does not exist yet; it will be graded once it exists.", style="yellow")
         self._show_keys()
 
     def run(self) -> None:
@@ -115,7 +115,7 @@ class FileWatcher:
             return
         self._handled = self._seen
         if self._seen is None:
-            self.out.line(f"{self.file.path.name} was deleted; it will be graded when it exists again.", style="yellow")
+            self.out.line(f"{self.file.path.name} was deleted; it will be graded once it exists again.", style="yellow")
             return
         self.check()
         self._show_keys()
@@ -167,7 +167,7 @@ class FileWatcher:
             self.out.commands("Not passed yet. See the hints first (h), or quit and run:", command)
 
     def _next_task(self) -> bool:
-        """Continue with the next open task; False if there is none and you have passed this one."""
+        """Continue with the next open task. Return False if there is none and this one is passed."""
         task = self.service.next_open_task(self.file.task)
         if task is None:
             self.out.line("No other task is open.")
@@ -183,7 +183,7 @@ class FileWatcher:
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[float], str] | None]:
-    """Yield a function that waits for a key for a few seconds; None if standard input is not a terminal."""
+    """Yield a function that waits for a key, or None if standard input is not a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-// Exercises: the server grades numbers, shapes and choices; learners compare free-text answers with a sample answer.
+// Exercises: the server grades numbers, shapes, and choices; learners compare free-text answers with a sample answer.
 
 const KINDS = {
   number: "graded", choice: "graded",
@@ -17,7 +17,7 @@ function exercisesView(lesson) {
 }
 
 function doneOf({ exercises }) {
-  return `${exercises.filter((one) => one.done).length} of ${exercises.length} done. `;
+  return `${exercises.filter((exercise) => exercise.done).length} of ${exercises.length} done. `;
 }
 
 function exerciseCard(exercise, index) {
@@ -105,7 +105,7 @@ async function revealAnswer(exercise, form, pressed) {
     note(exercise.done ? "You have already done this exercise." : "This exercise stays open. Try it again with new numbers.")));
 }
 
-// Options with a mark, a word and the reason; the learner's own is highlighted.
+// Options with a mark, a word, and the reason; the learner's choice is highlighted.
 function showMarks(form, { option_results: results, reasons }, chosen) {
   const lines = form.querySelectorAll(".pick");
   reasons.forEach((reason, number) => {

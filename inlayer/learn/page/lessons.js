@@ -1,10 +1,10 @@
-// The lesson list, the page of a lesson, the overview and the misconceptions.
+// The lesson list, the page of a lesson, the overview, and the misconceptions.
 
 const DONE = "\u2713";
 const SKIPPED = "\u2013";
 
 function lessonOf(task) {
-  return course.lessons.find((lesson) => lesson.tasks.some((one) => one.id === task))?.id ?? null;
+  return course.lessons.find((lesson) => lesson.tasks.some(({ id }) => id === task))?.id ?? null;
 }
 
 // All steps of the course in order.
@@ -108,10 +108,10 @@ function overviewView() {
     make("div", { class: "lesson-head" },
       make("h1", { id: "stage-title" }, "The embedding layer, step by step"),
       make("p", { class: "lead" }, `${course.lessons.length} lessons; ${passed} of ${tasks.length} tasks passed.`)),
-    course.notices.map((one) => make("p", { class: "note" }, one)),
+    course.notices.map((notice) => make("p", { class: "note" }, notice)),
     !course.runs_code && make("p", { class: "note read-only" }, course.read_only_message),
     next && make("p", { class: "next" }, Object.assign(
-      linkTo(stepView(next), span("muted", begun ? "Continue: " : "Start: "), next.title), { className: "next-link" })),
+      linkTo(stepView(next), begun ? "Continue: " : "Start: ", next.title), { className: "next-link primary" })),
     make("ol", { class: "overview" }, course.lessons.map(overviewLine)),
   ];
   return [elements, () => 0];
@@ -131,7 +131,7 @@ function overviewLine(lesson) {
     make("div", {},
       make("h2", {}, linkTo({ lesson: lesson.id }, lesson.title)),
       make("p", { class: "note" }, counts.join(" \u00b7 ")),
-      make("div", { class: "tally", "aria-hidden": "true" }, parts.map((one) => make("i", { class: one ? "full" : null })))));
+      make("div", { class: "tally", "aria-hidden": "true" }, parts.map((isDone) => make("i", { class: isDone ? "full" : null })))));
 }
 
 async function misconceptionsView(signal) {

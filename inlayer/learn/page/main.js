@@ -1,6 +1,6 @@
 // From the address to the page: load what it names, ignore late responses, render.
 
-const LOADING_SHOWS = 150; // milliseconds; faster responses need no indicator
+const LOADING_SHOWS = 150; // milliseconds; faster responses do not need an indicator
 const KEYS = [
   [["Ctrl", "Enter"], "check the code"],
   [["Tab"], "in the editor: indent; Esc, then Tab leaves it"],
@@ -62,7 +62,7 @@ function fitsWalkPane() {
 // The step of the walk that the current view is about.
 function walkStep() {
   const lesson = lessons.get(view.lesson);
-  return lesson?.tasks.find((one) => one.id === view.task)?.step ?? lesson?.step ?? 1;
+  return lesson?.tasks.find(({ id }) => id === view.task)?.step ?? lesson?.step ?? 1;
 }
 
 function go(place) {
@@ -81,11 +81,11 @@ async function show({ moved = false } = {}) {
     course ??= await server.course();
     resolveView();
     if (view.lesson !== null && !lessons.has(view.lesson)) lessons.set(view.lesson, await server.lesson(view.lesson));
-    const task = lessons.get(view.lesson)?.tasks.find((one) => one.id === view.task);
+    const task = lessons.get(view.lesson)?.tasks.find(({ id }) => id === view.task);
     if (task) task.file = await server.file(task.id);
     const [elements, then] = await pageOf(task);
     if (request !== ticket) return;
-    byId("stage").replaceChildren(...elements.flat(Infinity).filter((one) => !isNothing(one)));
+    byId("stage").replaceChildren(...elements.flat(Infinity).filter((element) => !isNothing(element)));
     renderLessons();
     fold(true);
     then();
@@ -121,7 +121,7 @@ function resolveView() {
     else if (part !== null && !PARTS.includes(part)) notFound("part", part);
   } else if (step !== null) {
     const isStep = /^[1-8]$/.test(step);
-    const about = isStep && course.lessons.find((one) => one.step >= Number(step)); // the first lesson covers three steps
+    const about = isStep && course.lessons.find((lesson) => lesson.step >= Number(step)); // the first lesson covers three steps
     if (about) view = { ...NO_VIEW, lesson: about.id };
     else notFound("lesson for step", step);
   }
@@ -146,8 +146,8 @@ function fold(folded) {
 function renderKeys() {
   byId("keys").replaceChildren(
     make("h2", { id: "keys-title" }, "Keyboard shortcuts"),
-    make("dl", { class: "key-list" }, KEYS.map(([keys, what]) => [
-      make("dt", {}, keys.map((key) => make("kbd", {}, key))), make("dd", {}, what)])),
+    make("dl", { class: "key-list" }, KEYS.map(([keys, effect]) => [
+      make("dt", {}, keys.map((key) => make("kbd", {}, key))), make("dd", {}, effect)])),
     make("form", { method: "dialog" }, make("button", { class: "primary" }, "Close")));
 }
 

@@ -26,7 +26,7 @@ function renderQuestion() {
   byId("question").replaceChildren(...(question ? [questionCard(question)] : [quizEnd()]));
 }
 
-// The same counts as in the list of lessons: a missed question counts again once it is no longer due.
+// The same counts as in the list of lessons: a missed question is included again once it is no longer due.
 function renderTally() {
   const tally = byId("quiz-tally");
   if (!tally || !course.runs_code) return;
@@ -40,7 +40,7 @@ function quizCounts({ counts: { quiz }, due }) {
 
 function questionTitle({ id }) {
   if (quizRun.missed.has(id)) return "Repeated question";
-  const unasked = quizRun.queue.filter((one) => !quizRun.missed.has(one.id)).length;
+  const unasked = quizRun.queue.filter(({ id }) => !quizRun.missed.has(id)).length;
   return `Question ${quizRun.total - unasked + 1} of ${quizRun.total}`;
 }
 

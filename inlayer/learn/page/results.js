@@ -1,5 +1,5 @@
-// The result of a check: every check with its state, the first failure, the output of the code and, if all passed, why
-// it works and the learner's tensor.
+// The result of a check: every check with its state, the first failure, the output of the code, and, if all
+// passed, why it works and the learner's tensor.
 
 const MARKS = { passed: "\u2713", failed: "\u2717", "not run": "\u00b7" };
 

@@ -1,4 +1,4 @@
-// A task: the statement, the editor and the actions. The editor shows the learner's file on disk, the one that
+// A task: the statement, the editor, and the actions. The editor shows the learner's file on disk, the one that
 // `inlayer learn check` reads; a change made elsewhere is never overwritten silently.
 
 const SAVE_AFTER = 1500; // milliseconds without a key
@@ -118,7 +118,7 @@ function kept(task, text, digest) {
 }
 
 // The file was changed in a terminal or another window: the learner chooses a version. `save` runs again if they keep
-// their own; after a button press, the focus moves to the question.
+// theirs; after a button press, the focus moves to the question.
 async function conflict({ save: retry, pressed = false }) {
   const { task } = workspace;
   workspace.inConflict = true;
@@ -155,7 +155,7 @@ function toConflict() {
   byId("conflict").focus({ preventScroll: true });
 }
 
-// Back from a terminal: a file that was changed there, and not here, is loaded again.
+// Back from a terminal: a file that was changed there but not here is loaded again.
 async function reloadIfChanged() {
   const { task, editor, digest } = workspace;
   if (editor === null || !course.runs_code || workspace.inConflict || editor.text() !== workspace.code) return;

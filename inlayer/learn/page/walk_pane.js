@@ -14,7 +14,7 @@ function walkAddress(step, texts) {
   return `/${location.search}#${write}`;
 }
 
-// A link to a step opens it next to the text; with Ctrl or a middle click it opens as its own page.
+// A link to a step opens it next to the text, or as a page with Ctrl or a middle click.
 function walkLink(step, texts, inside) {
   const open = (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;

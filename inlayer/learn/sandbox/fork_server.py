@@ -2,7 +2,7 @@
 
 session -> [fork server] -> runner
 - it is a new process that shares no memory with the grader, so a runner has none of the grader's data
-- importing torch takes seconds, a fork milliseconds, which makes `watch` and batch grading fast
+- importing torch takes seconds but a fork takes milliseconds, so `watch` and batch grading are fast
 - it runs no learner code itself and exits when the grader closes its end of the socket
 - it is the parent of the runners, so it knows how each of them ended. Requests and answers are JSON
 Tested in tests/learn/test_misbehaving.py.
@@ -78,11 +78,11 @@ class ForkServer:
         return printable(last)[:MAX_REASON] or f"it ended with code {self.process.returncode}"
 
     def fork(self, output: int, *, scratch: Path, limits: GradingLimits) -> tuple[socket.socket, int]:
-        """Fork a runner that prints to the file descriptor `output` and leads its own process group."""
+        """Fork a runner that prints to the file descriptor `output` and leads a new process group."""
         parent_end, child_end = socket.socketpair()
         try:
             with child_end:
-                pid = self._ask({"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output])
+                pid = self._request({"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output])
             if not pid:
                 raise GraderError("the grader's process ended unexpectedly; try again")
         except BaseException:
@@ -91,13 +91,13 @@ class ForkServer:
         return parent_end, pid
 
     def kill(self, pid: int) -> tuple[int, float]:
-        """Kill a runner and its group; returns the signal that ended it (0: it had exited) and its CPU seconds."""
+        """Kill a runner and its group. Return the signal that ended it (0: it had exited) and its CPU seconds."""
         kill_group(pid)
-        number, seconds = self._ask({"reap": pid}) or (0, 0.0)
+        number, seconds = self._request({"reap": pid}) or (0, 0.0)
         return number, seconds
 
-    def _ask(self, request: dict[str, Any], handles: Sequence[int] = ()) -> Any:
-        """Send a request and return the answer; None if the server is gone."""
+    def _request(self, request: dict[str, Any], handles: Sequence[int] = ()) -> Any:
+        """Send a request and return the answer, or None if the server is gone."""
         with self.lock, suppress(OSError, ValueError):
             try:
                 socket.send_fds(self.socket, [json.dumps(request).encode()], handles)

@@ -1,7 +1,7 @@
 """The protocol between grader and runner: plain values as JSON, tensors as safetensors.
 
 session -> [protocol] -> runner -> [protocol] -> session
-- a message is the length of its JSON, the JSON, and a safetensors file with the tensors it refers to
+- a message consists of the length of its JSON, the JSON, and a safetensors file with the tensors it refers to
 - a value that cannot be sent (a module, a generator, a complex tensor) stays in the runner and becomes a `RemoteHandle`
 - messages from the runner are untrusted: their size and depth are limited, they are validated, and decoding never
   runs code
@@ -27,7 +27,7 @@ from torch import Tensor
 from inlayer.tensors import dtype_name
 
 MAX_DEPTH = 24
-MAX_TREE = 4 << 20  # bytes of JSON, and of what safetensors says about the tensors: bounds time and memory
+MAX_TREE = 4 << 20  # bytes of JSON, and of the safetensors header: bounds time and memory
 MAX_TENSORS = 64 << 20  # bytes of all tensors of a message
 MAX_MESSAGE = MAX_TENSORS + 3 * MAX_TREE  # bytes that a runner sends; its JSON and header have MAX_TREE each
 DTYPES = {dtype_name(dtype): dtype for dtype in (
@@ -44,7 +44,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class RemoteHandle:
-    """A value that was not sent: the name of its type, and its number if the runner keeps it."""
+    """A value that was not sent: its type's name, and its number if the runner keeps it."""
 
     kind: str
     number: int = -1

@@ -1,12 +1,12 @@
 """Limits and kernel restrictions of the runner, which hold even if its code disables the audit hook.
 
 fork server -> runner -> [restrict] -> the learner's file
-- limits on CPU time, memory and files; the session limits wall time and output, the runner threads
-- no capabilities, so even root cannot read the grader's environment in /proc
-- Landlock (Linux 5.13 and later): read everything except the course and other processes, write only in the scratch
-  folder, and with newer kernels no network and no signals to other processes
-- seccomp (Linux on x86-64 and ARM): no new process or program, and no change of process group. Only this stops a
-  process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
+- limits on CPU time, memory, and files; the session limits wall time and output, and the runner limits threads
+- the process has no capabilities, so even root cannot read the grader's environment in /proc
+- Landlock (Linux 5.13 and later) permits reading everything except the course and other processes, and writing only in
+  the scratch folder; newer kernels also block the network and signals to other processes
+- seccomp (Linux on x86-64 and ARM) blocks new processes, new programs, and changes of the process group. Only this
+  stops a process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
 - both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
 Tested by disabling the hook in tests/learn/test_restrict.py, and with misbehaving code in
 tests/learn/test_misbehaving.py.
@@ -51,7 +51,7 @@ CLONE3 = 435  # a filter cannot read its flags; if it is missing, libc creates t
 class GradingLimits:
     """Resources that a learner's file may use."""
 
-    seconds: float = 20.0  # CPU time for all checks together
+    seconds: float = 5.0  # CPU time for all checks together
     wall_seconds: float = 120.0
     memory: int = 2 << 30  # bytes on top of Python and torch
     output: int = 1 << 20  # printed bytes
@@ -63,7 +63,7 @@ class GradingLimits:
 def set_limits(limits: GradingLimits) -> None:
     import resource
 
-    # Ends an endless loop even if the grader is gone: SIGXCPU, which says why, then SIGKILL, which cannot be caught.
+    # Ends an endless loop even if the grader is gone: SIGXCPU (the reason), then SIGKILL (cannot be caught).
     cpu_limit = 1 + math.ceil(limits.seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 2))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -75,7 +75,7 @@ def set_limits(limits: GradingLimits) -> None:
 
 
 def restrict(scratch: str, private: str) -> None:
-    """Restrict this process: write only in `scratch`, read nothing under `private`."""
+    """Restrict this process: it can write only in `scratch` and cannot read anything under `private`."""
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None, use_errno=True)
@@ -129,7 +129,7 @@ def siblings(private: str) -> list[str]:
 
 
 def restrict_calls(prctl: Callable[..., int], architecture: int, clone: int, denied: tuple[int, ...]) -> None:
-    """Install a BPF filter; an instruction is (code, jump if true, jump if false, value)."""
+    """Install a BPF filter. An instruction is (code, jump if true, jump if false, value)."""
     load, equal, any_bit, finish = 0x20, 0x15, 0x45, 0x06
     deny, unknown, allow = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS, 0x7FFF0000
     instructions = [(load, 0, 0, 4), (equal, 1, 0, architecture), (finish, 0, 0, deny), (load, 0, 0, 0)]

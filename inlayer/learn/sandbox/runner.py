@@ -1,10 +1,10 @@
 """The runner: the process that loads a learner's file and calls what it defines, one message at a time.
 
 fork server -> [runner] <-> session
-- it has no expected values and grades nothing, so code that changes this process only changes its own results
-- it has resource limits (restrict.py) and its own process group, so all of it can be killed
-- an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
-  files outside the scratch folder, reading the course's files. The first refusal ends the session
+- it has no expected values and does not grade, so code that changes this process only changes its own results
+- it has resource limits (restrict.py) and a separate process group, so all of it can be killed
+- an audit hook, which Python code cannot remove, refuses what no task requires: processes, signals, the network,
+  changing files outside the scratch folder, and reading the course's files. The first refusal ends the session
 - code that gets around the hook is stopped by the kernel (restrict.py). It is not a security boundary: docs/learn.md
 Tested with misbehaving code in tests/learn/test_misbehaving.py.
 """
@@ -41,11 +41,11 @@ from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, 
 from inlayer.learn.sandbox.restrict import GradingLimits, restrict, set_limits
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
-MAX_LINE_CHARACTERS = 120  # characters of a line that is not valid Python
-MAX_ERROR_CHARACTERS = 2_000  # characters of an error message
+MAX_LINE_CHARACTERS = 120  # of a line that is not valid Python
+MAX_ERROR_CHARACTERS = 2_000  # of an error message
 
-# Audit events that no task needs, by how a refusal describes them: "your code tried to ...".
-REFUSED = {event: what for what, events in {
+# Audit events that no task requires, by how a refusal describes them: "your code tried to ...".
+REFUSED = {event: action for action, events in {
     "start another process": "os.fork os.forkpty os.posix_spawn",
     "start another program": "os.exec os.system os.spawn os.startfile subprocess.Popen pty.spawn",
     "send a signal": "os.kill os.killpg signal.pthread_kill",
@@ -67,6 +67,8 @@ def run(channel: socket.socket, scratch: str, limits: GradingLimits) -> NoReturn
     os.chdir(scratch)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
     tempfile.tempdir = scratch  # importing torch may have cached a different one
+    for stream in (sys.stdout, sys.stderr):  # printing must not raise: a check may expect a ValueError
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     runner = Runner(channel, scratch, limits)
     set_limits(limits)
     # A traceback may show this file, which cannot be read after restrict().
@@ -160,8 +162,8 @@ class Runner:
                 ast.parse(source)
         except SyntaxError as error:
             line = (error.text or "").strip()[:MAX_LINE_CHARACTERS]
-            where = f"line {error.lineno}: " if error.lineno else ""
-            return {"error": f"{where}{error.msg}" + (f"\n    {line}" if line else "")}
+            position = f"line {error.lineno}: " if error.lineno else ""
+            return {"error": f"{position}{error.msg}" + (f"\n    {line}" if line else "")}
         except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, endless brackets
             return {"error": f"the file cannot be parsed as Python: {error or type(error).__name__}"}
         return {}
@@ -277,13 +279,13 @@ class Runner:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.module.__file__:
             frame = frame.f_back
-        where = f"; line {frame.f_lineno} uses it" if frame else ""
-        self.fail("forbidden-name", f"this task must be solved without {name}{where}")
+        used_in = f"; line {frame.f_lineno} uses it" if frame else ""
+        self.fail("forbidden-name", f"this task must be solved without {name}{used_in}")
 
     # ---- refusals
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Handle an audit event: refuse what no task needs."""
+        """Handle an audit event: refuse what no task requires."""
         if event in REFUSED:
             self.on_refusal(REFUSED[event])
         elif event == "import" and str(args[0]).startswith("inlayer.learn"):
@@ -319,14 +321,14 @@ class Runner:
         if opens and self.is_folder(real):
             self.on_refusal("open a folder as a file")
 
-    def refuse(self, what: str) -> NoReturn:
-        self.fail("refused", f"your code tried to {what}; no task needs that, and it is not allowed")
+    def refuse(self, action: str) -> NoReturn:
+        self.fail("refused", f"your code tried to {action}; no task requires this, and it is not allowed")
 
     def refuse_exit(self, code: int = 0) -> NoReturn:
         self.refuse(f"end its process (os._exit({code!r:.20}))")
 
     def fail(self, rule: str, message: str) -> NoReturn:
-        """Report first, because the code may catch the error."""
+        """Report the failure, then raise: the code may catch the error."""
         self.send(encode(failure(rule, message)))
         raise PermissionError(message)
 

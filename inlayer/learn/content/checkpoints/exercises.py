@@ -119,14 +119,14 @@ def where_positions(draw: random.Random) -> ChoiceQuestion:
 
 def hostile_file(draw: random.Random) -> FreeTextQuestion:
     """a malicious header"""
-    what = draw.choice(["a colleague", "a hub", "a forum"])
+    source = draw.choice(["a colleague", "a hub", "a forum"])
     return FreeTextQuestion(
         text=(
-            f"You get a safetensors file from {what} and want one row of its table. Which false claims can "
+            f"You get a safetensors file from {source} and want one row of its table. Which false claims can "
             "its header make, and what do you check each of them against?"
         ),
         sample_answer=(
-            "Its own length: compare it with the length of the file, and with a limit of your own, before "
+            "Its own length: compare it with the length of the file, and with a limit that you set, before "
             "you read or allocate anything. The JSON may be invalid, not an object, nested too deeply, or "
             "list a tensor twice. A dtype may be unknown. data_offsets may be negative, reversed, or past the "
             "end of the file: compare them with what is left after the header. A shape may need more or "

@@ -1,4 +1,4 @@
-"""Exercises for lesson 3: shapes, costs, ids and vectors."""
+"""Exercises for lesson 3: shapes, costs, ids, and vectors."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def hidden_shape(draw: random.Random) -> NumberQuestion:
 
 def forward_lookup(draw: random.Random) -> FreeTextQuestion:
     """the lookup as a formula"""
-    one, other = draw.sample(range(1, 9), 2)
+    first, second = draw.sample(range(1, 9), 2)
     return FreeTextQuestion(
         text=(
             "Write the forward pass of an embedding layer as a formula. What are the hidden states for "
-            f"input_ids = [[{one}, {other}]] if the rows of E are e0, e1, e2, ...? Why does Kimi-K2 add no "
+            f"input_ids = [[{first}, {second}]] if the rows of E are e0, e1, e2, ...? Why does Kimi-K2 add no "
             "positions, unlike GPT-2 or BERT?"
         ),
         sample_answer=(
-            "hidden[b, t] = E[ids[b, t]], with ids (B, T), E (V, D) and hidden (B, T, D); or equivalently "
-            f"one_hot(ids) @ E. Here hidden = [[e{one}, e{other}]], with shape (1, 2, D). GPT-2 and BERT have "
+            "hidden[b, t] = E[ids[b, t]], with ids (B, T), E (V, D), and hidden (B, T, D), or equivalently "
+            f"one_hot(ids) @ E. Here hidden = [[e{first}, e{second}]], with shape (1, 2, D). GPT-2 and BERT have "
             "a vector for each absolute position and add it to the row, so the sum encodes the order. "
             "Kimi-K2 encodes it elsewhere: in every block, queries and keys are rotated by an angle that "
             "grows with the position (RoPE), and the score between two tokens depends on their distance. The rows "
@@ -46,7 +46,7 @@ def forward_lookup(draw: random.Random) -> FreeTextQuestion:
         ),
         points=(
             "the formula: hidden[b, t] = E[ids[b, t]]",
-            f"the result: rows e{one} and e{other}, with shape (1, 2, D)",
+            f"the result: rows e{first} and e{second}, with shape (1, 2, D)",
             "absolute positions are added to the rows, before the first block",
             "RoPE rotates queries and keys inside attention and adds nothing to the rows",
         ),

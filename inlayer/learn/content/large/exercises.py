@@ -166,7 +166,7 @@ def million_rows(draw: random.Random) -> FreeTextQuestion:
             "A lookup copies rows: it does no arithmetic and only moves B · T · D values, and each "
             "row is one contiguous block. V does not matter. On a GPU it is limited by bandwidth, and the "
             "result (B, T, D) is what grows with batch and length. With many rows the memory grows: the "
-            "table, its dense gradient, the optimizer's moments and, for a language model, the head and the "
+            "table, its dense gradient, the optimizer's moments, and, for a language model, the head and the "
             "logits. Rows can be sharded over processes, each looking up its own. The gradient of lookups "
             "can be sparse, with an optimizer that accepts it. The table can be made smaller by hashing with "
             "several hashes, with narrow rows and a projection, or with a different tokenizer. The table itself is "

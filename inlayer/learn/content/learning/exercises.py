@@ -52,8 +52,8 @@ def repeated_sum(draw: random.Random) -> NumberQuestion:
             f"{parts[1]} + {parts[2]}."
         ),
         common_mistakes={
-            parts[2]: "That is the gradient of the last position. The others count too: gradients add up.",
-            parts[0]: "That is the gradient of the first position. The others count too: gradients add up.",
+            parts[2]: "That is the gradient of the last position. Gradients add up over all three.",
+            parts[0]: "That is the gradient of the first position. Gradients add up over all three.",
             total / 3: "That is the mean of the three. A copy passes on its whole gradient.",
             sum(upstream): f"That is the sum over all positions, but one of them belongs to row {other}.",
         },
@@ -144,15 +144,15 @@ def which_row_moves(draw: random.Random) -> ChoiceQuestion:
 
 def analogy(draw: random.Random) -> FreeTextQuestion:
     """what an analogy shows"""
-    one, two, three, four = draw.choice([("king", "man", "woman", "queen"), ("Paris", "France", "Italy", "Rome")])
+    a, b, c, d = draw.choice([("king", "man", "woman", "queen"), ("Paris", "France", "Italy", "Rome")])
     return FreeTextQuestion(
-        text=f'"In a trained table, {one} - {two} + {three} ≈ {four}." What does this claim, how would you test it '
+        text=f'"In a trained table, {a} - {b} + {c} ≈ {d}." What does this claim, how would you test it '
         "honestly, and what would a success not show?",
         sample_answer=(
-            f"It claims that {four} has the row closest to the sum of three rows. An honest test fixes "
+            f"It claims that {d} has the row closest to the sum of three rows. An honest test fixes "
             "the measure (cosine similarity, for example), excludes no words, uses many analogies that were "
-            f"not chosen because they work, and compares with the plain neighbors of {one}, which often "
-            f"include {four} already. A success shows that some differences between rows are roughly parallel "
+            f"not chosen because they work, and compares with the plain neighbors of {a}, which often "
+            f"include {d} already. A success shows that some differences between rows are roughly parallel "
             "in this table. It does not show that training requires it, that single channels have a meaning, "
             "or that other tables behave the same way."
         ),

@@ -107,7 +107,7 @@ def why_memories(draw: random.Random) -> FreeTextQuestion:
             "Each token reads one row per hash head, a few kilobytes, no matter how large the table is. This takes "
             "no arithmetic, and the tables can stay in main memory or on disk. They save work: without them, the "
             "blocks would have to recognize fixed phrases again and again. The ids, the compression of tokens, "
-            "multipliers, moduli, the order of hash heads and the rule for the start of a text must be the same "
+            "multipliers, moduli, the order of hash heads, and the rule for the start of a text must be the same "
             "everywhere, because a wrong row looks as valid as the right one, and nothing reports the mistake."
         ),
         points=(

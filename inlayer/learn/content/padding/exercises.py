@@ -63,7 +63,7 @@ def mean_of_real_tokens(draw: random.Random) -> NumberQuestion:
         float(sum(kept)): "That is the sum. For a mean, divide by the number of real tokens.",
         sum(kept) / 4: "You divided by the number of positions. Padding must not be counted either.",
         sum(values) / 4: "That is the mean over all positions: the mask was not used.",
-        sum(values[:2]) / 2: "Two tokens are real, but not the first two: the mask says where they are.",
+        sum(values[:2]) / 2: "Two tokens are real, but not the first two: the mask shows where they are.",
     }
     return NumberQuestion(
         text=(
@@ -148,10 +148,10 @@ def which_tool(draw: random.Random) -> ChoiceQuestion:
         options=tuple(
             Option(
                 text=tool,
-                correct=where == asked,
-                reason=reason if where == asked else f"That keeps padding out of {where}.",
+                correct=place == asked,
+                reason=reason if place == asked else f"That keeps padding out of {place}.",
             )
-            for where, (tool, reason) in tools.items()
+            for place, (tool, reason) in tools.items()
         ),
         explanation="Three jobs, three tools: each does only its own job.",
     )
@@ -166,7 +166,7 @@ def why_a_mask(_: random.Random) -> FreeTextQuestion:
         ),
         sample_answer=(
             "Because the id is not always enough. Many tokenizers have no padding token and reuse "
-            "another one, usually end-of-text, which then also occurs as a real token. With bytes, every "
+            "another token, usually end-of-text, which then also occurs as a real token. With bytes, every "
             "id from 0 to 255 is real. Later in the model the ids are gone: attention and pooling "
             "see hidden states, and with inputs_embeds there never were any ids. And padded positions "
             "are no longer zero once positions are added. The code that pads knows the lengths, so it "

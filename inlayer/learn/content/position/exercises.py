@@ -39,7 +39,7 @@ def learned_parameters(draw: random.Random) -> NumberQuestion:
     block_size = draw.choice([512, 1_024, 2_048])
     return NumberQuestion(
         text=(
-            f"A model has a vocabulary of {vocab_size:,}, rows of width {width:,} and learned positions "
+            f"A model has a vocabulary of {vocab_size:,}, rows of width {width:,}, and learned positions "
             f"for {block_size:,} tokens. How many parameters does its position table have?"
         ),
         answer=block_size * width,

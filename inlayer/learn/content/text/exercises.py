@@ -15,7 +15,7 @@ def bytes_in_text(draw: random.Random) -> NumberQuestion:
     """count the ids of a text in bytes"""
     text = draw.choice(("naïve", "Zoë 🙂", "10 €", "señor", "Müller", "déjà vu", "Ωmega", "été 🙂🙂", "日本", "a – b"))
     size = len(text.encode())
-    wide = [f"{one} takes {len(one.encode())}" for one in dict.fromkeys(text) if len(one.encode()) > 1]
+    wide = [f"{char} takes {len(char.encode())}" for char in dict.fromkeys(text) if len(char.encode()) > 1]
     return NumberQuestion(
         text=f'How many ids does the text "{text}" have under a byte-level tokenizer?',
         answer=size,
@@ -127,7 +127,7 @@ def why_subwords(draw: random.Random) -> FreeTextQuestion:
             "a byte-level tokenizer covers every text but makes long sequences",
             "a word-level tokenizer has unknown words, or an unlimited table",
             "subwords: frequent strings are short, and rare ones are still possible",
-            "the size of the vocabulary is the number of rows of the table",
+            "the vocabulary size is the number of table rows",
         ),
     )
 

@@ -54,7 +54,7 @@ def training_memory(draw: random.Random) -> NumberQuestion:
             size * 4: "That is the weights alone. In training, each parameter also has a gradient and two moments.",
             size * 8: "That is weights and gradients. Adam's two moments are missing.",
             size * 12: "One of the four is missing: weight, gradient, first moment, second moment.",
-            size * 32: "That is table and head together. The table stays.",
+            size * 32: "That is the table and the head together. The table stays.",
         },
     )
 

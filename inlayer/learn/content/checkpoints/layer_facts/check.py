@@ -73,14 +73,14 @@ def values(session: GradingSession) -> None:
         mistakes={
             "positions-by-length": (
                 want | {"positions": "learned"},
-                "you took max_position_embeddings for the size of a position table; rotary models also have a "
+                "you mistook max_position_embeddings for the size of a position table; rotary models also have a "
                 "maximum length",
             ),
             "tied-by-class": (
                 want | {"tied": True},
                 "you returned Kimi-K2 as tied; the config says false, whatever the class lists as tieable",
             ),
-            "swapped-sizes": (facts(width, rows, False, "rotary"), "rows and width are swapped"),
+            "swapped-sizes": (facts(width, rows, False, "rotary"), "the rows and the width are swapped"),
         },
         message="the facts of a complete config are wrong",
     )

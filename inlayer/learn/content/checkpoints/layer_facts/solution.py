@@ -15,7 +15,7 @@ FAMILIES = {
 
 
 def layer_facts(config: dict[str, Any]) -> dict[str, Any]:
-    """Return vocab_size, n_embd, tied and positions of a model from its config.json."""
+    """Return vocab_size, n_embd, tied, and positions of a model from its config.json."""
     text = config
     if config.get("model_type") not in FAMILIES and isinstance(config.get("text_config"), dict):
         text = config["text_config"]

@@ -15,6 +15,6 @@ FAMILIES = {
 
 
 def layer_facts(config: dict[str, Any]) -> dict[str, Any]:
-    """Return vocab_size, n_embd, tied and positions of a model from its config.json."""
+    """Return vocab_size, n_embd, tied, and positions of a model from its config.json."""
     # write your code here
     return {}

@@ -42,7 +42,9 @@ def pack(header: Any, size: int | None = None, *, length: int | None = None, ord
     text = json.dumps(header).encode() if not isinstance(header, bytes) else header
     text += b" " * (-len(text) % 8)
     spans = (
-        [one["data_offsets"][1] for one in header.values() if "data_offsets" in one] if isinstance(header, dict) else []
+        [entry["data_offsets"][1] for entry in header.values() if "data_offsets" in entry]
+        if isinstance(header, dict)
+        else []
     )
     stated_length = len(text) if length is None else length
     written = stated_length.to_bytes(8, "big" if order == "big" else "little")
@@ -53,8 +55,8 @@ def tensors(entries: Entries, data: bytes) -> dict[str, Any]:
     """Return the result of the learner's function for a valid file."""
     after = 8 + int.from_bytes(data[:8], "little")
     return {
-        name: (one["dtype"], tuple(one["shape"]), after + one["data_offsets"][0], after + one["data_offsets"][1])
-        for name, one in entries.items()
+        name: (entry["dtype"], tuple(entry["shape"]), *(after + offset for offset in entry["data_offsets"]))
+        for name, entry in entries.items()
         if name != "__metadata__"
     }
 
@@ -167,7 +169,7 @@ def no_header(session: GradingSession) -> None:
 def inside_the_file(session: GradingSession) -> None:
     """rejects a tensor that is not inside the file"""
     entries = draw(session)
-    size = max(one["data_offsets"][1] for one in entries.values())
+    size = max(entry["data_offsets"][1] for entry in entries.values())
     cut = pack(entries, size - session.random_int(1, size))
     refuse(session, "past-the-end", cut, "a truncated file: a tensor ends past it")
     n = session.random_int(1, 8)

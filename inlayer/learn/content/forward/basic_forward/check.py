@@ -22,7 +22,7 @@ def three_answers(session: GradingSession) -> None:
     if not isinstance(got[2], bool):
         raise CheckFailed(
             "not-a-bool",
-            "the third result must be a Python bool, True or False; a tensor that contains one does not count",
+            "the third result must be a Python bool, True or False; a tensor that contains one is not accepted",
         )
 
 

@@ -48,7 +48,7 @@ def vectors_given(session: GradingSession) -> None:
 
 
 def sizes(session: GradingSession) -> None:
-    """returns batch size and length of either input as integers"""
+    """returns the batch size and length of either input as integers"""
     table, ids, vectors = drawn(session)
     for given, shape in (({"input_ids": ids}, ids.shape), ({"inputs_embeds": vectors}, vectors.shape)):
         _, batch, length = answers(session.call(table, **given))
@@ -139,7 +139,7 @@ def gradient(session: GradingSession) -> None:
         raise CheckFailed(
             "vectors-detached", "no gradient reaches the given vectors, so whatever produced them could not be trained"
         )
-    message = "the gradient of the vectors must equal the gradient of the hidden states"
+    message = "the gradient of the vectors must match the gradient of the hidden states"
     check_values(got, arriving, rule="vectors-gradient", message=message, atol=1e-6)
 
 
@@ -154,7 +154,7 @@ def walk_output(session: GradingSession) -> Tensor:
 
 
 def drawn(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a table, ids and vectors; B, T, and D all differ, and so do the sizes of ids and vectors."""
+    """Return a table, ids, and vectors; B, T, and D all differ, and so do the sizes of ids and vectors."""
     rows, width = session.random_int(7, 12), session.random_int(9, 12)
     ids = session.random_ids(rows, (session.random_int(2, 3), session.random_int(4, 5)))
     return (
@@ -171,7 +171,7 @@ def answers(got: Any) -> tuple[Any, Any, Any]:
     return hidden, batch, length
 
 
-def refused(answer: CallResult, what: str) -> None:
+def refused(answer: CallResult, situation: str) -> None:
     raised = answer.raised
     if raised is not None and "ValueError" not in (raised.type, *raised.bases):
-        raise CheckFailed("another-error", f"{what} raised {raised}; raise a ValueError")
+        raise CheckFailed("another-error", f"{situation} raised {raised}; raise a ValueError")

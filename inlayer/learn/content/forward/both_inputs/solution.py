@@ -7,7 +7,7 @@ from torch import Tensor
 def both_inputs(
     weight: Tensor, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None
 ) -> tuple[Tensor, int, int]:
-    """Return hidden states, batch size and length from exactly one of ids and vectors; otherwise raise ValueError."""
+    """Return hidden states, batch size, and length from exactly one of ids and vectors; otherwise raise ValueError."""
     if input_ids is not None and inputs_embeds is not None:
         raise ValueError("both input_ids and inputs_embeds were given; pass exactly one of them")
     if input_ids is None and inputs_embeds is None:

@@ -35,7 +35,7 @@ def draw(session: GradingSession, *, hashes: int, rows: int, words: int) -> tupl
 
 def rows_of(keys: list[int], rows: int, multipliers: list[int]) -> Tensor:
     """Return the rows (N, H) of N keys, by the formula of the task."""
-    return torch.tensor([[rows * (key * one % 2**32) >> 32 for one in multipliers] for key in keys])
+    return torch.tensor([[rows * (key * factor % 2**32) >> 32 for factor in multipliers] for key in keys])
 
 
 def keys_of(words: list[str]) -> list[int]:
@@ -44,7 +44,7 @@ def keys_of(words: list[str]) -> list[int]:
 
 def once_each(table: Tensor, chosen: Tensor) -> Tensor:
     """Sum only the distinct rows of each word, so a row selected by two hashes counts once."""
-    return torch.stack([table[torch.tensor(sorted(set(one.tolist())))].sum(0) for one in chosen])
+    return torch.stack([table[torch.tensor(sorted(set(ids.tolist())))].sum(0) for ids in chosen])
 
 
 def shape(session: GradingSession) -> None:
@@ -72,12 +72,12 @@ def values(session: GradingSession) -> None:
     words, table, multipliers = draw(session, hashes=hashes, rows=rows, words=10)
     keys = keys_of(words)
     want = table[rows_of(keys, rows, multipliers)].sum(1)
-    low = torch.tensor([[key * one % 2**32 % rows for one in multipliers] for key in keys])
+    low = torch.tensor([[key * factor % 2**32 % rows for factor in multipliers] for key in keys])
     plain = torch.tensor([key % rows for key in keys])
     chained = []
     for key in keys:
-        for one in multipliers:
-            key = key * one % 2**32  # noqa: PLW2901
+        for factor in multipliers:
+            key = key * factor % 2**32  # noqa: PLW2901
             chained.append(rows * key >> 32)
     check_values(
         session.call(words, table, multipliers),
@@ -147,8 +147,8 @@ def gradient(session: GradingSession) -> None:
     if got is None:
         raise CheckFailed("no-gradient", "no gradient reaches the rows; they were copied as plain numbers")
     want = torch.zeros_like(table)
-    for one in rows_of(keys_of(words), len(table), multipliers).T:
-        want.index_add_(0, one, weight)
+    for ids in rows_of(keys_of(words), len(table), multipliers).T:
+        want.index_add_(0, ids, weight)
     check_values(
         got, want, rule="gradient", message="the gradient of the rows is not that of a sum of lookups", atol=1e-5
     )

@@ -87,7 +87,7 @@ def values(session: GradingSession) -> None:
 
 
 def others_unread(session: GradingSession) -> None:
-    """uses no values from other processes' rows"""
+    """does not use values from other processes' rows"""
     table, ids, processes = draw(session)
     for rank, (first, last) in enumerate(borders(len(table), processes)):
         own = torch.full_like(table, float("nan"))

@@ -20,7 +20,7 @@ def add_up(ids: Tensor, upstream: Tensor, rows: int) -> Tensor:
 
 
 def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a table, ids (one occurs twice in every text, and the first is not the smallest) and gradients."""
+    """Return a table, ids (one occurs twice in every text, and the first is not the smallest), and gradients."""
     rows, batch, tokens, width = (
         session.random_int(10, 14),
         session.random_int(2, 3),
@@ -174,7 +174,7 @@ def zero_gradients(session: GradingSession) -> None:
     rate, decay = session.random_int(3, 6) / 10, session.random_int(3, 6) / 10
     after, got = step(session, table, ids, upstream, rate, decay)
     rows = torch.tensor(sorted(set(ids.flatten().tolist())))
-    message = "you skipped a row that was looked up because its gradient is zero; the ids tell which rows were used"
+    message = "you skipped a row that was looked up because its gradient is zero; the ids show which rows were used"
     if isinstance(got, Tensor) and len(got.flatten()) < len(rows):
         raise CheckFailed("rows-from-gradient", message)
     want = table.clone()

@@ -78,7 +78,7 @@ CHECKS = (shape, start_of_text, end_of_text, short_texts, real_sizes, lists_stay
 
 
 def rows_of(given: Given, how: str = "") -> list[list[int]]:
-    """The rows, or what a common mistake gives."""
+    """Return the rows, or the result of a common mistake."""
     ids, multipliers, moduli, stop = given
     used = multipliers[::-1] if how == "oldest-first" else multipliers
     offsets = [0] * len(moduli) if how == "no-offsets" else list(accumulate([0, *moduli]))

@@ -48,7 +48,7 @@ def values(session: GradingSession) -> None:
             "first-positions": (
                 first,
                 "you took the right number of tokens, but from the start of each text; the mask also "
-                "says where they are",
+                "shows where they are",
             ),
         },
         message="the values are not the mean over the real positions",

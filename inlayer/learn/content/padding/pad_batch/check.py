@@ -175,8 +175,8 @@ def draw(session: GradingSession) -> list[list[int]]:
 def both(value: Any) -> tuple[Tensor, Tensor]:
     """Check that two tensors were returned."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise CheckFailed("two-tensors", "return two tensors, ids and mask, in this order")
-    for one in value:
-        if not isinstance(one, Tensor):
-            raise CheckFailed("not-a-tensor", f"ids and mask must be tensors; one of them is {type_name(one)}")
+        raise CheckFailed("two-tensors", "return two tensors, the ids and the mask, in this order")
+    for part in value:
+        if not isinstance(part, Tensor):
+            raise CheckFailed("not-a-tensor", f"ids and mask must be tensors; one of them is {type_name(part)}")
     return value[0], value[1]

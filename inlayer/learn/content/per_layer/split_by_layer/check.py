@@ -66,7 +66,7 @@ def values(session: GradingSession) -> None:
     rows, x = parts(drawn)
     width, layers = rows.shape[-1], rows.shape[-2]
     token, context, half = rows * width**0.5, normalized(x), 2**0.5
-    apart = (one.reshape(*one.shape[:2], width, layers).transpose(2, 3) for one in (rows, x))
+    apart = (part.reshape(*part.shape[:2], width, layers).transpose(2, 3) for part in (rows, x))
     other_token, other_context = next(apart) * width**0.5, normalized(next(apart))
     check_values(
         session.call(*drawn),
@@ -132,15 +132,15 @@ def gradient(session: GradingSession) -> None:
     """trains the table and the projection"""
     drawn = draw(session)
     weight = session.random_normal(*expected(drawn).shape)
-    for position, what in ((1, "table"), (3, "projection")):
+    for position, name in ((1, "table"), (3, "projection")):
         got = session.gradient(*drawn, of=position, weight=weight)
         if got is None:
-            raise CheckFailed("no-gradient", f"no gradient reaches the {what}; it was detached or copied")
+            raise CheckFailed("no-gradient", f"no gradient reaches the {name}; it was detached or copied")
         ids, table, embeds, projection, layers = drawn
         table, projection = table.clone().requires_grad_(), projection.clone().requires_grad_()
         loss = (expected((ids, table, embeds, projection, layers)) * weight).sum()
         want = torch.autograd.grad(loss, (table, projection))[position // 2]
-        check_values(got, want, rule="gradient", message=f"the gradient of the {what} is wrong", atol=1e-3)
+        check_values(got, want, rule="gradient", message=f"the gradient of the {name} is wrong", atol=1e-3)
 
 
 CHECKS = (shape, values, small_vectors, gradient)

@@ -92,7 +92,7 @@ def values(session: GradingSession) -> None:
                 rows + sinusoidal_encoding(torch.arange(batch), width)[:, None],
                 "all tokens of a text got the same encoding: you applied it along the batch, not along the text",
             ),
-            "multiplied": (rows * encoding, "you multiplied rows and encoding; add them"),
+            "multiplied": (rows * encoding, "you multiplied the rows and the encoding; add them"),
         },
         message="the values are not the rows plus the interleaved encoding",
         atol=CLOSE,
@@ -178,9 +178,9 @@ def before_and_after(session: GradingSession) -> None:
         if answer.raised is not None:
             message = f"{off} before_and_after with {length} tokens (block_size {block_size}) raised {answer.raised}"
             raise CheckFailed("before-and-after-when-off", message)
-        for one in two_tensors(answer.value):
+        for part in two_tensors(answer.value):
             message = f"{off} both results of before_and_after must be the rows"
-            check_values(one, table_of(without)[ids], rule="before-and-after-when-off", message=message)
+            check_values(part, table_of(without)[ids], rule="before-and-after-when-off", message=message)
 
 
 def gradient(session: GradingSession) -> None:
@@ -313,12 +313,12 @@ def odd(session: GradingSession) -> None:
 
 
 def precision(session: GradingSession) -> None:
-    """keeps table and encoding in bfloat16 but computes angles in float32"""
+    """keeps the table and the encoding in bfloat16 but computes angles in float32"""
     width, length = 2 * session.random_int(3, 6), session.random_int(500, 700)
     wrapper = session.construct(20, width, length, dtype=torch.bfloat16)
-    for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.tensors("buffers").get("encoding"))):
-        if one is None or one.dtype != torch.bfloat16:
-            found = "missing" if one is None else f"{one.dtype}"
+    for name, tensor in (("table", table_of(wrapper)), ("buffer", wrapper.tensors("buffers").get("encoding"))):
+        if tensor is None or tensor.dtype != torch.bfloat16:
+            found = "missing" if tensor is None else f"{tensor.dtype}"
             raise CheckFailed(f"{name}-dtype", f"with dtype bfloat16 the {name} is {found}; keep it in the given dtype")
     ids = session.random_ids(20, (1, length))
     got = wrapper.call(input_ids=ids)

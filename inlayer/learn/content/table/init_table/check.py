@@ -116,7 +116,7 @@ def redrawn_each_time(session: GradingSession) -> None:
     first, second = session.call(rows, width, std, None), session.call(rows, width, std, None)
     if torch.equal(first, second):
         raise CheckFailed(
-            "fixed-seed", "two calls returned the same values; do not set a seed, that is up to the caller"
+            "fixed-seed", "two calls returned the same values; do not set a seed; that is up to the caller"
         )
 
 

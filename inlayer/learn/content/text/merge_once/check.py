@@ -68,11 +68,11 @@ def clear_winner(session: GradingSession) -> None:
 def ties(session: GradingSession) -> None:
     """breaks ties in favor of the pair that appears first"""
     low, new_id = session.random_int(10, 90), session.random_int(256, 999)
-    one, other = (low, low + 1), (low + 40, low + 41)
+    low_pair, high_pair = (low, low + 1), (low + 40, low + 41)
     right = []
     for first, second in (
-        (one, other),
-        (other, one),
+        (low_pair, high_pair),
+        (high_pair, low_pair),
     ):  # two tries, because a rule based on id values could be right once by luck
         ids = [*first, low + 90, *second, low + 91, *first, low + 92, *second]
         right.append(session.call(ids, new_id) == replace(ids, first, new_id))

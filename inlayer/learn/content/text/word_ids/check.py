@@ -70,9 +70,9 @@ def known_words(session: GradingSession) -> None:
 def white_space(session: GradingSession) -> None:
     """splits at any whitespace, and an empty text has no ids"""
     vocabulary = shuffled_vocabulary(session)
-    one, two, three = draw_words(session, 3)
-    got = session.call(f"  {one}  {two}\n\t{three} ", vocabulary)
-    if got != [vocabulary[one], vocabulary[two], vocabulary[three]]:
+    first, second, third = draw_words(session, 3)
+    got = session.call(f"  {first}  {second}\n\t{third} ", vocabulary)
+    if got != [vocabulary[first], vocabulary[second], vocabulary[third]]:
         raise CheckFailed(
             "one-space",
             "your code fails on double spaces, tabs, or newlines; split at any whitespace",
@@ -85,19 +85,19 @@ def unknown_words(session: GradingSession) -> None:
     """an unknown word gets the id of <unk>, and the vocabulary does not change"""
     vocabulary = shuffled_vocabulary(session)
     missing, other = UNKNOWN_WORDS[session.random_int(0, 1)], UNKNOWN_WORDS[session.random_int(2, 4)]
-    one, two = draw_words(session, 2)
-    answer = session.try_call(f"{missing} {one} {other} {two} {missing}", vocabulary)
+    first, second = draw_words(session, 2)
+    answer = session.try_call(f"{missing} {first} {other} {second} {missing}", vocabulary)
     if answer.raised is not None:
         raise CheckFailed(
             "unknown-raises", f"an unknown word raised {answer.raised.type}; return the id of {UNKNOWN} instead"
         )
     unknown = vocabulary[UNKNOWN]
     got = answer.value
-    if got == [unknown, vocabulary[one], unknown, vocabulary[two], unknown]:
+    if got == [unknown, vocabulary[first], unknown, vocabulary[second], unknown]:
         return
-    if got == [vocabulary[one], vocabulary[two]]:
+    if got == [vocabulary[first], vocabulary[second]]:
         raise CheckFailed("unknown-dropped", "you skipped unknown words; the text has five words, so return five ids")
-    if got == [0, vocabulary[one], 0, vocabulary[two], 0]:
+    if got == [0, vocabulary[first], 0, vocabulary[second], 0]:
         raise CheckFailed(
             "unknown-is-zero", f"you used 0 for unknown words; in this vocabulary {UNKNOWN} has a different id"
         )

@@ -93,14 +93,14 @@ def one_table(session: GradingSession) -> None:
     """has a single table, counted and stored once"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
-    counted = sum(one.numel() for one in model.tensors("parameters").values())
+    counted = sum(tensor.numel() for tensor in model.tensors("parameters").values())
     if counted != rows * width:
         raise CheckFailed(
             "counted-twice",
             f"the model has {counted} parameters; a tied model has only V times D, so the head owns a copy",
         )
     stored = model.tensors("state_dict")
-    if sum(one.numel() for one in stored.values()) != rows * width:
+    if sum(tensor.numel() for tensor in stored.values()) != rows * width:
         raise CheckFailed(
             "stored-twice",
             f"the state dict lists the rows more than once: {', '.join(stored)}; a file would contain them twice",
@@ -115,7 +115,7 @@ def gradient(session: GradingSession) -> None:
     weight = session.random_normal(2, 4, rows)
     from_head = weight.flatten(0, 1).T @ table[ids].flatten(0, 1)
     from_lookup = torch.zeros_like(table).index_add_(0, ids.flatten(), (weight @ table).flatten(0, 1))
-    found = [one for one in model.gradients(ids, weight=weight).values() if one is not None]
+    found = [gradient for gradient in model.gradients(ids, weight=weight).values() if gradient is not None]
     if len(found) != 1:
         raise CheckFailed("no-gradient", "no gradient reaches the table")
     check_values(

@@ -1,4 +1,4 @@
-"""Looks at the outer level only."""
+"""Looks at only the outer level."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Hashes the hash."""
+"""Computes each hash from the previous hash."""
 
 import zlib
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def hash_rows(words: list[str], table: Tensor, multipliers: list[int]) -> Tensor:
-    hashes = [[zlib.crc32(word.encode()) * one % 2**32 for one in multipliers] for word in words]
+    hashes = [[zlib.crc32(word.encode()) * factor % 2**32 for factor in multipliers] for word in words]
     shares = torch.tensor(hashes).float() / 2**32
     rows = (shares * len(table)).long().clamp(max=len(table) - 1)
     return table[rows].sum(1)

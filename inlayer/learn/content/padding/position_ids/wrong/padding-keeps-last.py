@@ -1,4 +1,4 @@
-"""Clamps negative values only, so padding after a text keeps the last position."""
+"""Clamps only negative values, so padding after a text keeps the last position."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Returns the token part only."""
+"""Returns only the token part."""
 
 from torch import Tensor
 

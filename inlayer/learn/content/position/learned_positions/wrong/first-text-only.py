@@ -1,4 +1,4 @@
-"""Adds positions to the first text of the batch only."""
+"""Adds positions only to the first text in the batch."""
 
 from torch import Tensor
 

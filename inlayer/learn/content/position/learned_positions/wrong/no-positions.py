@@ -1,4 +1,4 @@
-"""Returns the token rows alone."""
+"""Returns only the token rows."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Checks the positions switch for ids only."""
+"""Checks the positions switch only for ids."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Adds the encoding to the first text of the batch only."""
+"""Adds the encoding only to the first text in the batch."""
 
 import torch
 from torch import Tensor, nn

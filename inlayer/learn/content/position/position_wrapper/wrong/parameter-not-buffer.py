@@ -1,4 +1,4 @@
-"""Keeps the encoding as a parameter, which is counted, saved and optimized."""
+"""Keeps the encoding as a parameter, which is counted, saved, and optimized."""
 
 import torch
 from torch import Tensor, nn
