@@ -33,7 +33,7 @@ from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 from inlayer.render.numbers import count
-from inlayer.render.progress_bar import no_progress
+from inlayer.render.progress_bar import Progress, no_progress
 
 if TYPE_CHECKING:
     from inlayer.learn.sandbox.restrict import GradingLimits
@@ -116,7 +116,7 @@ def grade_folder(
     tasks: Sequence[str] | None = None,
     seed: int | None = None,
     limits: GradingLimits | None = None,
-    progress: Callable[[int, int], None] = no_progress,
+    progress: Progress = no_progress,
 ) -> BatchReport:
     """Grade all submissions in a folder; with `tasks`, only these are included, and missing ones are reported."""
     if (kind := path_kind(folder)) != "folder":
