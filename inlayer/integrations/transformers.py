@@ -30,7 +30,7 @@ with needs_torch("inlayer.integrations.transformers"):
 AnyModel = TypeVar("AnyModel")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-ACCESS = ("get_input_embeddings", "set_input_embeddings", "get_output_embeddings", "set_output_embeddings")
+ACCESSORS = ("get_input_embeddings", "set_input_embeddings", "get_output_embeddings", "set_output_embeddings")
 # Options of nn.Embedding that a Table does not have, with their defaults.
 OPTIONS = {"max_norm": None, "scale_grad_by_freq": False, "sparse": False}
 ROWS_COMPARED = 64
@@ -60,7 +60,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
         >>> type(model.lm_head).__name__
         'AttachedHead'
     """
-    table, head = parts_of(model)
+    table, head = find_table_and_head(model)
     if isinstance(table, Table) and isinstance(head, AttachedHead) and head.model_table is table:
         if padding_idx not in ("same", table.padding_idx):
             raise InputError(
@@ -167,10 +167,10 @@ class AttachedHead(Head):
             unexpected.remove(f"{prefix}weight")
 
 
-def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
+def find_table_and_head(model: object) -> tuple[nn.Module, nn.Module]:
     """Return the model's table and head; InputError if it has none."""
     kind = type(model).__name__
-    lacking = [name for name in ACCESS if not callable(getattr(model, name, None))]
+    lacking = [name for name in ACCESSORS if not callable(getattr(model, name, None))]
     if not isinstance(model, nn.Module) or lacking:
         missing = f": it has no {', '.join(lacking)}" if lacking else ""
         raise InputError(f"{kind} is not a transformers model such as LlamaForCausalLM{missing}")
@@ -247,7 +247,7 @@ def install(model: Any, table: Table, head: AttachedHead) -> None:
             for name, module in model.named_modules()
             if module not in (table, head) and any(own is table.weight for own in module.parameters(recurse=False))
         ]
-        if parts_of(model) != (table, head) or others:
+        if find_table_and_head(model) != (table, head) or others:
             where = f"; {short(others[0])} still uses the old table" if others else ""
             raise InputError(f"{kind} does not accept another table and head{where}")
         if {*map(id, before)} != {*map(id, model.parameters())}:

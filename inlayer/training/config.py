@@ -14,13 +14,13 @@ Tested in tests/training/test_config.py.
 from __future__ import annotations
 
 import json
-import math
 import os
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from inlayer.errors import ConfigError
 from inlayer.files import parse_json, quote, unique_keys
+from inlayer.training.lr_schedule import SCHEDULES, count_warmup_steps
 
 PRESETS: dict[str, dict[str, int]] = {
     "toy": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_kv_head": 2, "block_size": 64},
@@ -34,8 +34,10 @@ PRESETS: dict[str, dict[str, int]] = {
 POSITIONS = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
 SCHEMES = ("learned", "sinusoidal", "rotary")
 PARALLEL_MODES = ("data", "vocab")
+DEVICES = ("cpu", "cuda", "mps")
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
-NOT_SAVED = ("out", "parallel")  # may change when a run is resumed
+DEFAULT_STEPS, MIN_STEPS, MAX_PASSES, MIN_BLOCK_SIZE = 600, 50, 20, 16  # of the defaults that are derived from the text
+NOT_SAVED = ("out", "parallel", "device")  # may change when a run is resumed
 FORMAT = 4
 MAX_NUMBER = 2**63 - 1
 
@@ -137,7 +139,7 @@ class TrainConfig:
         vocab_size: Vocabulary size of the BPE tokenizer to train.
         preset: Sizes of the decoder by name; n_embd, n_layer, ... override them one by one.
         tie: Whether the head shares the embedding table.
-        steps: Number of optimizer steps.
+        steps: Number of optimizer steps. Default: 600, or fewer for a small text, which is read about 20 times.
         batch_size: Sequences of block_size tokens per step, over all processes.
         threads: CPU threads of torch. Another number changes the order of sums, and so the last digits of losses.
 
@@ -146,7 +148,7 @@ class TrainConfig:
 
     Example:
         >>> config = TrainConfig(preset="toy", steps=100)
-        >>> config.resolved()["warmup"], config.decoder_config(vocab_size=256).n_embd
+        >>> config.resolved()["warmup_steps"], config.decoder_config(vocab_size=256).n_embd
         (10, 64)
     """
 
@@ -154,7 +156,7 @@ class TrainConfig:
     out: str = option("trained", DATA, "Output folder, created for the trained model.")
     tokenizer: str = option("bpe", DATA, '"bpe" (trained on the text), "bytes", or a path.')
     vocab_size: int | None = option(None, DATA, "Size of the trained vocabulary.", derived=f"{VOCAB_SIZE} or less")
-    validation: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
+    validation_fraction: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
 
     preset: str = option("small", MODEL, "Named model size.", choices=tuple(PRESETS))
     architecture: str = option("llama", MODEL, "Architecture of the decoder.", choices=tuple(POSITIONS))
@@ -167,14 +169,21 @@ class TrainConfig:
     n_head: int | None = option(None, MODEL, "Number of attention heads.", derived="from the preset")
     n_kv_head: int | None = option(None, MODEL, "Number of key/value heads (llama).", derived="from the preset")
     n_inner: int | None = option(None, MODEL, "Width of the feed-forward layers.", derived="from the width")
-    block_size: int | None = option(None, MODEL, "Context length in tokens.", derived="from the preset")
+    block_size: int | None = option(
+        None, MODEL, "Context length in tokens.", derived="from the preset, shorter for a small text"
+    )
     dropout: float = option(0.0, MODEL, "Dropout probability.", maximum=1)
     tie: bool = option(True, MODEL, "Share the embedding table with the output head.")
     init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.", excluded=0)
     input_scale: float | None = option(None, MODEL, "Factor applied to looked-up rows.", derived="1 / init-std")
     output_scale: float | None = option(None, MODEL, "Factor applied to the head's input.", derived="3 if tied, else 1")
 
-    steps: int = option(600, OPTIMIZER, "Number of training steps.")
+    steps: int | None = option(
+        None,
+        OPTIMIZER,
+        "Number of training steps.",
+        derived=f"{DEFAULT_STEPS}, or about {MAX_PASSES} passes over a small text",
+    )
     batch_size: int = option(16, OPTIMIZER, "Sequences per step, over all processes.")
     gradient_accumulation_steps: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.")
     learning_rate: float = option(2e-3, OPTIMIZER, "Peak learning rate.")
@@ -187,8 +196,10 @@ class TrainConfig:
     beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1, excluded=1)
     beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1, excluded=1)
     epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.", excluded=0)
-    warmup: int | None = option(None, OPTIMIZER, "Warm-up steps.", derived="10% of the steps, at most 50", minimum=0)
-    schedule: str = option("cosine", OPTIMIZER, "Schedule after warm-up.", choices=("cosine", "linear", "constant"))
+    warmup_steps: int | None = option(
+        None, OPTIMIZER, "Steps of linear warm-up.", derived="10% of the steps, at most 50", minimum=0
+    )
+    lr_schedule: str = option("cosine", OPTIMIZER, "Learning-rate schedule after warm-up.", choices=SCHEDULES)
     min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1)
     max_grad_norm: float = option(1.0, OPTIMIZER, "Maximum gradient norm; 0 turns clipping off.")
     precision: str = option(
@@ -204,6 +215,9 @@ class TrainConfig:
     save_interval: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
     log_interval: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
     threads: int | None = option(None, RUN, "Number of torch CPU threads.", derived="torch's default", maximum=4096)
+    device: str | None = option(
+        None, RUN, "Device to train on.", choices=DEVICES, derived="cuda if available, else cpu"
+    )
     parallel: str = option(
         "data", RUN, "Parallelism under torchrun: FSDP2 (data) or a sharded vocabulary (vocab).", choices=PARALLEL_MODES
     )
@@ -273,28 +287,42 @@ class TrainConfig:
             "n_kv_head": decoder.kv_heads,
             "n_inner": decoder.hidden_width,
             "vocab_size": bpe_vocab_size(self) if self.tokenizer == "bpe" else None,
-            "warmup": warmup_steps(self),
+            "steps": self.total_steps,
+            "warmup_steps": count_warmup_steps(self),
         }
+
+    @property
+    def total_steps(self) -> int:
+        """Number of steps: `steps`, or its default until the text is known."""
+        return DEFAULT_STEPS if self.steps is None else self.steps
+
+    def fitted_to(self, training_tokens: int, validation_tokens: int) -> TrainConfig:
+        """Derive block size and steps from the size of the text, unless they are given.
+
+        Args:
+            training_tokens: Number of tokens to train on.
+            validation_tokens: Number of tokens held out.
+
+        Returns:
+            The config with both values.
+
+        Example:
+            >>> config = TrainConfig().fitted_to(950, 50)
+            >>> config.block_size, config.steps
+            (49, 50)
+        """
+        block_size = self.block_size
+        if block_size is None:
+            block_size = min(PRESETS[self.preset]["block_size"], max(MIN_BLOCK_SIZE, training_tokens - 1))
+            if validation_tokens > MIN_BLOCK_SIZE:
+                block_size = min(block_size, validation_tokens - 1)
+        passes = MAX_PASSES * training_tokens // (self.batch_size * block_size)
+        return replace(self, block_size=block_size, steps=self.steps or min(DEFAULT_STEPS, max(MIN_STEPS, passes)))
 
 
 def bpe_vocab_size(config: TrainConfig) -> int:
     """Vocabulary size of the tokenizer, if one is trained."""
     return VOCAB_SIZE if config.vocab_size is None else config.vocab_size
-
-
-def warmup_steps(config: TrainConfig) -> int:
-    """Number of warm-up steps, derived from `steps` if `warmup` is None."""
-    return min(50, config.steps // 10) if config.warmup is None else config.warmup
-
-
-def learning_rate_at(config: TrainConfig, step: int) -> float:
-    """Return the learning rate of the blocks at a step, counted from 1."""
-    warmup = warmup_steps(config)
-    if step <= warmup:
-        return config.learning_rate * step / warmup
-    done = (step - warmup) / max(1, config.steps - warmup)
-    remaining = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[config.schedule]
-    return config.learning_rate * (config.min_lr_ratio + (1 - config.min_lr_ratio) * remaining)
 
 
 def config_to_json(config: TrainConfig) -> bytes:
@@ -317,7 +345,7 @@ def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
 
 def is_due(config: TrainConfig, every: int, step: int) -> bool:
     """Return whether an action due every `every` steps is due after this one. It is always due after the last step."""
-    return step == config.steps or (every > 0 and step % every == 0)
+    return step == config.total_steps or (every > 0 and step % every == 0)
 
 
 def check_value(setting: Field[Any], value: Any) -> None:

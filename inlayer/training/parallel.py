@@ -73,10 +73,13 @@ class ProcessGroup:
 
 
 @contextmanager
-def process_group() -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, or make a group of one. An existing torch process group is reused."""
+def process_group(device_name: str | None = None) -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, or make a group of one. An existing torch process group is reused.
+
+    The device is CUDA if available, otherwise the CPU, unless `device_name` is given.
+    """
     rank, size = _rank_and_size()
-    device = _device()
+    device = choose_device(device_name, size)
     if size == 1:
         yield ProcessGroup(device=device)
         return
@@ -116,9 +119,17 @@ def _rank_and_size() -> tuple[int, int]:
     return rank, size
 
 
-def _device() -> torch.device:
-    if not torch.cuda.is_available():
-        return CPU
+def choose_device(name: str | None, n_processes: int) -> torch.device:
+    """Return the device of this process; ConfigError if torch cannot use the one that was requested."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    name = name or ("cuda" if available["cuda"] else "cpu")
+    if not available[name]:
+        usable = " or ".join(device for device in available if available[device])
+        raise ConfigError(f"device is {name}, which torch {torch.__version__} cannot use here; use {usable}")
+    if name == "mps" and n_processes > 1:
+        raise ConfigError(f"device mps works in a single process only; there are {n_processes}; use --device cpu")
+    if name != "cuda":
+        return torch.device(name)
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= gpus:
         raise InputError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")

@@ -114,11 +114,16 @@ def smooth(values: Sequence[float], span: int) -> list[float]:
     return list((sums[ends] - sums[starts]) / (ends - starts))
 
 
+def averaged_steps(losses: Sequence[float]) -> int:
+    """Return the number of finite losses whose mean is the last smoothed loss."""
+    return int(np.isfinite(losses).sum()) // (2 * SMOOTHING) + 1
+
+
 def smooth_loss(losses: Sequence[float]) -> list[float]:
     """Return the loss as the plot shows it; NaN values are kept and ignored by the smoothing."""
     smoothed = np.array(losses, float)
     finite = np.isfinite(smoothed)
-    smoothed[finite] = smooth(smoothed[finite], int(finite.sum()) // (2 * SMOOTHING))
+    smoothed[finite] = smooth(smoothed[finite], averaged_steps(losses) - 1)
     return [float(loss) for loss in smoothed]
 
 
@@ -128,7 +133,9 @@ def smooth_loss(losses: Sequence[float]) -> list[float]:
 def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) -> None:
     smoothed, validation = Curve(training.steps, smooth_loss(training.values)), curve_of(metrics, "validation_loss")
     panel.plot(*training, color=PALE, linewidth=0.8, marker="o" if len(training.values) == 1 else "")
-    panel.plot(*smoothed, color=PETROL, label=_label("training", smoothed))
+    averaged = averaged_steps(training.values)
+    name = f"training, mean of the last {averaged:,} steps:" if averaged > 1 else "training"
+    panel.plot(*smoothed, color=PETROL, label=_label(name, smoothed))
     _plot(panel, validation, ORANGE, "validation")
     shown, raw = np.array([*smoothed.values, *validation.values]), np.array(training.values)
     shown, raw = shown[np.isfinite(shown)], raw[np.isfinite(raw)]

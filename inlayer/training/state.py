@@ -27,16 +27,16 @@ KEPT_STATES = 2
 
 
 class State(NamedTuple):
-    """A saved state; `facts`: what the run noted about it."""
+    """A saved state; `metadata`: what the run noted about it."""
 
     step: int
     tensors: dict[str, Tensor]
-    facts: dict[str, str]
+    metadata: dict[str, str]
 
 
-def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write the state after a step, then remove all but the last two."""
-    metadata = {**facts, "step": str(step)}
+    metadata = {**metadata, "step": str(step)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"state-{step:09}.safetensors"

@@ -35,6 +35,7 @@ from inlayer.training.state import load_state
 
 PROMPT_IDS, NEW_IDS = 8, 60
 TEMPERATURE, TOP_K = 0.8, 50
+FROM_RUN = ("threads", "steps", "block_size")  # if None, a resumed run keeps its own value
 
 
 def train(
@@ -66,17 +67,19 @@ def train(
         >>> report.training_loss.last < report.training_loss.first
         True
     """
-    with process_group() as group:
+    with process_group(config.device) as group:
         run = _start(config, resume) if group.is_main else None
         group.barrier()
         run = run or Run.open(config.out, config.parallel)
+        run.config = replace(run.config, device=group.device.type)  # for the report
         try:
             finished = run.train(progress, group)
         except KeyboardInterrupt:  # interrupted before the first step, or a second time
             raise KeyboardInterrupt(_how_to_resume(run, group)) from None
         report = make_report(run) if finished and group.is_main else None
     if not finished:
-        raise KeyboardInterrupt(_how_to_resume(run, group))
+        saved = " (the model so far is saved and can be used; the report is written after the last step)"
+        raise KeyboardInterrupt(_how_to_resume(run, group, saved))
     return report
 
 
@@ -85,11 +88,12 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     if not resume or not is_run(check_path(config.out, "out")):
         return Run.create(config)
     run = Run.open(config.out, config.parallel)
-    longer = config.steps > run.config.steps
-    same_length = replace(config, steps=run.config.steps) if longer else config
-    requested, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
+    longer = config.steps is not None and config.steps > (run.config.steps or 0)
+    kept = [name for name in FROM_RUN if getattr(config, name) is None] + ["steps"] * longer
+    same = replace(config, **{name: getattr(run.config, name) for name in kept})
+    requested, existing = with_absolute_paths(same).resolved(), run.config.resolved()
     for name, value in requested.items():
-        if name not in NOT_SAVED and existing[name] != value and not (name == "threads" and value is None):
+        if name not in NOT_SAVED and existing[name] != value:
             change = f"{name.replace('_', '-')} {_shown(existing[name])}, not {_shown(value)}"
             change = "other files" if name == "files" else change
             raise ConfigError(
@@ -97,7 +101,7 @@ def _start(config: TrainConfig, resume: bool) -> Run:
                 "for other settings, start a new run in another folder"
             )
     if longer:
-        run.extend(config.steps)
+        run.extend(config.total_steps)
     return run
 
 
@@ -106,14 +110,14 @@ def _shown(value: object) -> str:
     return format_path(value) if isinstance(value, str) else quote(value)
 
 
-def _how_to_resume(run: Run, group: ProcessGroup) -> str:
-    """Return the command that resumes a run; empty in all processes except the first."""
+def _how_to_resume(run: Run, group: ProcessGroup, saved: str = "") -> str:
+    """Return where a run stopped and the command that resumes it; empty in all processes except the first."""
     if not group.is_main:
         return ""
     command = f"inlayer train --out {shlex.quote(str(run.folder))} --resume"
     if group.size > 1:
         command = f"torchrun --nproc-per-node {group.size} -m {command} --parallel {run.config.parallel}"
-    return f"stopped at step {len(run.metrics):,} of {run.config.steps:,}; to resume: {command}"
+    return f"stopped at step {len(run.metrics):,} of {run.config.total_steps:,}{saved}; to resume: {command}"
 
 
 def make_report(run: Run) -> TrainingReport:

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from inlayer.errors import ConfigError, ShapeError
 from inlayer.tables import Table
-from inlayer.training.config import DecoderConfig, TrainConfig, is_due, learning_rate_at
+from inlayer.training.config import DecoderConfig, TrainConfig, is_due
 from inlayer.training.decoder import Decoder
+from inlayer.training.lr_schedule import learning_rate_at
 from inlayer.training.metrics import Metrics, measure_rows, record_input_gradient
 from inlayer.training.optimizer import make_optimizers, set_learning_rates
 from inlayer.training.parallel import (
