@@ -148,8 +148,8 @@ class TrainConfig:
 
     Example:
         >>> config = TrainConfig(preset="toy", steps=100)
-        >>> config.resolved()["warmup_steps"], config.decoder_config(vocab_size=256).n_embd
-        (10, 64)
+        >>> config.total_steps, config.resolved()["warmup_steps"], config.decoder_config(vocab_size=256).n_embd
+        (100, 10, 64)
     """
 
     files: tuple[str, ...] = ()
