@@ -62,7 +62,7 @@ class LocalRows(NamedTuple):
 
 
 def local_rows(weight: Any) -> LocalRows:
-    """Return the rows of a sharded weight in this process; their gradient becomes the weight's."""
+    """Return this process's rows of a sharded weight; their gradient becomes the weight's gradient."""
     mesh: DeviceMesh = weight.device_mesh
     if mesh.mesh_dim_names != (MESH,):
         raise InputError(
@@ -99,7 +99,7 @@ def gather_last_dim(x_M: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
 
 
 def look_up(index: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
-    """Return the rows of checked ids: each process looks up its own rows, and the results are summed."""
+    """Return the rows for checked ids: each process looks up the rows it stores, and the results are summed."""
     local = local_rows(weight)
     outside = (index < local.first) | (index >= local.first + len(local.rows_MD))
     rows = functional.embedding(

@@ -1,4 +1,4 @@
-"""A function for `datasets.Dataset.map` that adds a column of vectors.
+"""A callable for `datasets.Dataset.map` that adds a column of vectors.
 
 Tested with the real library in tests/integrations/test_datasets.py.
 """

@@ -2,10 +2,11 @@
 
 - TrainConfig is the argument of `inlayer.train`. The flags of `inlayer train` are generated from its fields, so this
   module does not import torch
-- a field that is None is derived: sizes come from the preset, warm-up from the number of steps, scales from tying
-- tables and heads have no weight decay by default: the row of a rare token would shrink between its few gradients
-- rows start at N(0, 0.02) and are multiplied by 1 / 0.02, so they enter the first block at unit scale; a tied head
-  multiplies its input by 3. Of all variants in the study, only this one trains well at every learning rate
+- a field that is None is derived: sizes come from the preset, steps and block size also from the text (`fitted_to`),
+  warm-up from the number of steps, and scales from tying
+- tables and heads have no weight decay by default: the row of a rare token would shrink between its few updates
+- rows are initialized from N(0, 0.02) and multiplied by 1 / 0.02, so they enter the first block at unit scale; a tied
+  head multiplies its input by 3. Of all variants in the study, only this one trains well at every learning rate
   (docs/tying.md)
 - presets base-768 and large-1024 with architecture gpt have the sizes of GPT-2 and GPT-2 medium
 Tested in tests/training/test_config.py.
@@ -53,8 +54,8 @@ class DecoderConfig:
     theta         base of rotary and sinusoidal positions
     padding_idx   a table row that stays zero; targets with this id are ignored, and the id is never generated
     init          initialization of the table, see Embeddings; init_std also applies to all other weights
-    input_scale   factor of the looked-up rows (Gemma: sqrt(n_embd))
-    output_scale  factor of the head's input (T5: 1 / sqrt(n_embd))
+    input_scale   multiplier for looked-up rows (Gemma: sqrt(n_embd))
+    output_scale  multiplier for the head's input (T5: 1 / sqrt(n_embd))
     input_norm    adds a norm before the first block
     """
 
@@ -102,7 +103,7 @@ class DecoderConfig:
 
     @property
     def hidden_width(self) -> int:
-        """4 n_embd; llama 8/3 n_embd rounded up to a multiple of 64, since SwiGLU has three matrices, not two."""
+        """4 n_embd for gpt; for llama, 8/3 n_embd rounded up to a multiple of 64, since SwiGLU has a third matrix."""
         if self.n_inner is not None:
             return self.n_inner
         return 4 * self.n_embd if self.architecture == "gpt" else -(-8 * self.n_embd // (3 * 64)) * 64
@@ -115,8 +116,8 @@ class DecoderConfig:
 def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: A002
     """Return a field that is also a command-line flag.
 
-    `limits` may hold choices, or minimum, maximum and `excluded`, the one of them that is not allowed itself; `derived`
-    describes the default of a field that is None.
+    `limits` may contain `choices`, or `minimum`, `maximum`, and `excluded`, the limit that is not allowed itself.
+    `derived` describes how a field is derived if it is None.
     """
     return field(default=default, metadata={"group": group, "help": help, **limits})
 
@@ -135,16 +136,16 @@ class TrainConfig:
     Args:
         files: UTF-8 text files. Default: English text from Python's standard library.
         out: Output folder, created for the trained model.
-        tokenizer: "bpe" trains one on the text, "bytes" needs none, anything else is the path of a tokenizer.
-        vocab_size: Vocabulary size of the BPE tokenizer to train.
+        tokenizer: "bpe" trains a tokenizer on the text, "bytes" uses bytes as tokens, and anything else is a path.
+        vocab_size: Exact vocabulary size of the BPE tokenizer to train. Default: up to 4,096.
         preset: Sizes of the decoder by name; n_embd, n_layer, ... override them one by one.
         tie: Whether the head shares the embedding table.
         steps: Number of optimizer steps. Default: 600, or fewer for a small text, which is read about 20 times.
         batch_size: Sequences of block_size tokens per step, over all processes.
-        threads: CPU threads of torch. Another number changes the order of sums, and so the last digits of losses.
+        threads: Number of torch CPU threads. It affects the order of sums, and so the last digits of losses.
 
     Raises:
-        ConfigError: If a value is out of range, or two of them contradict each other.
+        ConfigError: If a value is out of range, or values contradict each other.
 
     Example:
         >>> config = TrainConfig(preset="toy", steps=100)
@@ -155,7 +156,7 @@ class TrainConfig:
     files: tuple[str, ...] = ()
     out: str = option("trained", DATA, "Output folder, created for the trained model.")
     tokenizer: str = option("bpe", DATA, '"bpe" (trained on the text), "bytes", or a path.')
-    vocab_size: int | None = option(None, DATA, "Size of the trained vocabulary.", derived=f"{VOCAB_SIZE} or less")
+    vocab_size: int | None = option(None, DATA, "Size of the vocabulary to train.", derived=f"at most {VOCAB_SIZE}")
     validation_fraction: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
 
     preset: str = option("small", MODEL, "Named model size.", choices=tuple(PRESETS))
@@ -191,7 +192,7 @@ class TrainConfig:
     head_lr_scale: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for an untied head.")
     weight_decay: float = option(0.1, OPTIMIZER, "Weight decay of the matrices in the blocks.")
     embedding_weight_decay: float = option(
-        0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions and head."
+        0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions, and head."
     )
     beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1, excluded=1)
     beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1, excluded=1)
@@ -234,7 +235,7 @@ class TrainConfig:
                 f"{self.gradient_accumulation_steps}"
             )
         if self.tie and self.head_lr_scale != 1.0:
-            raise ConfigError(f"head_lr_scale is {self.head_lr_scale}, but a tied head has no weights of its own")
+            raise ConfigError(f"head_lr_scale is {self.head_lr_scale}, but a tied head shares the table's weights")
         if self.vocab_size is not None and self.tokenizer != "bpe":
             raise ConfigError(f"vocab_size is {self.vocab_size}, but the tokenizer {self.tokenizer!r} determines it")
         if self.tokenizer == "bpe":
@@ -321,18 +322,18 @@ class TrainConfig:
 
 
 def bpe_vocab_size(config: TrainConfig) -> int:
-    """Vocabulary size of the tokenizer, if one is trained."""
+    """Return the vocabulary size of the tokenizer to train; it is an upper bound unless `vocab_size` is given."""
     return VOCAB_SIZE if config.vocab_size is None else config.vocab_size
 
 
 def config_to_json(config: TrainConfig) -> bytes:
-    """Encode the config as a run folder stores it, without `out` and `parallel`."""
+    """Encode the config as a run folder stores it, without the fields in NOT_SAVED."""
     values = {name: value for name, value in asdict(config).items() if name not in NOT_SAVED}
     return (json.dumps({"format": FORMAT, **values}, indent=2) + "\n").encode()
 
 
 def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
-    """Read what `config_to_json` wrote; ValueError if it is damaged."""
+    """Read the output of `config_to_json`. Raises ValueError if it is damaged."""
     values = parse_json(data, "it", ConfigError, unique_keys)
     if values.pop("format", None) != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")

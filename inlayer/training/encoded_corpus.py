@@ -1,8 +1,8 @@
-"""Encoded corpus: ids in memory-mapped files, written once; batches drawn by seed and step.
+"""Encoded corpus: ids in memory-mapped files, which are written once, and batches drawn by seed and step.
 
 text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> logits
 - the folder has three files: train.bin and validation.bin hold little-endian ids of 2 bytes, or 4 for a large
-  vocabulary; tokens.json has their counts and checksums
+  vocabulary; tokens.json contains their counts and checksums
 - a corpus of any size is streamed. The folder is written atomically (files.py)
 - text is cut into segments that are encoded one by one. Of every n = round(1 / validation_fraction) segments, the
   middle one is used for validation, so validation text is spread over the whole corpus, and the same text gives the
@@ -11,7 +11,7 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> lo
   fraction of the whole text
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends only on the seed and the step, so a resumed run does not need a data state
-- see also: the text (corpus.py), inputs and targets of a window (trainer.py)
+- see also: the text (corpus.py), a window's inputs and targets (trainer.py)
 Tested against encoding in memory, and with kills while writing, in tests/training/test_encoded_corpus.py.
 """
 
@@ -45,9 +45,9 @@ FORMAT = 2
 METADATA_FILE = "tokens.json"
 DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 FIRST_SEGMENT, SEGMENT_GROWTH, MAX_SEGMENT = 1024, 128, 16_384  # characters
-ENCODED_AT_ONCE = 64  # segments
+ENCODED_AT_A_TIME = 64  # segments
 SPLITS = ("train", "validation")
-BLOCK = 1 << 20  # ids counted or verified at once
+BLOCK = 1 << 20  # ids to count or verify at a time
 REENCODE_ADVICE = "remove the folder, and resume the run to encode the text again"
 
 
@@ -67,7 +67,7 @@ class EncodedCorpus:
         return counts_V
 
     def unigram_loss(self) -> float:
-        """Return the training loss, in nats, of a model that predicts ids by frequency alone; 0 without ids."""
+        """Return the training loss, in nats, of a model that knows only id frequencies, or 0 if there are no ids."""
         counts = self.count_ids()
         shares = counts[counts > 0] / max(1, self.train.size)
         return float(-(shares * np.log(shares)).sum())
@@ -95,13 +95,13 @@ def write_tokens(
     encoded, counts, digests = 0, dict.fromkeys(SPLITS, 0), {split: hashlib.sha256() for split in SPLITS}
     segments = _segments(chunks)
     with new_folder(folder) as new:
-        first = list(islice(segments, ENCODED_AT_ONCE))
+        first = list(islice(segments, ENCODED_AT_A_TIME))
         middle = every // 2
-        if 1 < len(first) <= middle and len(first) < ENCODED_AT_ONCE:  # all segments, none held out
+        if 1 < len(first) <= middle and len(first) < ENCODED_AT_A_TIME:  # these are all segments, and none is held out
             first, middle = _split_middle(first, validation_fraction)
         numbered = enumerate(chain(first, segments))
         with (new / "train.bin").open("wb") as train, (new / "validation.bin").open("wb") as held_out:
-            while batch := list(islice(numbered, ENCODED_AT_ONCE)):
+            while batch := list(islice(numbered, ENCODED_AT_A_TIME)):
                 texts = [segment.text for _, segment in batch]
                 rows = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
                 _check_range(rows.flat, vocab_size)
@@ -125,12 +125,12 @@ def write_tokens(
 
 
 def count_rows(tokenizer: Tokenizer) -> int:
-    """Return how many rows a table needs for this tokenizer; special tokens may have ids beyond the vocabulary."""
+    """Return the number of table rows for this tokenizer; special tokens may have ids beyond the vocabulary."""
     return max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
 
 
 def open_tokens(folder: Path) -> EncodedCorpus:
-    """Open the tokens of a folder. Both files are read once to verify them."""
+    """Open the encoded corpus in a folder. Both files are read once to verify them."""
     try:
         metadata = _read_metadata(folder / METADATA_FILE)
         train, validation = (_open_ids(folder / f"{split}.bin", metadata) for split in SPLITS)
@@ -152,9 +152,9 @@ def draw_batch(
 def validation_batches(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, max_windows: int
 ) -> Iterator[Int64[Tensor, "_ width"]]:
-    """Yield at most `max_windows` windows, evenly spread and not overlapping, in batches of up to `rows`.
+    """Yield at most `max_windows` windows in batches of up to `rows`.
 
-    The windows are always the same.
+    They do not overlap, are spread evenly, and are the same in every call.
     """
     check_windows(ids, width)
     count = min(max_windows, ids.size // width)
@@ -181,7 +181,7 @@ def check_windows(ids: npt.NDArray[Any], width: int) -> None:
 
 
 def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Cut chunks into segments. If the chunk that starts a file is empty, the next one starts it."""
+    """Cut chunks into segments. If the first chunk of a file is empty, the next chunk starts the file."""
     index, starts_file = 0, False
     for chunk in chunks:
         starts_file |= chunk.starts_file
@@ -193,7 +193,7 @@ def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _split_middle(segments: list[Chunk], fraction: float) -> tuple[list[Chunk], int]:
-    """Cut the part to hold out off the middle segment of a small text; return the segments and the part's index."""
+    """Split the part to hold out from the middle segment of a small text; return the segments and the part's index."""
     middle, size = len(segments) // 2, round(fraction * sum(len(segment.text) for segment in segments))
     text, starts_file = segments[middle]
     if not 0 < size < len(text):
@@ -207,7 +207,7 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
     if outside.size:
         raise IdRangeError(
             f"the tokenizer returned id {outside[0]}, outside 0..{vocab_size - 1}: its ids have gaps, but the table "
-            "has one row per token; use a different tokenizer, or train one"
+            "has one row per token; use a different tokenizer, or train one (--tokenizer bpe)"
         )
 
 
@@ -215,7 +215,7 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
-    """Read tokens.json and check the entries that the files of ids do not determine."""
+    """Read tokens.json and check the entries that cannot be checked against the files of ids."""
     with file_errors(check_is_file(path), kind=MissingFileError):
         metadata = parse_json(path.read_bytes(), format_path(path), CheckpointError)
     rows = metadata.get("vocab_size")
@@ -231,7 +231,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _open_ids(path: Path, metadata: dict[str, Any]) -> npt.NDArray[Any]:
-    """Memory-map a file of ids after checking its size, its checksum and its largest id."""
+    """Memory-map a file of ids after checking its size, checksum, and largest id."""
     dtype, count, rows = DTYPES[metadata["dtype"]], metadata.get(f"{path.stem}_ids"), metadata["vocab_size"]
     digest, largest = hashlib.sha256(), -1
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as file:

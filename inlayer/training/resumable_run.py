@@ -1,12 +1,12 @@
 """A training run and its folder: from text files to a saved model, resumable after a kill at any moment.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss
-- the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run` has
-  what is needed to resume: config, tokenizer, tokens, and the last two states
+- the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run`
+  contains what is required to resume: config, tokenizer, tokens, and the last two states
 - files are written atomically. After a kill, `train` continues, with losses bit-identical to an uninterrupted run
-- a state has the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
+- a state contains the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
-- a run that fails before its first step, for example because of its text, leaves nothing behind
+- a run that fails before its first step, for example because of its text, leaves no files
 - a non-finite loss or gradient ends the run: later states would be useless
 - see also: the paths (run_paths.py), the steps (trainer.py), the entry point and the report (train.py), output
   (cli/train_progress.py)
@@ -127,7 +127,7 @@ class Run:
         return locked(self.inner / "lock", "another process is training there")
 
     def _remove(self) -> None:
-        """Remove a run that has not taken a step, and the folders made for it."""
+        """Remove a run that has not taken a step, and the folders created for it."""
         shutil.rmtree(self.inner, ignore_errors=True)
         with suppress(OSError):
             (self.folder / METRICS).unlink(missing_ok=True)
@@ -159,7 +159,7 @@ class Run:
         return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
 
     def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
-        """Return the decoder to train. A padding token that also ends texts is not padding: it has to be learned."""
+        """Return the decoder to train. A padding token that also ends texts must be learned, so it is not padding."""
         is_end = tokenizer.pad_id == tokenizer.special_tokens.get(END)
         return self.config.decoder_config(tokens.vocab_size, None if is_end else tokenizer.pad_id)
 
@@ -196,7 +196,7 @@ class Run:
         if not self.config.files:
             with corpus.open("w", encoding="utf-8", newline="") as text:
                 text.writelines(chunk.text for chunk in python_chunks())
-        min_frequency = 1 if exact else 2  # a pair that occurs only once cannot be learned
+        min_frequency = 1 if exact else 2  # the model cannot learn a pair that occurs only once
         files = self.config.files or corpus
         trained = train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=min_frequency, exact=exact)
         if (size := trained.get_vocab_size()) < vocab_size:
@@ -208,7 +208,7 @@ class Run:
     # ---- training
 
     def train(self, progress: TrainingProgress | None = None, group: ProcessGroup | None = None) -> bool:
-        """Take the remaining steps and save the model; False if stopped by a signal before the last step."""
+        """Take the remaining steps and save the model. Return False if a signal stopped it before the last step."""
         group = group or ProcessGroup()
         problem = "cannot be written (saved states are kept, and --resume continues from the last one)"
         with file_errors(self.folder, problem), self.locked() if group.is_main else nullcontext():
@@ -252,8 +252,8 @@ class Run:
                 line |= {"tokens": step * windows[:, 1:].numel(), "seconds": round(seconds, 6)}
                 if tokens.validation.size >= width and is_due(config, config.eval_interval, step):
                     rows = config.batch_size // config.gradient_accumulation_steps
-                    most = config.eval_sequences
-                    batches = validation_batches(tokens.validation, rows=rows, width=width, max_windows=most)
+                    max_windows = config.eval_sequences
+                    batches = validation_batches(tokens.validation, rows=rows, width=width, max_windows=max_windows)
                     line["validation_loss"] = trainer.validate(batches)
                 self._record(line, group)
                 if is_due(config, config.save_interval, step):
@@ -293,7 +293,7 @@ class Run:
     def _load_state(self) -> tuple[State | None, int]:
         """Return the newest state and the number of steps after it, and read the metrics up to it.
 
-        Config, tokenizer and metrics must match the state.
+        The config, the tokenizer, and the metrics must match the state.
         """
         path, state = self.folder / METRICS, load_state(self.inner)
         lines = path.read_bytes().splitlines(keepends=True) if path_kind(path) == "file" else []
@@ -324,7 +324,7 @@ class Run:
         return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
     def _record(self, line: Metrics, group: ProcessGroup) -> None:
-        """Write the metrics of a step and report them; DivergedError if they are not finite."""
+        """Write the metrics of a step and report them. Raises DivergedError if they are not finite."""
         self.metrics.append(line)
         if group.is_main:
             with (self.folder / METRICS).open("ab") as file:

@@ -1,4 +1,4 @@
-"""The paths of a run: its folder, its text files and its tokenizer, checked without importing torch.
+"""The paths of a run: its folder, its text files, and its tokenizer, checked without importing torch.
 
 - `inlayer train` checks them first, so a wrong path is reported immediately; Run.create checks them as well
 - paths in a config are absolute, so a run can be resumed from any folder
@@ -23,14 +23,16 @@ CONFIG = "config.json"
 
 
 def check_new_run(config: TrainConfig) -> Path:
-    """Return the folder of a new run; an error if it is not free, or if the text or the tokenizer cannot be found."""
+    """Return the folder of a new run. Raises an error if it is not free, or the text or tokenizer is not found."""
     folder = check_path(config.out, "out")
     if is_run(folder):
         raise InputError(
             f"{format_path(folder)} already contains a run; use --resume to continue it, or another folder"
         )
     if not is_free(folder):
-        raise InputError(f"cannot start a run in {format_path(folder)}: it is not an empty folder; choose another one")
+        raise InputError(
+            f"cannot start a run in {format_path(folder)}: it is not an empty folder; choose another folder"
+        )
     try:
         str(folder.absolute()).encode()
     except UnicodeEncodeError:
@@ -64,7 +66,7 @@ def open_run(out: str, **not_saved: Any) -> tuple[Path, TrainConfig]:
     try:
         config = config_from_json(path.read_bytes(), out=out, **not_saved)
         for name in (*config.files, config.tokenizer):
-            path_kind(Path(name))  # reports what cannot be a path
+            path_kind(Path(name))  # reports names that cannot be paths
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
     return folder, config
@@ -83,6 +85,6 @@ def is_run(folder: Path) -> bool:
 
 
 def is_free(folder: Path) -> bool:
-    """Return whether a run may start here: the folder is empty, except for files of a process killed while starting."""
+    """Return whether a run may start here: it is empty, or contains only files of a process killed at startup."""
     leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
     return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))

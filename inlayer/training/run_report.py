@@ -1,12 +1,12 @@
-"""Training report: what was trained, how the loss fell, what the table learned; for terminals, as JSON, as a page.
+"""Training report for the terminal, as JSON, and as a page: what was trained, the loss, and what the table learned.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- terminal: readable without color; ASCII if it supports nothing else
-- page: one HTML file that loads and runs nothing. page/report.html is a Jinja template (torch installs Jinja) that
-  escapes every value; the content security policy allows one style sheet, by its hash, and embedded images
-- tokens, prompts and names are untrusted: they can neither control the terminal nor run in the page. Terminal and page
-  show blanks and control characters with the same glyphs
-- non-finite values (a diverged run) are null in the JSON and a dash elsewhere
+- terminal output is readable without color, and ASCII if the terminal supports nothing else
+- the page is one HTML file that loads and runs nothing. page/report.html is a Jinja template (torch installs Jinja)
+  that escapes every value; the content security policy allows one style sheet, by its hash, and embedded images
+- tokens, prompts, and names are untrusted: they can neither control the terminal nor run in the page. The terminal and
+  the page show spaces and control characters with the same glyphs
+- non-finite values (after a run diverged) are null in the JSON and shown as a dash elsewhere
 - see also: the comparison of tables (analysis.py), the plot (plot.py)
 Tested at three widths in tests/training/test_run_report.py, in Chromium in tests/browser/test_training.py.
 """
@@ -177,7 +177,7 @@ def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
 
 
 def change_cells(change: RowChange, arrow: str, times: str) -> tuple[str, ...]:
-    """Return one row of the table of changes, in the order of COLUMNS."""
+    """Return the cells for one group of rows, in the order of COLUMNS."""
     return (
         change.name,
         f"{change.rows:,}",
@@ -215,7 +215,7 @@ def show(report: TrainingReport, console: Console) -> None:
         console.rule(Text(title, style="bold"), align="left", characters=glyphs.rule, style="bright_black")
 
     def print_pairs(pairs: Iterable[tuple[str, str]], arrow: str = "->") -> None:
-        """Print labels, and next to each its untrusted text, wrapped to the remaining columns."""
+        """Print labels and, next to each, its untrusted text, wrapped to the remaining columns."""
         grid = Table.grid(Column(width=LABEL_WIDTH), Column(overflow="fold"), padding=(0, 1, 0, 0))
         for label, text in pairs:
             safe = "\n".join(map(glyphs.escape, text[:MAX_TEXT].replace("->", arrow).split("\n")))
@@ -235,7 +235,7 @@ def show(report: TrainingReport, console: Console) -> None:
         times = f"  {comparison.count:,} {'time' if comparison.count == 1 else 'times'} in the text"
         console.print(Text.assemble((token(comparison.token), "bold"), (times, "dim")))
         for side, neighbors in (("before", comparison.before), ("after", comparison.after)):
-            labels = [f"{token(other.token)} {other.cosine:.2f}" for other in neighbors] or ["none (zero row)"]
+            labels = [f"{token(neighbor.token)} {neighbor.cosine:.2f}" for neighbor in neighbors] or ["none (zero row)"]
             grid = Table.grid(Column(width=10), Column(overflow="fold"))
             grid.add_row(Text(f"  {side}", "dim"), Text("  ".join(labels)))
             console.print(grid)
@@ -253,7 +253,7 @@ def show(report: TrainingReport, console: Console) -> None:
 
 
 def to_html(report: TrainingReport, png: bytes | None) -> str:
-    """Return the whole document; `png` is the plot of the run, if there is one."""
+    """Return the HTML document; `png` is the run's plot, if there is one."""
     style = f"\n{style_sheet()}\n{read_files('inlayer.training', 'page/report.css')}"
     return _template().render(
         report=report,

@@ -49,7 +49,7 @@ def test_bad_value_names_the_field(name: str, value: object) -> None:
     ("values", "message"),
     [
         ({"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300, but the tokenizer 'bytes' determines it"),
-        ({"head_lr_scale": 0.5}, "a tied head has no weights of its own"),
+        ({"head_lr_scale": 0.5}, "a tied head shares the table's weights"),
         ({"architecture": "gpt", "positions": "rotary"}, "does not work with gpt; use learned or sinusoidal"),
         ({"architecture": "gpt", "n_kv_head": 2}, "only llama has grouped-query attention"),
     ],

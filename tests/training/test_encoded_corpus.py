@@ -198,7 +198,7 @@ def test_small_text_has_validation_ids(tmp_path: Path) -> None:
 
 
 def test_progress_counts_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ENCODED_AT_ONCE", 5)
+    monkeypatch.setattr(module, "ENCODED_AT_A_TIME", 5)
     seen: list[int] = []
     write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None, progress=seen.append)
     assert len(seen) > 3

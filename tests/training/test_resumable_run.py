@@ -299,7 +299,7 @@ def test_other_files_in_the_folder_are_kept(text: Path, tmp_path: Path) -> None:
         out = tmp_path / name.replace("/", "-")
         (out / name).parent.mkdir(parents=True)
         (out / name).write_text("years of work")
-        with pytest.raises(InputError, match="it is not an empty folder; choose another one"):
+        with pytest.raises(InputError, match="it is not an empty folder; choose another folder"):
             Run.create(make_config(text, out))
         assert (out / name).read_text() == "years of work"
     with pytest.raises(InputError, match="contains no run to resume"):
@@ -439,7 +439,7 @@ def test_device_that_torch_cannot_use_is_an_error(text: Path, tmp_path: Path, mo
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert choose_device(None, 1).type == "cpu"  # MPS is used only on request
     assert choose_device("mps", 1).type == "mps"
-    with pytest.raises(ConfigError, match="device mps works in a single process only; there are 2"):
+    with pytest.raises(ConfigError, match="device mps works only in a single process, but there are 2"):
         choose_device("mps", 2)
 
 

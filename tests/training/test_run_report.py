@@ -342,7 +342,9 @@ def test_page_shows_everything() -> None:
     ):  # fmt: skip
         assert part in shown, part
     picture = base64.b64encode(b"the picture").decode()
-    assert ("img", f"data:image/png;base64,{picture}") in [(tag, one.get("src")) for tag, one in Tags(document).tags]
+    assert ("img", f"data:image/png;base64,{picture}") in [
+        (tag, attributes.get("src")) for tag, attributes in Tags(document).tags
+    ]
     assert "pip install 'inlayer[train]'" in " ".join(Tags(to_html(make_report(), None)).words)
 
 
@@ -350,7 +352,7 @@ def test_policy_allows_the_style_only() -> None:
     document = to_html(make_report(), None)
     style = document.split("<style>")[1].split("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = next(one["content"] for tag, one in Tags(document).tags if "http-equiv" in one)
+    policy = next(attributes["content"] for tag, attributes in Tags(document).tags if "http-equiv" in attributes)
     assert (
         policy == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
