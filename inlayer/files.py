@@ -50,11 +50,11 @@ def join_names(names: Iterable[str], limit: int = 8) -> str:
     """Return the first few untrusted names, for a message."""
     names = sorted(names)
     first = ", ".join(printable(name[:80]) for name in names[:limit])
-    return f"{first} and {len(names) - limit} more" if len(names) > limit else first or "nothing"
+    return f"{first}, and {len(names) - limit} more" if len(names) > limit else first or "nothing"
 
 
 def check_path(path: object, name: str = "path") -> Path:
-    """Check a path given by the user. An empty one is an error, because it would mean the current folder."""
+    """Check a path given by the user. An empty path is an error, because it would refer to the current folder."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str):
         kind = type_name(path) + (" of bytes" if text is not None else "")

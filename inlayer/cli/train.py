@@ -103,7 +103,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
 
 
 def open_config(given: dict[str, Any], resume: bool) -> TrainConfig:
-    """Return the given settings; to resume a run, they override those of the run."""
+    """Return the given settings. To resume a run, return the settings of the run, overridden by the given ones."""
     from inlayer.training.run_paths import check_new_run, is_run, open_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)

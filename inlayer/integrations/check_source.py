@@ -8,7 +8,7 @@ from inlayer.errors import InputError
 
 
 def check_source(source: Any) -> Any:
-    """Return the source. None is an error: it is often a path that was not set, not a wish for the sample model."""
+    """Return the source. None is an error, because it is usually a variable that was never set."""
     if source is None:
         raise InputError(
             "source is None; pass anything that inlayer.load accepts, or omit it to use the bundled sample model"

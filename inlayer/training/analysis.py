@@ -60,7 +60,7 @@ class TokenComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class RowChange:
-    """Change of a group of rows, as means over its rows. A value is None if no row has a finite one.
+    """Change of a group of rows, as means over its rows. A value is None if it is not finite for any row.
 
     share     fraction of the training tokens that belong to the group
     cosine    between each row before and after training: 1 if the direction is unchanged

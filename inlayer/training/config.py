@@ -317,8 +317,8 @@ class TrainConfig:
             block_size = min(PRESETS[self.preset]["block_size"], max(MIN_BLOCK_SIZE, training_tokens - 1))
             if validation_tokens > MIN_BLOCK_SIZE:
                 block_size = min(block_size, validation_tokens - 1)
-        passes = MAX_PASSES * training_tokens // (self.batch_size * block_size)
-        return replace(self, block_size=block_size, steps=self.steps or min(DEFAULT_STEPS, max(MIN_STEPS, passes)))
+        steps = MAX_PASSES * training_tokens // (self.batch_size * block_size)
+        return replace(self, block_size=block_size, steps=self.steps or min(DEFAULT_STEPS, max(MIN_STEPS, steps)))
 
 
 def bpe_vocab_size(config: TrainConfig) -> int:

@@ -120,7 +120,7 @@ def _rank_and_size() -> tuple[int, int]:
 
 
 def choose_device(name: str | None, n_processes: int) -> torch.device:
-    """Return the device of this process; ConfigError if torch cannot use the one that was requested."""
+    """Return the device of this process. Raises ConfigError if torch cannot use the requested device."""
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     name = name or ("cuda" if available["cuda"] else "cpu")
     if not available[name]:
@@ -132,7 +132,9 @@ def choose_device(name: str | None, n_processes: int) -> torch.device:
         return torch.device(name)
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= gpus:
-        raise InputError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")
+        raise InputError(
+            f"local process {local} has no GPU: this machine has {gpus}; start at most {gpus} processes on it"
+        )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
 

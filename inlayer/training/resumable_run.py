@@ -73,7 +73,7 @@ class TrainingProgress:
         """Report a training step."""
 
     def note(self, text: str) -> None:
-        """Report something that is not a problem."""
+        """Report information about the run."""
 
     def warning(self, text: str) -> None:
         """Report a problem that does not end the run."""

@@ -43,8 +43,8 @@ def train(
 ) -> TrainingReport | None:
     """Train a small language model and report what its embeddings learned.
 
-    The folder `config.out` becomes the model, which `transformers` and `inlayer.load` open, along with its metrics and
-    report. Ctrl-C stops after the current step; the state and the model are saved.
+    The folder `config.out` will contain the model, which `transformers` and `inlayer.load` can open, its metrics, and
+    the report. Ctrl-C stops after the current step and saves the state and the model.
 
     Args:
         config: What to train, on which text, and how.

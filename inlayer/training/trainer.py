@@ -67,7 +67,7 @@ class Trainer:
         return table
 
     def take_step(self, windows: Tensor) -> Metrics:
-        """Take one step on windows (batch_size, block_size + 1); returns the loss before it and other metrics."""
+        """Take one step on windows (batch_size, block_size + 1); return the loss before it and other metrics."""
         expected = (self.config.batch_size, self.decoder.config.block_size + 1)
         if windows.shape != expected:
             raise ShapeError(f"windows have shape {tuple(windows.shape)}; expected {expected}")

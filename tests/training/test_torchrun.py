@@ -102,4 +102,4 @@ def test_killed_process_ends_the_job_and_it_resumes(alone: tuple[Path, Path], tm
     assert max((here[name] - there[name]).abs().max().item() for name in here) < 1e-4
     assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in single.iterdir())
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        assert (out / name).read_bytes() == (one / name).read_bytes()
+        assert (out / name).read_bytes() == (single / name).read_bytes()
