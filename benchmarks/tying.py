@@ -68,7 +68,7 @@ UNTIED_DEFAULT = "untied, tuned AdamW, input scale 50"
 TIED_DEFAULT = "tuned AdamW, input scale 50, output scale 3"  # what `inlayer train` does
 VARIANTS = (
     Variant(name="untied", about="separate head, torch's AdamW defaults", kind="reference", model={"tie": False}),
-    Variant(name="untied, tuned AdamW", about="separate head, warm-up, clipping, no decay on table and head",
+    Variant(name="untied, tuned AdamW", about="separate head, warm-up, clipping, no decay on the table or the head",
             kind="reference", model={"tie": False}, settings=TUNED),
     Variant(name=UNTIED_DEFAULT, about="plus rows multiplied by 50", kind="reference",
             model={"tie": False, **INPUT_SCALE}, settings=TUNED),

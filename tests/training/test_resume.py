@@ -306,7 +306,7 @@ def test_damaged_state_and_its_advice(
         ("run/config.json", b"{}", "config.json is damaged"),
         ("run/config.json", b"\0", "config.json is damaged"),
         ("run/config.json", b"[" * 100_000, "config.json is damaged"),
-        ("run/tokens/train.bin", b"", "is 0 bytes, but tokens.json has"),
+        ("run/tokens/train.bin", b"", "is 0 bytes, but tokens.json lists"),
         ("run/tokens/tokens.json", b"", "tokens.json is empty; remove the folder, and resume the run"),
         ("run/tokens/tokens.json", b"{", "is not valid JSON"),
     ],
