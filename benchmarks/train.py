@@ -40,7 +40,12 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], Callabl
     config = DecoderConfig(architecture="llama", n_head=4, n_kv_head=2, block_size=BLOCK, **sizes)
     # A constant rate and no decay keep the plain loop short.
     settings = TrainConfig(
-        steps=10_000, batch_size=case["batch_size"], warmup=0, schedule="constant", weight_decay=0.0, log_interval=0
+        steps=10_000,
+        batch_size=case["batch_size"],
+        warmup_steps=0,
+        lr_schedule="constant",
+        weight_decay=0.0,
+        log_interval=0,
     )
     trainer = Trainer(config, settings)
     trainer.step = 1  # the first step is always measured

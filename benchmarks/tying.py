@@ -44,10 +44,10 @@ WINDOW = 25  # steps of the running mean
 
 # AdamW with torch's defaults: the table decays like everything else, and the learning rate is constant.
 TORCH_DEFAULTS = {
-    "beta2": 0.999, "weight_decay": 0.01, "embedding_weight_decay": 0.01, "warmup": 0, "schedule": "constant",
+    "beta2": 0.999, "weight_decay": 0.01, "embedding_weight_decay": 0.01, "warmup_steps": 0, "lr_schedule": "constant",
     "max_grad_norm": 0.0,
 }  # fmt: skip
-TUNED = {"embedding_weight_decay": 0.0, "warmup": 40, "max_grad_norm": 1.0}
+TUNED = {"embedding_weight_decay": 0.0, "warmup_steps": 40, "max_grad_norm": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ UNTIED_DEFAULT = "untied, tuned AdamW, input scale 50"
 TIED_DEFAULT = "tuned AdamW, input scale 50, output scale 3"  # what `inlayer train` does
 VARIANTS = (
     Variant(name="untied", about="separate head, torch's AdamW defaults", kind="reference", model={"tie": False}),
-    Variant(name="untied, tuned AdamW", about="separate head, warm-up, clipping, no decay on table and head",
+    Variant(name="untied, tuned AdamW", about="separate head, warm-up, clipping, no decay on the table or the head",
             kind="reference", model={"tie": False}, settings=TUNED),
     Variant(name=UNTIED_DEFAULT, about="plus rows multiplied by 50", kind="reference",
             model={"tie": False, **INPUT_SCALE}, settings=TUNED),
@@ -92,7 +92,7 @@ VARIANTS = (
     Variant(name="untied at 2/3", about="untied after two thirds of the steps, moments copied", kind="alone",
             settings={"untie_at": 2 / 3}),
     Variant(name="clipping", about="gradient norm clipped at 1", kind="alone", settings={"max_grad_norm": 1.0}),
-    Variant(name="warm-up", about="40 steps of warm-up", kind="alone", settings={"warmup": 40}),
+    Variant(name="warm-up", about="40 steps of warm-up", kind="alone", settings={"warmup_steps": 40}),
     Variant(name="tuned AdamW", about="warm-up, clipping, no decay on the table", kind="combined", settings=TUNED),
     Variant(name="tuned AdamW, Gemma scales", about="plus Gemma's scales", kind="combined", model=GEMMA,
             settings=TUNED),

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from inlayer.integrations.sklearn import TextEncoder
+from inlayer.integrations import TextEncoder
 
 ANIMALS = """
 the dog sleeps on the grass|a cat is hiding under the table|wild horses run over the hill|birds sing in the trees

@@ -1,10 +1,10 @@
-"""Base module: paths in messages, what a path refers to, untrusted JSON, atomic writes, and locks.
+"""Base module: paths in messages, kinds of paths, untrusted JSON, atomic writes, and locks.
 
 - messages show a path as the user gave it, on one line; untrusted text is quoted and shortened
 - a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
-- a lock is released when its process ends, however that happens; file systems without locks do not block
+- a lock is released when its process ends, even if it is killed; on file systems without locks, nothing is locked
 - a new folder is written the same way; an existing folder is never replaced, unless it is empty
-Tested in tests/test_files.py and, with killed processes, in tests/test_new_folder.py and
+Tested in tests/test_files.py and, with killed processes, in tests/test_new_folder.py and in
 tests/learn/test_progress_file.py.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError, type_name
 
-LFS_POINTER = b"version https://git-lfs"  # the start of a file that git-lfs has not downloaded
+LFS_POINTER = b"version https://git-lfs"  # first bytes of a file that git-lfs has not downloaded
 LOCK_INTERVAL = 0.02  # seconds between two attempts to get a lock
 JSON_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
 
@@ -47,14 +47,14 @@ def quote(value: object) -> str:
 
 
 def join_names(names: Iterable[str], limit: int = 8) -> str:
-    """Return the first few of some untrusted names, for a message."""
+    """Return the first few untrusted names, for a message."""
     names = sorted(names)
     first = ", ".join(printable(name[:80]) for name in names[:limit])
-    return f"{first} and {len(names) - limit} more" if len(names) > limit else first or "nothing"
+    return f"{first}, and {len(names) - limit} more" if len(names) > limit else first or "nothing"
 
 
 def check_path(path: object, name: str = "path") -> Path:
-    """Check a path given by the user. An empty one is an error, because it would mean the current folder."""
+    """Check a path given by the user. An empty path is an error, because it would refer to the current folder."""
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str):
         kind = type_name(path) + (" of bytes" if text is not None else "")
@@ -65,21 +65,21 @@ def check_path(path: object, name: str = "path") -> Path:
 
 
 def expand_home(path: Path) -> Path:
-    """Return a path with the home folder in place of "~"; "~name" without such a user is the name of a file."""
+    """Return a path with "~" expanded. "~name" is a file name if there is no such user."""
     with suppress(RuntimeError):
         return path.expanduser()
     return path
 
 
 def path_kind(path: Path) -> str:
-    """Return what a path refers to: "file", "folder", "missing" or "special" (a device, pipe or socket)."""
+    """Return the kind of a path: "file", "folder", "missing", or "special" (a device, pipe, or socket)."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
         raise MissingFileError(f"{format_path(path)} cannot be accessed: {error.strerror}") from error
-    except ValueError:  # a NUL, or a character that the file system's encoding does not have
+    except ValueError:  # a NUL, or a character that is not in the file system's encoding
         raise MissingFileError(f"{format_path(path)} contains a character that is not allowed in a path") from None
     if stat.S_ISREG(mode):
         return "file"
@@ -87,14 +87,14 @@ def path_kind(path: Path) -> str:
 
 
 def not_a_file(path: Path, kind: str) -> MissingFileError:
-    """Return the error for a path that should be a file; `kind` is what `path_kind` returned."""
+    """Return the error for a path that should be a file; `kind` is as returned by `path_kind`."""
     problems = {"missing": ": not found", "folder": " is a folder, not a file"}
-    problem = problems.get(kind, " is not a regular file (it is a device, pipe or socket)")
+    problem = problems.get(kind, " is not a regular file (it is a device, pipe, or socket)")
     return MissingFileError(f"{format_path(path)}{problem}")
 
 
 def check_is_file(path: Path, advice: str = "") -> Path:
-    """Return the path, if it is a regular file; otherwise an error, which ends in `advice`."""
+    """Return the path if it is a regular file. Otherwise, raise an error that ends in `advice`."""
     if (kind := path_kind(path)) != "file":
         error = not_a_file(path, kind)
         raise MissingFileError(f"{error}; {advice}") if advice else error
@@ -115,34 +115,34 @@ def file_errors(
 
 
 def utf8_problem(error: UnicodeDecodeError, start: int = 0) -> str:
-    """Say where bytes are not valid UTF-8; `start` is the offset of the block that was decoded."""
+    """Describe where bytes are not valid UTF-8; `start` is the offset of the decoded block."""
     return f"not valid UTF-8: byte 0x{error.object[error.start]:02x} at offset {start + error.start:,}"
 
 
 def parse_json(
-    data: bytes, where: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+    data: bytes, name: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> dict[str, Any]:
-    """Parse an untrusted JSON object, or raise an error that says what `where` contains instead."""
+    """Parse an untrusted JSON object. `name` is the name of its source, for errors."""
     if not data.strip():
-        raise kind(f"{where} is empty")
+        raise kind(f"{name} is empty")
     try:
         text = data.decode("utf-8-sig")
         value = json.loads(text, object_pairs_hook=pairs_hook)
     except UnicodeDecodeError as error:
-        raise kind(f"{where} is not valid JSON ({utf8_problem(error)})") from None
+        raise kind(f"{name} is not valid JSON ({utf8_problem(error)})") from None
     except ValueError as error:  # JSONDecodeError, or a number with thousands of digits
         truncated = getattr(error, "pos", 0) >= len(text.rstrip()) or str(error).startswith("Unterminated string")
         hint = "; is the file truncated?" if truncated else ""
-        raise kind(f"{where} is not valid JSON ({printable(str(error))[:160]}){hint}") from None
+        raise kind(f"{name} is not valid JSON ({printable(str(error))[:160]}){hint}") from None
     except RecursionError:
-        raise kind(f"{where} is nested too deeply") from None
+        raise kind(f"{name} is nested too deeply") from None
     if not isinstance(value, dict):
-        raise kind(f"{where} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
+        raise kind(f"{name} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
     return value
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object without duplicate keys; ValueError if there are any. A hook for `parse_json`."""
+    """Return an object without duplicate keys. Raises ValueError if there are any. A hook for `parse_json`."""
     entries: dict[str, Any] = {}
     for name, value in pairs:
         if name in entries:
@@ -163,7 +163,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Write a file that the user asked for: safe with several writers, InputError if it cannot be written."""
+    """Write a file that the user requested. Several writers are safe. Raises InputError if it cannot be written."""
     import secrets  # slow to import
 
     with file_errors(path, "cannot be written"), atomic_path(path, secrets.token_hex(4)) as temporary:
@@ -171,7 +171,7 @@ def write_output(path: Path, data: bytes) -> None:
 
 
 def temporary_path(path: Path, ending: str) -> Path:
-    """Return a hidden path next to another one; file systems limit a name to 255 bytes, so a long one is cut."""
+    """Return a hidden path next to a path. File systems limit names to 255 bytes, so a long name is truncated."""
     name = path.name if len(os.fsencode(path.name)) <= 240 else path.name[:60]
     return path.with_name(f".{name}{ending}")
 
@@ -181,7 +181,7 @@ def atomic_path(path: Path, unique: str = "") -> Iterator[Path]:
     """A temporary path to write to. It replaces `path` when the block succeeds and is deleted when it fails.
 
     Without `unique`, every attempt uses the same temporary name, so a killed process leaves at most one stale file.
-    Concurrent writers each need their own `unique` suffix.
+    Concurrent writers need different `unique` suffixes.
     """
     temporary = temporary_path(path, f".{unique}.part" if unique else ".saving")
     try:
@@ -220,7 +220,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold a lock file during the block. InputError, ending in `busy`, if it is not free within `wait` seconds."""
+    """Hold a lock file during the block. Raises InputError with `busy` if it is not free within `wait` seconds."""
     try:
         import fcntl
     except ImportError:  # Windows

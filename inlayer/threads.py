@@ -1,6 +1,6 @@
 """Base module: threads that use all cores, and processes that end with the process that started them.
 
-- threads suffice, because numpy and the tokenizer libraries release the GIL
+- threads are sufficient, because numpy and the tokenizer libraries release the GIL
 - OMP_NUM_THREADS also limits these threads: Ray sets it to 1 for a worker that has one core of many
 Tested in tests/test_threads.py.
 """
@@ -28,9 +28,9 @@ def core_count() -> int:
 
 
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return the results of a function for a few items, one thread per item; the first error is raised.
+    """Return the results of a function for a few items, with one thread per item. Raises the first error.
 
-    After an error or Ctrl-C, it does not wait for the other threads, which end when the process ends, if not before.
+    After an error or Ctrl-C, it does not wait for the other threads, which end with the process at the latest.
     """
     if len(items) <= 1:
         return [function(item) for item in items]
@@ -51,7 +51,7 @@ def in_thread(function: Callable[[Item], Result], item: Item, name: str | None =
     return future
 
 
-def when_parent_ends(action: Callable[[], object]) -> None:
+def on_parent_exit(action: Callable[[], object]) -> None:
     """Call a function when the parent process ends, even by SIGKILL."""
     from multiprocessing.connection import wait
 

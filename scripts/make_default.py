@@ -50,8 +50,9 @@ VOCAB_SIZE = 6144
 # keeps what the counts gave it (docs/log.md). Everything else is the default of `inlayer train`.
 CONFIG = TrainConfig(
     architecture="llama", tie=True, n_embd=128, n_layer=1, n_head=4, n_kv_head=2, n_inner=344, block_size=64,
-    steps=10_000, batch_size=8, learning_rate=8e-3, embedding_lr_scale=0.03, shared_second_moment=True, warmup=200,
-    schedule="linear", min_lr_ratio=0.0, seed=0, threads=1, eval_interval=1000, save_interval=1000, log_interval=500,
+    steps=10_000, batch_size=8, learning_rate=8e-3, embedding_lr_scale=0.03, shared_second_moment=True,
+    warmup_steps=200, lr_schedule="linear", min_lr_ratio=0.0, seed=0, threads=1,
+    eval_interval=1000, save_interval=1000, log_interval=500,
 )  # fmt: skip
 
 ROW_DIVISOR = 4.0  # a power of two, so no bit is lost
@@ -129,7 +130,7 @@ def train(config: TrainConfig) -> Run:
     if run.config != config:
         raise SystemExit(f"{config.out} contains a run with other settings; remove it or choose another --work")
     if load_state(run.inner) is None:
-        save_state(run.inner, 0, untrained(run).state(), run._facts(metrics=b""))
+        save_state(run.inner, 0, untrained(run).state(), run._checksums(metrics=b""))
     if not run.train(ValidationLines()):
         raise SystemExit(f"stopped at step {len(run.metrics)}; run the same command again to resume")
     return run

@@ -133,5 +133,5 @@ def test_defaults_of_training_are_the_best_variants_of_the_study() -> None:
     (untied,) = [one for one in VARIANTS if one.name == UNTIED_DEFAULT]
     assert {**plain, **untied.model}.items() <= asdict(TrainConfig(tie=False).decoder_config(256)).items()
     defaults = TrainConfig().resolved()
-    for name in ("warmup", "max_grad_norm", "embedding_weight_decay"):
+    for name in ("warmup_steps", "max_grad_norm", "embedding_weight_decay"):
         assert bool(defaults[name]) == bool(variant.settings[name])

@@ -177,7 +177,7 @@ def test_similarity_beats_random_rows():
 # ---- the script that made it
 
 CONFIG = replace(
-    make_default.CONFIG, n_embd=16, n_inner=32, block_size=16, steps=6, batch_size=2, warmup=1, save_interval=2
+    make_default.CONFIG, n_embd=16, n_inner=32, block_size=16, steps=6, batch_size=2, warmup_steps=1, save_interval=2
 )
 SMALL = {"vocab_size": 320, "config": CONFIG}
 

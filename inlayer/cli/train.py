@@ -47,7 +47,7 @@ def parameters() -> Iterator[inspect.Parameter]:
 
 
 def annotation(setting: Field[Any]) -> Any:
-    """Type, help and default of a field, as typer reads them."""
+    """Return a field's type, help, and default, as typer reads them."""
     kind: Any = TYPES[str(setting.type).partition(" ")[0]]
     flag, default = f"--{setting.name.replace('_', '-')}", setting.metadata.get("derived", setting.default)
     if kind is bool:
@@ -56,9 +56,9 @@ def annotation(setting: Field[Any]) -> Any:
     if "choices" in setting.metadata:
         choices = setting.metadata["choices"]
         kind, metavar = Literal[choices], "|".join(choices)
-        if len(metavar) > MAX_METAVAR:  # a longer one would leave no room for the names of long options
+        if len(metavar) > MAX_METAVAR:  # a longer metavar would leave no room for long option names
             metavar = "NAME"
-            listed = f": {', '.join(choices[:-1])} or {choices[-1]}."
+            listed = f": {', '.join(choices[:-1])}, or {choices[-1]}."
             help_text = help_text if choices[0] in help_text else help_text.removesuffix(".") + listed
     shown = f"{default:g}" if isinstance(default, float) else default
     text = help_text + ("" if default is None else f" \\[default: {shown}]")
@@ -72,7 +72,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     """Train a small model on your own text and see what its embeddings learned."""
     given = {name: value for name, value in flags.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
-    config = open_config(given, resume)  # without torch, so errors come fast
+    config = open_config(given, resume)  # without torch, so errors are reported quickly
     from inlayer.cli.train_progress import reporting
     from inlayer.training.train import train as run_training
 
@@ -95,15 +95,15 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     shown = set(progress.warnings)
     show(replace(report, warnings=tuple(text for text in report.warnings if text not in shown)), terminal)
     has_plot = importlib.util.find_spec("matplotlib") is not None
-    contents = "the model, report.html, training.png and" if has_plot else "the model, report.html and"
+    contents = "the model, report.html, training.png, and" if has_plot else "the model, report.html, and"
     terminal.print(f"\n{folder}/ contains {contents} metrics.jsonl. Try it:", soft_wrap=True)
     terminal.print(f'inlayer walk "I love dogs" --model {folder}', soft_wrap=True)
     if not has_plot:
-        sys.stderr.write("the plot was skipped because it needs matplotlib: pip install 'inlayer[train]'\n")
+        sys.stderr.write("the plot was skipped because it requires matplotlib: pip install 'inlayer[train]'\n")
 
 
 def open_config(given: dict[str, Any], resume: bool) -> TrainConfig:
-    """Return the given settings, or those of the run to resume, overridden by the given ones, if there is a run."""
+    """Return the given settings. To resume a run, return the settings of the run, overridden by the given ones."""
     from inlayer.training.run_paths import check_new_run, is_run, open_run
 
     out, parallel = given.get("out", TrainConfig.out), given.get("parallel", TrainConfig.parallel)
@@ -112,10 +112,10 @@ def open_config(given: dict[str, Any], resume: bool) -> TrainConfig:
         if "RANK" not in os.environ:  # under torchrun, the main process may already have created the folder
             check_new_run(config)
         return config
-    _, saved = open_run(out, parallel)
+    _, saved = open_run(out, parallel=parallel)
     return replace(saved, **{**given, "files": given["files"] or saved.files})
 
 
 train.__signature__ = inspect.Signature(list(parameters()))  # type: ignore[attr-defined]
-train.__annotations__ = {one.name: one.annotation for one in parameters()}
+train.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters()}
 app.command(epilog=EXAMPLES)(train)

@@ -18,16 +18,16 @@ from inlayer.render.numbers import duration
 from inlayer.training.metrics import Metrics
 from inlayer.training.resumable_run import TrainingProgress
 
-SECONDS = 10.0  # time between two lines
+LOG_INTERVAL = 10.0  # time between two lines
 
 
 class Reporter(TrainingProgress):
-    """Shows progress as a bar, or as lines of a log if the bar is disabled."""
+    """Shows progress as a bar, or as log lines if the bar is disabled."""
 
     def __init__(self, bar: rich_progress.Progress) -> None:
         self.bar, self.task = bar, rich_progress.TaskID(0)
         self.total, self.next_line = 0, 0.0
-        self.warnings: list[str] = []  # those shown
+        self.warnings: list[str] = []  # shown so far
 
     def stage(self, name: str, total: int | None = None) -> None:
         self.total = total or 0
@@ -40,6 +40,9 @@ class Reporter(TrainingProgress):
     def advance(self, amount: int) -> None:
         self.bar.update(self.task, completed=amount)
 
+    def note(self, text: str) -> None:
+        self.bar.console.print(text, soft_wrap=True, highlight=False, markup=False)
+
     def warning(self, text: str) -> None:
         self.warnings.append(text)
         self.bar.console.print(Text.assemble(("warning: ", "yellow"), text), soft_wrap=True)
@@ -50,7 +53,7 @@ class Reporter(TrainingProgress):
         text = f"loss {metrics['loss']:.3f}{validation}  {metrics['tokens'] / (seconds or 1.0):,.0f} tokens/s"
         self.bar.update(self.task, completed=step, description=text)
         if self.bar.disable and (now >= self.next_line or step == self.total):
-            self.next_line = now + SECONDS
+            self.next_line = now + LOG_INTERVAL
             remaining = duration((self.total - step) * seconds / step)
             sys.stderr.write(f"step {step:,} of {self.total:,}  {text}  {remaining} left\n")
 

@@ -1,4 +1,4 @@
-"""A function for `datasets.Dataset.map` that adds a column of vectors.
+"""A callable for `datasets.Dataset.map` that adds a column of vectors.
 
 Tested with the real library in tests/integrations/test_datasets.py.
 """
@@ -12,6 +12,7 @@ from inlayer.encoding.encode import check_one_vector
 from inlayer.errors import DtypeError, InputError
 from inlayer.files import join_names, quote
 from inlayer.formats.dtypes import as_float_dtype
+from inlayer.integrations.check_source import check_source
 
 __all__ = ["EmbedColumn"]
 
@@ -20,20 +21,20 @@ class EmbedColumn:
     """Adds a column of vectors. It can be pickled and hashed, so `map` can cache it and run it in several processes.
 
     Args:
-        source: What `inlayer.load` opens; by default the bundled sample model.
-        column: The column of the texts.
-        to: The new column.
-        pool: As in `Model.encode`, as are the arguments below.
+        source: Any source that `inlayer.load` accepts. Default: the bundled sample model.
+        column: The column that contains the texts.
+        output_column: The column to add.
+        pool: As in `Model.encode`, like the arguments below.
         weights: A fitted `Weighting`, or its file.
         normalize: Scale each vector to norm 1.
-        dim: Keep this many values.
+        dim: Keep only this many values.
         dtype: Dtype of the vectors.
         batch_size: Texts per batch.
 
     Raises:
         DtypeError: If a dataset cannot store vectors of this dtype.
-        InputError: If `pool` is not one vector per text, or the two columns are the same; while mapping, if the dataset
-            has no such column, or `batched=True` is missing.
+        InputError: If `source` is None, `pool` does not give one vector per text, or the two columns are the same.
+            While mapping, if the dataset has no such column, or `batched=True` is missing.
 
     Example:
         >>> EmbedColumn("default")({"text": ["I love dogs"]})["embedding"].shape
@@ -41,16 +42,16 @@ class EmbedColumn:
     """
 
     def __init__(
-        self, source: Any = None, *, column: str = "text", to: str = "embedding", pool: str = "mean",
+        self, source: Any = "default", *, column: str = "text", output_column: str = "embedding", pool: str = "mean",
         weights: Any = None, normalize: bool = False, dim: int | None = None, dtype: Any = "float32",
         batch_size: int | None = None,
     ) -> None:  # fmt: skip
         check_one_vector(pool)
         if (kind := as_float_dtype(dtype).name) not in {"float16", "float32", "float64"}:
             raise DtypeError(f"dtype is {kind}, which a dataset cannot store; use float32 or float16")
-        if to == column:
-            raise InputError(f"to is {quote(to)}, the column of the texts, which it would replace; choose another name")
-        self.source, self.column, self.to = source, column, to
+        if output_column == column:
+            raise InputError(f"output_column is {quote(column)}, which contains the texts; choose another name")
+        self.source, self.column, self.output_column = check_source(source), column, output_column
         self.settings = {
             "pool": pool, "weights": weights, "normalize": normalize, "dim": dim, "dtype": dtype,
             "batch_size": batch_size,
@@ -58,15 +59,15 @@ class EmbedColumn:
         self._model: Any = None
 
     def __call__(self, batch: Any) -> dict[str, Any]:
-        names = getattr(batch, "column_names", batch)  # a table, if the dataset has the format "arrow"
+        names = getattr(batch, "column_names", batch)  # a table if the dataset's format is "arrow"
         if self.column not in names:
-            raise InputError(f"the dataset has no column {quote(self.column)}; it has {join_names(names)}")
+            raise InputError(f"the dataset has no column {quote(self.column)}; its columns are {join_names(names)}")
         texts = batch[self.column]
         if isinstance(texts, str):
             raise InputError("use dataset.map(..., batched=True)")
         self._model = self._model or load(self.source)
         texts = texts if hasattr(texts, "to_pylist") else list(texts)
-        return {self.to: self._model.encode(texts, **self.settings)}
+        return {self.output_column: self._model.encode(texts, **self.settings)}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_model": None}  # each process opens the model itself

@@ -1,7 +1,7 @@
 """A model's table as a sentence-transformers module: the first module of a `SentenceTransformer`.
 
-- a saved module is complete: rows, tokenizer.json, settings and weighting, and `inlayer.load` also opens it
-- vectors equal `Model.encode` exactly; they have no gradient
+- a saved module contains the rows, tokenizer.json, settings, and weighting; `inlayer.load` also opens it
+- vectors are identical to those of `Model.encode`; they have no gradient
 Tested with the real library in tests/integrations/test_sentence_transformers.py.
 """
 
@@ -18,6 +18,7 @@ from inlayer.encoding.encode import EncodeSettings, check_one_vector
 from inlayer.encoding.weighting import FILE as WEIGHTING_FILE
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import DtypeError, InputError, needs_package, needs_torch
+from inlayer.integrations.check_source import check_source
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import check_texts
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
@@ -42,11 +43,11 @@ SETTINGS = "inlayer.json"
 
 
 class TableModule(InputModule):  # type: ignore[misc]
-    """Texts to vectors.
+    """Turns texts into vectors.
 
     Args:
-        source: What `inlayer.load` opens; by default the bundled sample model.
-        pool: "mean", "first", "last" or "max".
+        source: Any source that `inlayer.load` accepts. Default: the bundled sample model.
+        pool: "mean", "first", "last", or "max".
         weights: A fitted `Weighting`, or its file.
 
     Raises:
@@ -62,10 +63,10 @@ class TableModule(InputModule):  # type: ignore[misc]
     config_keys = ["pool"]  # noqa: RUF012
     config_file_name = SETTINGS
 
-    def __init__(self, source: Any = None, *, pool: str = "mean", weights: Any = None) -> None:
+    def __init__(self, source: Any = "default", *, pool: str = "mean", weights: Any = None) -> None:
         super().__init__()
         check_one_vector(pool)
-        self.source, self.model, self.pool = source, load(source), pool
+        self.source, self.model, self.pool = source, load(check_source(source)), pool
         self.encoder = self.model.encoder(weights)
         self.settings = EncodeSettings(pool).checked(self.encoder.width)
         self.tokenizer = self.encoder.tokenizer
@@ -75,11 +76,11 @@ class TableModule(InputModule):  # type: ignore[misc]
 
         Args:
             inputs: The texts.
-            prompt: Put before each text.
+            prompt: Text to put before each text.
             **_: Ignored.
 
         Returns:
-            `input_ids`, the ids of all texts in one row, and `offsets`, where each text starts.
+            `input_ids`, the ids of all texts in one array, and `offsets`, the index where each text starts.
 
         Raises:
             DtypeError: If an input is not a text.
@@ -91,7 +92,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         try:
             texts = check_texts(inputs)
         except DtypeError as error:
-            raise DtypeError(f"{error}; this counts the texts of a batch, which are sorted by length") from None
+            raise DtypeError(f"{error}; this is the index in a batch, which is sorted by length") from None
         ids = self.encoder.ids([(prompt or "") + text for text in texts])
         return {"input_ids": torch.from_numpy(ids.flat), "offsets": torch.from_numpy(ids.offsets)}
 
@@ -99,7 +100,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         """Pool the rows of the tokens.
 
         Args:
-            features: What `preprocess` returns.
+            features: As returned by `preprocess`.
             **_: Ignored.
 
         Returns:
@@ -144,10 +145,10 @@ class TableModule(InputModule):  # type: ignore[misc]
         return float("inf")
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write rows, tokenizer, settings and weighting to a folder, which `inlayer.load` also opens.
+        """Write the rows, tokenizer, settings, and weighting to a folder that `inlayer.load` also opens.
 
         Args:
-            output_path: The folder; it must exist.
+            output_path: An existing folder.
             *_: Ignored.
             **__: Ignored.
 
@@ -158,7 +159,7 @@ class TableModule(InputModule):  # type: ignore[misc]
             >>> TableModule("default").save("model")
         """
         if not isinstance(self.tokenizer, HuggingFaceTokenizer):
-            raise InputError(f"{self.model.source} has no tokenizer.json, which a saved module needs")
+            raise InputError(f"{self.model.source} has no tokenizer.json, which a saved module requires")
         folder = Path(output_path)
         tensors = {"embedding.weight": to_tensor(self.model.table.weight).clone()}
         if self.model.token_weights is not None:  # a model2vec model
@@ -167,7 +168,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         (folder / "tokenizer.json").write_bytes(self.tokenizer.data)
         settings = {"pool": self.pool, "skipped": self.model.skipped}
         (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
-        (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # left by a module that was saved here before
+        (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # left by a module saved here earlier
         if self.encoder.weighting is not None:
             self.encoder.weighting.save(folder)
 
@@ -177,14 +178,14 @@ class TableModule(InputModule):  # type: ignore[misc]
 
         Args:
             model_name_or_path: A folder, or a hub id.
-            subfolder: The folder of the module inside it.
-            **options: `token`, `cache_folder`, `revision` and `local_files_only` for the hub; others are ignored.
+            subfolder: The module's folder inside it.
+            **options: `token`, `cache_folder`, `revision`, and `local_files_only` for the hub. Others are ignored.
 
         Returns:
             The module.
 
         Raises:
-            InputError: If there is no module saved by inlayer.
+            InputError: If the folder contains no module saved by inlayer.
 
         Example:
             >>> TableModule("default", pool="max").save("model")
@@ -198,7 +199,7 @@ class TableModule(InputModule):  # type: ignore[misc]
             for name in ("model.safetensors", "tokenizer.json", SETTINGS, WEIGHTING_FILE)
         ]
         if files[0] is None or files[2] is None:
-            raise InputError(f"{model_name_or_path} has no module saved by inlayer")
+            raise InputError(f"{model_name_or_path} contains no module saved by inlayer")
         settings = json.loads(Path(files[2]).read_text(encoding="utf-8"))
         weights = Weighting.load(files[3]) if files[3] is not None else None
         return cls(os.path.dirname(files[0]), pool=settings.get("pool", "mean"), weights=weights)  # noqa: PTH120

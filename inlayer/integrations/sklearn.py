@@ -12,6 +12,7 @@ import numpy as np
 from inlayer.checkpoint import load
 from inlayer.encoding.encode import check_one_vector
 from inlayer.errors import DtypeError, InputError, needs_package, type_name
+from inlayer.integrations.check_source import check_source
 
 with needs_package("inlayer.integrations.sklearn", "scikit-learn", "scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -23,15 +24,15 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """Turns texts into vectors.
 
     Args:
-        source: What `inlayer.load` opens; by default the bundled sample model.
-        pool: "mean", "first", "last" or "max".
+        source: Any source that `inlayer.load` accepts. Default: the bundled sample model.
+        pool: "mean", "first", "last", or "max".
         weights: A fitted `Weighting`, or its file.
         normalize: Scale each vector to norm 1.
-        dim: Keep only the first values.
+        dim: Keep only this many values.
 
     Raises:
-        InlayerError: If the model cannot be opened or has no tokenizer, or an argument is invalid; in `fit` and
-            `transform`, because scikit-learn's estimators only store their arguments.
+        InlayerError: If the model cannot be opened or has no tokenizer, or an argument is invalid. Raised by `fit` and
+            `transform`, because scikit-learn's constructors only store their arguments.
 
     Example:
         >>> from sklearn.linear_model import LogisticRegression
@@ -42,28 +43,28 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """
 
     def __init__(
-        self, source: Any = None, *, pool: Any = "mean", weights: Any = None, normalize: Any = False,
+        self, source: Any = "default", *, pool: Any = "mean", weights: Any = None, normalize: Any = False,
         dim: Any = None,
     ) -> None:  # fmt: skip
         self.source, self.pool, self.weights, self.normalize, self.dim = source, pool, weights, normalize, dim
 
     def fit(self, X: Any, y: Any = None) -> TextEncoder:
-        """Open the model; nothing is learned from the texts.
+        """Open the model. Nothing is learned from the texts.
 
         Args:
-            X: A list, array or column of texts.
+            X: A list, array, or column of texts.
             y: Ignored.
 
         Returns:
             This encoder.
 
         Raises:
-            DtypeError: If X is not a list, array or column of texts.
+            DtypeError: If X is not a list, array, or column of texts.
             InlayerError: If the model cannot be opened, or an argument is invalid.
 
         Example:
             >>> TextEncoder("default").fit(["I love dogs"])
-            TextEncoder(source='default')
+            TextEncoder()
         """
         del y
         self._n_features_out = len(self._encode(_texts(X)[:1])[0])
@@ -73,13 +74,13 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Turn texts into vectors.
 
         Args:
-            X: A list, array or column of texts.
+            X: A list, array, or column of texts.
 
         Returns:
             Vectors (n, D), as from `Model.encode`.
 
         Raises:
-            DtypeError: If X is not a list, array or column of texts.
+            DtypeError: If X is not a list, array, or column of texts.
             InlayerError: If the model cannot be opened, or an argument is invalid.
 
         Example:
@@ -92,7 +93,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_one_vector(self.pool)
         model = self.__dict__.get("_model")
         if model is None or model[0] != self.source:
-            self._model = model = (self.source, load(self.source))
+            self._model = model = (self.source, load(check_source(self.source)))
         return model[1].encode(texts, pool=self.pool, weights=self.weights, normalize=self.normalize, dim=self.dim)
 
     def __sklearn_tags__(self) -> Any:
@@ -103,9 +104,9 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
 def _texts(X: Any) -> list[str]:
     if isinstance(X, str) or not hasattr(X, "__len__"):
-        raise DtypeError(f"X is {type_name(X)}; it must be a list, array or column of texts")
+        raise DtypeError(f"X is {type_name(X)}; it must be a list, array, or column of texts")
     if (shape := np.shape(X)[1:]) not in {(), (1,)} and not isinstance(X, list):
-        raise InputError(f"X has {shape[0]:,} columns; select the one with the texts")
+        raise InputError(f"X has {shape[0]:,} columns; select the column with the texts")
     texts = np.asarray(X, dtype=object).reshape(-1).tolist() if not isinstance(X, list) else X
     if not texts:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")

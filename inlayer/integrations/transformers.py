@@ -1,4 +1,4 @@
-"""attach: replace the table and the head of a `transformers` model with inlayer's.
+"""Replace the table and the head of a `transformers` model with inlayer's (`attach`).
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own blocks -> [head] -> logits
 - only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
@@ -6,8 +6,8 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own block
   working, and save_pretrained writes the same files
 - tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
 - a padding row that is zero stays zero, even when tied. A padding row that is not zero was trained (it is often the
-  end-of-text token): the head keeps training it, and lookups do not, as in the model itself
-- resizing an untied model works only before attaching: transformers resizes nn.Linear heads only
+  end-of-text token): the head keeps training it, and lookups do not, as in the original model
+- an untied model can be resized only before attaching, because transformers resizes only nn.Linear heads
 Tested step by step against the same models without it in tests/integrations/test_transformers.py.
 """
 
@@ -30,7 +30,7 @@ with needs_torch("inlayer.integrations.transformers"):
 AnyModel = TypeVar("AnyModel")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-ACCESS = ("get_input_embeddings", "set_input_embeddings", "get_output_embeddings", "set_output_embeddings")
+ACCESSORS = ("get_input_embeddings", "set_input_embeddings", "get_output_embeddings", "set_output_embeddings")
 # Options of nn.Embedding that a Table does not have, with their defaults.
 OPTIONS = {"max_norm": None, "scale_grad_by_freq": False, "sparse": False}
 ROWS_COMPARED = 64
@@ -60,7 +60,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
         >>> type(model.lm_head).__name__
         'AttachedHead'
     """
-    table, head = parts_of(model)
+    table, head = find_table_and_head(model)
     if isinstance(table, Table) and isinstance(head, AttachedHead) and head.model_table is table:
         if padding_idx not in ("same", table.padding_idx):
             raise InputError(
@@ -104,9 +104,11 @@ class ScaledTable(Table):
 
 
 class AttachedHead(Head):
-    """Head inside a transformers model. The model applies soft cap and scales itself; here only `loss` does."""
+    """Head inside a transformers model. The model applies its soft cap and scales; here, only `loss` does."""
 
-    model_table: nn.Module | None = None  # of the same model, tied or untied; not registered as a child module
+    model_table: nn.Module | None = (
+        None  # the table of the same model, tied or untied; it is not registered as a child module
+    )
     _keeps_zero = True
     _loss_error: str | None = None
 
@@ -142,7 +144,7 @@ class AttachedHead(Head):
             super().__setattr__(name, value)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return logits like those of nn.Linear; the model applies the rest."""
+        """Return logits like those of nn.Linear; the model applies its soft cap and scales."""
         return functional.linear(self._check_hidden(hidden), self._weight_without_padding_gradient(), self.bias)
 
     def loss(self, hidden: Any, targets: object, **options: Any) -> Tensor:
@@ -167,10 +169,10 @@ class AttachedHead(Head):
             unexpected.remove(f"{prefix}weight")
 
 
-def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
-    """Return the model's table and head; InputError if it has none."""
+def find_table_and_head(model: object) -> tuple[nn.Module, nn.Module]:
+    """Return the model's table and head. Raises InputError if it does not have both."""
     kind = type(model).__name__
-    lacking = [name for name in ACCESS if not callable(getattr(model, name, None))]
+    lacking = [name for name in ACCESSORS if not callable(getattr(model, name, None))]
     if not isinstance(model, nn.Module) or lacking:
         missing = f": it has no {', '.join(lacking)}" if lacking else ""
         raise InputError(f"{kind} is not a transformers model such as LlamaForCausalLM{missing}")
@@ -190,7 +192,7 @@ def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
 
 
 def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
-    """Raise an error for another class, special or missing weights, and hooks, which would stay on the old module."""
+    """Raise an error for other classes, special or missing weights, and hooks, which would stay on the module."""
     if type(module) not in kinds:
         kind = f"{type(module).__module__}.{type(module).__qualname__}"  # a quantized Linear is also called Linear
         raise InputError(
@@ -213,7 +215,7 @@ def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
 
 
 def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
-    """Build a table around the old one's weight, checked to return bit-identical rows."""
+    """Build a table around the old table's weight, and check that it returns bit-identical rows."""
     scale = getattr(old, "embed_scale", None)
     if scale is None:
         table = Table.from_weight(old.weight, padding_idx)
@@ -232,7 +234,7 @@ def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
 
 
 def install(model: Any, table: Table, head: AttachedHead) -> None:
-    """Set table and head, and restore the model if its parameters are no longer the same."""
+    """Set the table and the head, and restore the model if its parameters are no longer the same."""
     kind, before = type(model).__name__, list(model.parameters())
     original = [
         (module, name, part)
@@ -245,11 +247,12 @@ def install(model: Any, table: Table, head: AttachedHead) -> None:
         others = [
             name
             for name, module in model.named_modules()
-            if module not in (table, head) and any(own is table.weight for own in module.parameters(recurse=False))
+            if module not in (table, head)
+            and any(parameter is table.weight for parameter in module.parameters(recurse=False))
         ]
-        if parts_of(model) != (table, head) or others:
-            where = f"; {short(others[0])} still uses the old table" if others else ""
-            raise InputError(f"{kind} does not accept another table and head{where}")
+        if find_table_and_head(model) != (table, head) or others:
+            user = f"; {short(others[0])} still uses the old table" if others else ""
+            raise InputError(f"{kind} does not accept another table and head{user}")
         if {*map(id, before)} != {*map(id, model.parameters())}:
             raise InputError(
                 f"{kind} has several tables, but its setter would keep only one (tie_word_embeddings is False)"

@@ -1,13 +1,13 @@
-"""Comparison of a table before and after training: nearest neighbors of some tokens, and how much rows changed.
+"""Compare a table before and after training: the nearest neighbors of some tokens, and how much the rows changed.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> logits
-- the tokens shown are frequent ones that a person can judge, whole words first. Their frequencies are spread on a log
-  scale, because the most frequent words ("the", "of") alone would say little
-- change: direction, distance and norm of rows, by how often their token occurs in the text. Tokens that never occur are
-  a separate group: a tied head moves their rows, an untied table does not
-- the padding row is excluded; a zero row has no cosine similarity; non-finite values become None
-- rows are read in blocks, in float64: this works for tables of any size and for diverged runs
-- see also: the course of training (plot.py), presentation (run_report.py)
+- the tokens shown are frequent tokens that a person can judge, starting with whole words. Their frequencies are spread
+  on a log scale, because the most frequent words ("the", "of") would not be informative enough
+- the changes in direction, distance, and norm are grouped by how often a row's token occurs in the text. Tokens that
+  never occur are a separate group: a tied head moves their rows, and an untied table does not
+- the padding row is excluded, a zero row has no cosine similarity, and non-finite values become None
+- rows are read in blocks and compared in float64, which works for tables of any size and for diverged runs
+- see also: the values during training (plot.py), presentation (run_report.py)
 Tested against plain loops in tests/training/test_analysis.py.
 """
 
@@ -29,7 +29,7 @@ from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 
-BLOCK_VALUES = 2**22  # values of a table read at once
+BLOCK_VALUES = 2**22  # table values to read at a time
 CANDIDATES = 10  # candidates per shown token
 MIN_LETTERS = 3
 SENTENCEPIECE_SPACE = "▁"
@@ -60,10 +60,10 @@ class TokenComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class RowChange:
-    """Change of a group of rows, as means over rows; None where a value is not finite.
+    """Change of a group of rows, as means over its rows. A value is None if it is not finite for any row.
 
-    share     fraction of the training text that the group's tokens make up
-    cosine    between a row before and after: 1 if it kept its direction
+    share     fraction of the training tokens that belong to the group
+    cosine    between each row before and after training: 1 if the direction is unchanged
     distance  norm of the difference, relative to the norm before
     """
 
@@ -78,10 +78,10 @@ class RowChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TableComparison:
-    """What training changed in a table.
+    """Changes that training made to a table.
 
     groups             all rows, then rows by frequency, most frequent first; empty groups are omitted
-    mean_vector_ratio  norm of the mean vector / mean norm of the rows: 0 if rows surround the origin, 1 if all equal
+    mean_vector_ratio  norm of the mean vector / mean row norm: 0 if rows surround the origin, 1 if they are all equal
     nonfinite_rows     rows with NaN or infinity after training
     """
 
@@ -105,7 +105,7 @@ def compare_tables(
 ) -> TableComparison:
     """Compare a table before and after training, with `k` neighbors of each of `tokens` tokens.
 
-    `counts_V` has the occurrences of each id in the training text.
+    `counts_V` contains how often each id occurs in the training text.
     """
     before_VD, after_VD = before_VD.detach().cpu(), after_VD.detach().cpu()
     row_ids = [token_id for token_id in range(len(before_VD)) if token_id != padding_idx]
@@ -172,14 +172,16 @@ def _spread(candidates: list[int], count: int) -> list[int]:
 
 def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[TokenNeighbor, ...]:
     near = nearest_to_row(table, token_id, k)
-    return tuple(TokenNeighbor(id=other, token=token_label(tokenizer, other), cosine=cosine) for other, cosine in near)
+    return tuple(
+        TokenNeighbor(id=near_id, token=token_label(tokenizer, near_id), cosine=cosine) for near_id, cosine in near
+    )
 
 
 # ---- rows
 
 
 def _measure_rows(before_ND: Tensor, after_ND: Tensor) -> tuple[Values, list[float]]:
-    """Return the values of every row, in the order of MEASURES (4, N), and both mean-vector ratios."""
+    """Return each row's values (4, N), in the order of MEASURES, and both mean-vector ratios."""
     measured, sums_2D = [], torch.zeros(2, before_ND.shape[1], dtype=torch.float64)
     rows = max(1, BLOCK_VALUES // before_ND.shape[1])
     for pair in zip(torch.split(before_ND, rows), torch.split(after_ND, rows), strict=True):

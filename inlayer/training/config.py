@@ -2,10 +2,11 @@
 
 - TrainConfig is the argument of `inlayer.train`. The flags of `inlayer train` are generated from its fields, so this
   module does not import torch
-- a field that is None is derived: sizes come from the preset, warm-up from the number of steps, scales from tying
-- tables and heads have no weight decay by default: the row of a rare token would shrink between its few gradients
-- rows start at N(0, 0.02) and are multiplied by 1 / 0.02, so they enter the first block at unit scale; a tied head
-  multiplies its input by 3. Of all variants in the study, only this one trains well at every learning rate
+- a field that is None is derived: sizes come from the preset, steps and block size also from the text (`fitted_to`),
+  warm-up from the number of steps, and scales from tying
+- tables and heads have no weight decay by default: the row of a rare token would shrink between its few updates
+- rows are initialized from N(0, 0.02) and multiplied by 1 / 0.02, so they enter the first block at unit scale; a tied
+  head multiplies its input by 3. Of all variants in the study, only this one trains well at every learning rate
   (docs/tying.md)
 - presets base-768 and large-1024 with architecture gpt have the sizes of GPT-2 and GPT-2 medium
 Tested in tests/training/test_config.py.
@@ -14,13 +15,13 @@ Tested in tests/training/test_config.py.
 from __future__ import annotations
 
 import json
-import math
 import os
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from inlayer.errors import ConfigError
 from inlayer.files import parse_json, quote, unique_keys
+from inlayer.training.lr_schedule import SCHEDULES, count_warmup_steps
 
 PRESETS: dict[str, dict[str, int]] = {
     "toy": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_kv_head": 2, "block_size": 64},
@@ -34,8 +35,10 @@ PRESETS: dict[str, dict[str, int]] = {
 POSITIONS = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
 SCHEMES = ("learned", "sinusoidal", "rotary")
 PARALLEL_MODES = ("data", "vocab")
+DEVICES = ("cpu", "cuda", "mps")
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
-NOT_SAVED = ("out", "parallel")  # may change when a run is resumed
+DEFAULT_STEPS, MIN_STEPS, MAX_PASSES, MIN_BLOCK_SIZE = 600, 50, 20, 16  # of the defaults that are derived from the text
+NOT_SAVED = ("out", "parallel", "device")  # may change when a run is resumed
 FORMAT = 4
 MAX_NUMBER = 2**63 - 1
 
@@ -51,8 +54,8 @@ class DecoderConfig:
     theta         base of rotary and sinusoidal positions
     padding_idx   a table row that stays zero; targets with this id are ignored, and the id is never generated
     init          initialization of the table, see Embeddings; init_std also applies to all other weights
-    input_scale   factor of the looked-up rows (Gemma: sqrt(n_embd))
-    output_scale  factor of the head's input (T5: 1 / sqrt(n_embd))
+    input_scale   multiplier for looked-up rows (Gemma: sqrt(n_embd))
+    output_scale  multiplier for the head's input (T5: 1 / sqrt(n_embd))
     input_norm    adds a norm before the first block
     """
 
@@ -100,7 +103,7 @@ class DecoderConfig:
 
     @property
     def hidden_width(self) -> int:
-        """4 n_embd; llama 8/3 n_embd rounded up to a multiple of 64, since SwiGLU has three matrices, not two."""
+        """4 n_embd for gpt; for llama, 8/3 n_embd rounded up to a multiple of 64, since SwiGLU has a third matrix."""
         if self.n_inner is not None:
             return self.n_inner
         return 4 * self.n_embd if self.architecture == "gpt" else -(-8 * self.n_embd // (3 * 64)) * 64
@@ -113,8 +116,8 @@ class DecoderConfig:
 def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: A002
     """Return a field that is also a command-line flag.
 
-    `limits` may hold choices, or minimum, maximum and `excluded`, the one of them that is not allowed itself; `derived`
-    describes the default of a field that is None.
+    `limits` may contain `choices`, or `minimum`, `maximum`, and `excluded`, the limit that is not allowed itself.
+    `derived` describes how a field is derived if it is None.
     """
     return field(default=default, metadata={"group": group, "help": help, **limits})
 
@@ -133,28 +136,28 @@ class TrainConfig:
     Args:
         files: UTF-8 text files. Default: English text from Python's standard library.
         out: Output folder, created for the trained model.
-        tokenizer: "bpe" trains one on the text, "bytes" needs none, anything else is the path of a tokenizer.
-        vocab_size: Vocabulary size of the BPE tokenizer to train.
+        tokenizer: "bpe" trains a tokenizer on the text, "bytes" uses bytes as tokens, and anything else is a path.
+        vocab_size: Exact vocabulary size of the BPE tokenizer to train. Default: up to 4,096.
         preset: Sizes of the decoder by name; n_embd, n_layer, ... override them one by one.
         tie: Whether the head shares the embedding table.
-        steps: Number of optimizer steps.
+        steps: Number of optimizer steps. Default: 600, or fewer for a small text, which is read about 20 times.
         batch_size: Sequences of block_size tokens per step, over all processes.
-        threads: CPU threads of torch. Another number changes the order of sums, and so the last digits of losses.
+        threads: Number of torch CPU threads. It affects the order of sums, and so the last digits of losses.
 
     Raises:
-        ConfigError: If a value is out of range, or two of them contradict each other.
+        ConfigError: If a value is out of range, or values contradict each other.
 
     Example:
         >>> config = TrainConfig(preset="toy", steps=100)
-        >>> config.resolved()["warmup"], config.decoder_config(vocab_size=256).n_embd
-        (10, 64)
+        >>> config.total_steps, config.resolved()["warmup_steps"], config.decoder_config(vocab_size=256).n_embd
+        (100, 10, 64)
     """
 
     files: tuple[str, ...] = ()
     out: str = option("trained", DATA, "Output folder, created for the trained model.")
     tokenizer: str = option("bpe", DATA, '"bpe" (trained on the text), "bytes", or a path.')
-    vocab_size: int | None = option(None, DATA, "Size of the trained vocabulary.", derived=f"{VOCAB_SIZE} or less")
-    validation: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
+    vocab_size: int | None = option(None, DATA, "Size of the vocabulary to train.", derived=f"at most {VOCAB_SIZE}")
+    validation_fraction: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
 
     preset: str = option("small", MODEL, "Named model size.", choices=tuple(PRESETS))
     architecture: str = option("llama", MODEL, "Architecture of the decoder.", choices=tuple(POSITIONS))
@@ -167,14 +170,21 @@ class TrainConfig:
     n_head: int | None = option(None, MODEL, "Number of attention heads.", derived="from the preset")
     n_kv_head: int | None = option(None, MODEL, "Number of key/value heads (llama).", derived="from the preset")
     n_inner: int | None = option(None, MODEL, "Width of the feed-forward layers.", derived="from the width")
-    block_size: int | None = option(None, MODEL, "Context length in tokens.", derived="from the preset")
+    block_size: int | None = option(
+        None, MODEL, "Context length in tokens.", derived="from the preset, shorter for a small text"
+    )
     dropout: float = option(0.0, MODEL, "Dropout probability.", maximum=1)
     tie: bool = option(True, MODEL, "Share the embedding table with the output head.")
     init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.", excluded=0)
     input_scale: float | None = option(None, MODEL, "Factor applied to looked-up rows.", derived="1 / init-std")
     output_scale: float | None = option(None, MODEL, "Factor applied to the head's input.", derived="3 if tied, else 1")
 
-    steps: int = option(600, OPTIMIZER, "Number of training steps.")
+    steps: int | None = option(
+        None,
+        OPTIMIZER,
+        "Number of training steps.",
+        derived=f"{DEFAULT_STEPS}, or about {MAX_PASSES} passes over a small text",
+    )
     batch_size: int = option(16, OPTIMIZER, "Sequences per step, over all processes.")
     gradient_accumulation_steps: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.")
     learning_rate: float = option(2e-3, OPTIMIZER, "Peak learning rate.")
@@ -182,13 +192,15 @@ class TrainConfig:
     head_lr_scale: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for an untied head.")
     weight_decay: float = option(0.1, OPTIMIZER, "Weight decay of the matrices in the blocks.")
     embedding_weight_decay: float = option(
-        0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions and head."
+        0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions, and head."
     )
     beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1, excluded=1)
     beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1, excluded=1)
     epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.", excluded=0)
-    warmup: int | None = option(None, OPTIMIZER, "Warm-up steps.", derived="10% of the steps, at most 50", minimum=0)
-    schedule: str = option("cosine", OPTIMIZER, "Schedule after warm-up.", choices=("cosine", "linear", "constant"))
+    warmup_steps: int | None = option(
+        None, OPTIMIZER, "Steps of linear warm-up.", derived="10% of the steps, at most 50", minimum=0
+    )
+    lr_schedule: str = option("cosine", OPTIMIZER, "Learning-rate schedule after warm-up.", choices=SCHEDULES)
     min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1)
     max_grad_norm: float = option(1.0, OPTIMIZER, "Maximum gradient norm; 0 turns clipping off.")
     precision: str = option(
@@ -204,6 +216,9 @@ class TrainConfig:
     save_interval: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
     log_interval: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
     threads: int | None = option(None, RUN, "Number of torch CPU threads.", derived="torch's default", maximum=4096)
+    device: str | None = option(
+        None, RUN, "Device to train on.", choices=DEVICES, derived="cuda if available, else cpu"
+    )
     parallel: str = option(
         "data", RUN, "Parallelism under torchrun: FSDP2 (data) or a sharded vocabulary (vocab).", choices=PARALLEL_MODES
     )
@@ -220,7 +235,7 @@ class TrainConfig:
                 f"{self.gradient_accumulation_steps}"
             )
         if self.tie and self.head_lr_scale != 1.0:
-            raise ConfigError(f"head_lr_scale is {self.head_lr_scale}, but a tied head has no weights of its own")
+            raise ConfigError(f"head_lr_scale is {self.head_lr_scale}, but a tied head shares the table's weights")
         if self.vocab_size is not None and self.tokenizer != "bpe":
             raise ConfigError(f"vocab_size is {self.vocab_size}, but the tokenizer {self.tokenizer!r} determines it")
         if self.tokenizer == "bpe":
@@ -273,38 +288,52 @@ class TrainConfig:
             "n_kv_head": decoder.kv_heads,
             "n_inner": decoder.hidden_width,
             "vocab_size": bpe_vocab_size(self) if self.tokenizer == "bpe" else None,
-            "warmup": warmup_steps(self),
+            "steps": self.total_steps,
+            "warmup_steps": count_warmup_steps(self),
         }
+
+    @property
+    def total_steps(self) -> int:
+        """Number of steps: `steps`, or its default until the text is known."""
+        return DEFAULT_STEPS if self.steps is None else self.steps
+
+    def fitted_to(self, training_tokens: int, validation_tokens: int) -> TrainConfig:
+        """Derive block size and steps from the size of the text, unless they are given.
+
+        Args:
+            training_tokens: Number of tokens to train on.
+            validation_tokens: Number of tokens held out.
+
+        Returns:
+            The config with both values.
+
+        Example:
+            >>> config = TrainConfig().fitted_to(950, 50)
+            >>> config.block_size, config.steps
+            (49, 50)
+        """
+        block_size = self.block_size
+        if block_size is None:
+            block_size = min(PRESETS[self.preset]["block_size"], max(MIN_BLOCK_SIZE, training_tokens - 1))
+            if validation_tokens > MIN_BLOCK_SIZE:
+                block_size = min(block_size, validation_tokens - 1)
+        steps = MAX_PASSES * training_tokens // (self.batch_size * block_size)
+        return replace(self, block_size=block_size, steps=self.steps or min(DEFAULT_STEPS, max(MIN_STEPS, steps)))
 
 
 def bpe_vocab_size(config: TrainConfig) -> int:
-    """Vocabulary size of the tokenizer, if one is trained."""
+    """Return the vocabulary size of the tokenizer to train; it is an upper bound unless `vocab_size` is given."""
     return VOCAB_SIZE if config.vocab_size is None else config.vocab_size
 
 
-def warmup_steps(config: TrainConfig) -> int:
-    """Number of warm-up steps, derived from `steps` if `warmup` is None."""
-    return min(50, config.steps // 10) if config.warmup is None else config.warmup
-
-
-def learning_rate_at(config: TrainConfig, step: int) -> float:
-    """Return the learning rate of the blocks at a step, counted from 1."""
-    warmup = warmup_steps(config)
-    if step <= warmup:
-        return config.learning_rate * step / warmup
-    done = (step - warmup) / max(1, config.steps - warmup)
-    remaining = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[config.schedule]
-    return config.learning_rate * (config.min_lr_ratio + (1 - config.min_lr_ratio) * remaining)
-
-
 def config_to_json(config: TrainConfig) -> bytes:
-    """Encode the config as a run folder stores it, without `out` and `parallel`."""
+    """Encode the config as a run folder stores it, without the fields in NOT_SAVED."""
     values = {name: value for name, value in asdict(config).items() if name not in NOT_SAVED}
     return (json.dumps({"format": FORMAT, **values}, indent=2) + "\n").encode()
 
 
 def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
-    """Read what `config_to_json` wrote; ValueError if it is damaged."""
+    """Read the output of `config_to_json`. Raises ValueError if it is damaged."""
     values = parse_json(data, "it", ConfigError, unique_keys)
     if values.pop("format", None) != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
@@ -317,7 +346,7 @@ def config_from_json(data: bytes, **not_saved: Any) -> TrainConfig:
 
 def is_due(config: TrainConfig, every: int, step: int) -> bool:
     """Return whether an action due every `every` steps is due after this one. It is always due after the last step."""
-    return step == config.steps or (every > 0 and step % every == 0)
+    return step == config.total_steps or (every > 0 and step % every == 0)
 
 
 def check_value(setting: Field[Any], value: Any) -> None:

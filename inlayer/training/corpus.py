@@ -1,14 +1,14 @@
 """Training text in chunks: text files, or English text from Python's standard library.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> decoder -> head -> logits
-- files of any size are read block by block, even if they are one endless line
-- a chunk ends at a line break if there is one, else after CHUNK characters. Joined chunks equal the file's text without
-  a leading byte order mark; a file without text has no chunk
-- Python's text is its documentation topics and the docstrings of its modules. They are parsed, never imported or run,
-  and the same Python gives the same text on every machine
-- there, repeated long paragraphs are omitted, because topics quote each other: text in both training and validation
-  data would make a model look better than it is
-- see also: ids, and which text is held out (encoded_corpus.py)
+- files of any size are read block by block, even if they consist of a single line
+- a chunk ends at a line break if there is one, otherwise after CHUNK characters. Joined chunks are the file's text
+  without a leading byte order mark. A file without text has no chunks
+- Python's text is its documentation topics and the docstrings of its modules. They are parsed, but never imported or
+  run. The same Python version gives the same text on every machine
+- long paragraphs that repeat are omitted from it, because topics quote each other: a text in both the training and the
+  validation data would make a model look better than it is
+- see also: encoding, and which text is held out (encoded_corpus.py)
 Tested in tests/training/test_corpus.py.
 """
 
@@ -33,7 +33,7 @@ CHUNK = 1 << 14  # characters
 
 # Folders of the standard library with docstrings about tests, not about Python.
 TESTS = frozenset({"test", "tests", "idle_test"})
-MIN_QUOTE = 60  # characters: a repeated paragraph this long is a quotation, a shorter one may be a heading
+MIN_QUOTE = 60  # characters: a repeated paragraph of this length is a quotation; a shorter paragraph may be a heading
 
 
 class Chunk(NamedTuple):
@@ -44,7 +44,7 @@ class Chunk(NamedTuple):
 
 
 def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Chunk]:
-    """Read UTF-8 files in order. A missing file is reported at once, invalid bytes when they are reached."""
+    """Read UTF-8 files in order. A missing file is reported immediately, invalid bytes when they are reached."""
     paths = check_files(files, "a corpus consists of text files, such as folder/*.txt")
     empty = f"and {len(paths) - 1} more are empty" if len(paths) > 1 else "is empty"
     return _chunks(map(read_blocks, paths), InputError(f"no text to train on: {format_path(paths[0])} {empty}"))
@@ -53,11 +53,12 @@ def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 def python_chunks() -> Iterator[Chunk]:
     """Yield English text from Python's standard library: one file per documentation topic and per module.
 
-    A Python without sources (zipped or frozen) has only the topics; one without either raises MissingFileError.
+    A Python without sources (zipped or frozen) has only the topics. Without topics and sources, MissingFileError is
+    raised.
     """
     seen: set[str] = set()
     texts = ([_without_repeats(text, seen)] for text in chain(_topics(), _docstrings(sysconfig.get_path("stdlib"))))
-    message = "this Python has no documentation topics and no sources to train on; pass your own text files"
+    message = "this Python contains no documentation topics or sources to train on; pass text files"
     return _chunks(texts, MissingFileError(message))
 
 
@@ -68,7 +69,7 @@ def cut(text: str, start: int, size: int) -> int:
 
 
 def _chunks(files: Iterable[Iterable[str]], if_empty: Exception) -> Iterator[Chunk]:
-    """Yield the chunks of all files; raises `if_empty` if there are none."""
+    """Yield the chunks of all files. Raises `if_empty` if there are none."""
     has_text = False
     for texts in files:
         rest, is_first = "", True
@@ -77,7 +78,7 @@ def _chunks(files: Iterable[Iterable[str]], if_empty: Exception) -> Iterator[Chu
             while len(rest) > CHUNK:
                 end = cut(rest, 0, CHUNK)
                 yield Chunk(rest[:end], is_first)
-                rest, is_first = rest[end:], False  # kept back: the next text may continue its line
+                rest, is_first = rest[end:], False  # kept: the next text may continue its last line
         if rest:
             has_text = True
             yield Chunk(rest, is_first)
@@ -96,7 +97,7 @@ def _topics() -> list[str]:
     return [text for _, text in sorted(topics.items())]
 
 
-@lru_cache(maxsize=1)  # a few megabytes, which the tokenizer and the model are trained on
+@lru_cache(maxsize=1)  # a few megabytes, read for the tokenizer and for the model
 def _docstrings(library: str) -> list[str]:
     """Return the docstrings of each module of the standard library."""
     root, texts = Path(library), []
@@ -111,7 +112,7 @@ def _docstrings(library: str) -> list[str]:
 
 
 def _docstrings_of(path: Path) -> list[str]:
-    """Return docstrings in source order; none if the file is not valid Python, such as a template."""
+    """Return docstrings in source order, or none if the file is not valid Python (such as a template)."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in old sources

@@ -1,15 +1,15 @@
 """Decoder: a small transformer between the input layer and the head, to train embeddings with.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
-- two architectures: "gpt" follows GPT-2 (LayerNorm, tanh GELU, biases, positions added to the rows), "llama" follows
+- "gpt" follows GPT-2 (LayerNorm, tanh GELU, biases, positions added to the rows), and "llama" follows
   Llama (rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases)
-- queries, keys and values share one projection, and so do gate and up of a SwiGLU: fewer, larger matrix products
+- queries, keys, and values share one projection, as do gate and up in a SwiGLU: fewer, larger matrix products
 - weights are initialized like the reference models: N(0, init_std), and GPT-2's projections into the residual stream
   scaled by 1 / sqrt(2 n_layer). With a seed, the global random state is neither read nor changed
-- dropout is where the reference models have it: gpt after the input layer, in attention and after both halves of a
-  block; llama in attention only
-- `input_scale`, `output_scale`, `soft_cap` and `input_norm` belong to neither model; they stabilize tied tables
-- see also: DecoderConfig (config.py), training (trainer.py), files (export.py). No key/value cache
+- dropout is applied where the reference models apply it: in gpt after the input layer, in attention, and after both
+  halves of a block; in llama only in attention
+- `input_scale`, `output_scale`, `soft_cap`, and `input_norm` are not part of either model; they stabilize tied tables
+- see also: DecoderConfig (config.py), training (trainer.py), files (export.py). There is no key/value cache
 Tested against transformers in tests/training/test_export.py; other rules in tests/training/test_decoder.py.
 """
 
@@ -94,7 +94,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Language model made of `embeddings`, `blocks`, `norm` and `head`.
+    """Language model made of `embeddings`, `blocks`, `norm`, and `head`.
 
     >>> config = DecoderConfig(architecture="gpt", vocab_size=256, n_embd=8, n_layer=1, n_head=2, block_size=16)
     >>> Decoder(config, seed=0).logits(torch.tensor([[72, 105]])).shape
@@ -180,7 +180,7 @@ class Decoder(nn.Module):
     def loss(
         self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean", z_loss: float = 0.0
     ) -> Float[Tensor, "..."]:
-        """Compute the cross-entropy against `targets`, which the caller has shifted; see `Head.loss`."""
+        """Compute the cross-entropy against `targets`, which the caller must have shifted; see `Head.loss`."""
         return self.head.loss(self(input_ids), targets, reduction=reduction, z_loss=z_loss)
 
     @torch.no_grad()
@@ -193,14 +193,14 @@ class Decoder(nn.Module):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B T_out"]:
-        """Append `n` sampled ids, each given the last `block_size`; temperature 0 takes the most likely id."""
+        """Append `n` sampled ids, each given the last `block_size` ids. Temperature 0 takes the most likely id."""
         ids = check_ids(ids, "ids")
         if ids.dim() != 2 or ids.shape[1] == 0:
             raise ShapeError(f"ids have shape {tuple(ids.shape)}; expected (batch, tokens) with at least one token")
         if n < 0 or not 0 <= temperature < math.inf or (top_k is not None and top_k < 1):
             raise InputError(
-                f"n is {n}, temperature {temperature} and top_k {top_k}; n and temperature must not be negative, "
-                "top_k must be at least 1"
+                f"n is {n}, temperature is {temperature}, and top_k is {top_k}; n and temperature must not be "
+                "negative, and top_k must be at least 1"
             )
         was_training = self.training
         self.eval()
@@ -217,7 +217,7 @@ class Decoder(nn.Module):
 
 
 def make_norm(config: DecoderConfig) -> nn.Module:
-    """LayerNorm for gpt, RMSNorm for llama."""
+    """Return a LayerNorm for gpt, or an RMSNorm for llama."""
     return (nn.LayerNorm if config.architecture == "gpt" else nn.RMSNorm)(config.n_embd, eps=config.norm_eps)
 
 

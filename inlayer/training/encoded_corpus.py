@@ -1,16 +1,17 @@
-"""Encoded corpus: ids in memory-mapped files, written once; batches drawn by seed and step.
+"""Encoded corpus: ids in memory-mapped files, which are written once, and batches drawn by seed and step.
 
 text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> logits
 - the folder has three files: train.bin and validation.bin hold little-endian ids of 2 bytes, or 4 for a large
-  vocabulary; tokens.json has their counts and checksums
+  vocabulary; tokens.json contains their counts and checksums
 - a corpus of any size is streamed. The folder is written atomically (files.py)
-- text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments, the middle one is
-  used for validation, so validation text is spread over the whole corpus, and the same text gives the same split.
-  Segments start small and grow to MAX_SEGMENT characters, so a small corpus also has validation text. If there are too
-  few segments for that, the start of the middle one is held out, as long as the requested fraction of the whole text
+- text is cut into segments that are encoded one by one. Of every n = round(1 / validation_fraction) segments, the
+  middle one is used for validation, so validation text is spread over the whole corpus, and the same text gives the
+  same split. Segments start small and grow to MAX_SEGMENT characters, so a small corpus also has validation text. If
+  there are too few segments for that, the start of the middle segment is held out, with the length of the requested
+  fraction of the whole text
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
-- a batch depends on seed and step only, so a resumed run needs no data state
-- see also: the text (corpus.py), inputs and targets of a window (trainer.py)
+- a batch depends only on the seed and the step, so a resumed run does not need a data state
+- see also: the text (corpus.py), a window's inputs and targets (trainer.py)
 Tested against encoding in memory, and with kills while writing, in tests/training/test_encoded_corpus.py.
 """
 
@@ -37,16 +38,17 @@ from inlayer.ragged import IdArray
 from inlayer.render.numbers import count
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.bpe_training import MAX_VOCAB
+from inlayer.training.config import MIN_BLOCK_SIZE
 from inlayer.training.corpus import Chunk, cut
 
 FORMAT = 2
-FACTS = "tokens.json"
+METADATA_FILE = "tokens.json"
 DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 FIRST_SEGMENT, SEGMENT_GROWTH, MAX_SEGMENT = 1024, 128, 16_384  # characters
-ENCODED_AT_ONCE = 64  # segments
-SIDES = ("train", "validation")
-BLOCK = 1 << 20  # ids counted or verified at once
-WRITE_AGAIN = "remove the folder, and resume the run to encode the text again"
+ENCODED_AT_A_TIME = 64  # segments
+SPLITS = ("train", "validation")
+BLOCK = 1 << 20  # ids to count or verify at a time
+REENCODE_ADVICE = "remove the folder, and resume the run to encode the text again"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +67,7 @@ class EncodedCorpus:
         return counts_V
 
     def unigram_loss(self) -> float:
-        """Return the training loss, in nats, of a model that predicts ids by frequency alone; 0 without ids."""
+        """Return the training loss, in nats, of a model that knows only id frequencies, or 0 if there are no ids."""
         counts = self.count_ids()
         shares = counts[counts > 0] / max(1, self.train.size)
         return float(-(shares * np.log(shares)).sum())
@@ -76,65 +78,65 @@ def write_tokens(
     chunks: Iterable[Chunk],
     tokenizer: Tokenizer,
     *,
-    validation: float = 0.05,
+    validation_fraction: float = 0.05,
     separator: int | None,
     progress: Callable[[int], None] | None = None,
 ) -> EncodedCorpus:
     """Encode a corpus into a new folder and open it. After a kill, call it again.
 
-    `validation` is the fraction of text held out; `separator` is an id inserted before every file except the first.
-    `progress` is called with the number of UTF-8 bytes encoded so far.
+    `validation_fraction` is the fraction of text held out; `separator` is an id inserted before every file except the
+    first. `progress` is called with the number of UTF-8 bytes encoded so far.
     """
-    every = round(min(1 / validation, 1e18)) if validation else 0
+    every = round(min(1 / validation_fraction, 1e18)) if validation_fraction else 0
     vocab_size = count_rows(tokenizer)
     if vocab_size > MAX_VOCAB:
         raise InputError(f"the tokenizer's largest id is {vocab_size - 1:,}; a table has at most {MAX_VOCAB:,} rows")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
-    encoded, counts, digests = 0, dict.fromkeys(SIDES, 0), {side: hashlib.sha256() for side in SIDES}
+    encoded, counts, digests = 0, dict.fromkeys(SPLITS, 0), {split: hashlib.sha256() for split in SPLITS}
     segments = _segments(chunks)
     with new_folder(folder) as new:
-        first = list(islice(segments, ENCODED_AT_ONCE))
+        first = list(islice(segments, ENCODED_AT_A_TIME))
         middle = every // 2
-        if 1 < len(first) <= middle and len(first) < ENCODED_AT_ONCE:  # all segments, none held out
-            first, middle = _split_middle(first, validation)
+        if 1 < len(first) <= middle and len(first) < ENCODED_AT_A_TIME:  # these are all segments, and none is held out
+            first, middle = _split_middle(first, validation_fraction)
         numbered = enumerate(chain(first, segments))
         with (new / "train.bin").open("wb") as train, (new / "validation.bin").open("wb") as held_out:
-            while batch := list(islice(numbered, ENCODED_AT_ONCE)):
+            while batch := list(islice(numbered, ENCODED_AT_A_TIME)):
                 texts = [segment.text for _, segment in batch]
                 rows = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
                 _check_range(rows.flat, vocab_size)
                 for (index, segment), row in zip(batch, rows, strict=True):
                     is_held_out = every > 0 and index % every == middle
-                    side, file = ("validation", held_out) if is_held_out else ("train", train)
+                    split, file = ("validation", held_out) if is_held_out else ("train", train)
                     if segment.starts_file and index > 0 and separator is not None:
                         row = np.insert(row, 0, separator)  # noqa: PLW2901
                     data = row.astype(DTYPES[dtype]).tobytes()
                     file.write(data)
-                    digests[side].update(data)
-                    counts[side] += row.size
+                    digests[split].update(data)
+                    counts[split] += row.size
                     encoded += len(segment.text.encode())
                 if progress is not None:
                     progress(encoded)
-        facts: dict[str, Any] = {"format": FORMAT, "dtype": dtype, "vocab_size": vocab_size}
-        for side in SIDES:
-            facts |= {f"{side}_ids": counts[side], f"{side}_sha256": digests[side].hexdigest()}
-        (new / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
+        metadata: dict[str, Any] = {"format": FORMAT, "dtype": dtype, "vocab_size": vocab_size}
+        for split in SPLITS:
+            metadata |= {f"{split}_ids": counts[split], f"{split}_sha256": digests[split].hexdigest()}
+        (new / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n")
     return open_tokens(folder)
 
 
 def count_rows(tokenizer: Tokenizer) -> int:
-    """Return how many rows a table needs for this tokenizer; special tokens may have ids beyond the vocabulary."""
+    """Return the number of table rows for this tokenizer; special tokens may have ids beyond the vocabulary."""
     return max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
 
 
 def open_tokens(folder: Path) -> EncodedCorpus:
-    """Open the tokens of a folder. Both files are read once to verify them."""
+    """Open the encoded corpus in a folder. Both files are read once to verify them."""
     try:
-        facts = _read_facts(folder / FACTS)
-        train, validation = (_open_ids(folder / f"{side}.bin", facts) for side in SIDES)
+        metadata = _read_metadata(folder / METADATA_FILE)
+        train, validation = (_open_ids(folder / f"{split}.bin", metadata) for split in SPLITS)
     except (CheckpointError, MissingFileError) as error:
-        raise type(error)(f"{error}; {WRITE_AGAIN}") from None
-    return EncodedCorpus(train=train, validation=validation, vocab_size=facts["vocab_size"])
+        raise type(error)(f"{error}; {REENCODE_ADVICE}") from None
+    return EncodedCorpus(train=train, validation=validation, vocab_size=metadata["vocab_size"])
 
 
 def draw_batch(
@@ -150,9 +152,9 @@ def draw_batch(
 def validation_batches(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, max_windows: int
 ) -> Iterator[Int64[Tensor, "_ width"]]:
-    """Yield at most `max_windows` windows, evenly spread and not overlapping, in batches of up to `rows`.
+    """Yield at most `max_windows` windows in batches of up to `rows`.
 
-    The windows are always the same.
+    They do not overlap, are spread evenly, and are the same in every call.
     """
     check_windows(ids, width)
     count = min(max_windows, ids.size // width)
@@ -168,9 +170,10 @@ def _windows(ids: npt.NDArray[Any], starts: npt.NDArray[np.uint64], width: int) 
 def check_windows(ids: npt.NDArray[Any], width: int) -> None:
     """Raise InputError if no window of this width can be drawn."""
     if ids.size < width:
+        smaller = ", or use a smaller --block-size" if ids.size > MIN_BLOCK_SIZE else ""
         raise InputError(
-            f"the text has {count(ids.size, 'training token')}, fewer than the {width:,} of one window; add more text, "
-            "or use a smaller --block-size"
+            f"the text has {count(ids.size, 'training token')}, fewer than the {width:,} of one window; add more text"
+            f"{smaller}"
         )
 
 
@@ -178,7 +181,7 @@ def check_windows(ids: npt.NDArray[Any], width: int) -> None:
 
 
 def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Cut chunks into segments. If the chunk that starts a file is empty, the next one starts it."""
+    """Cut chunks into segments. If the first chunk of a file is empty, the next chunk starts the file."""
     index, starts_file = 0, False
     for chunk in chunks:
         starts_file |= chunk.starts_file
@@ -189,9 +192,9 @@ def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             start, index, starts_file = end, index + 1, False
 
 
-def _split_middle(segments: list[Chunk], validation: float) -> tuple[list[Chunk], int]:
-    """Cut the part to hold out off the middle segment of a small text; return the segments and the part's index."""
-    middle, size = len(segments) // 2, round(validation * sum(len(segment.text) for segment in segments))
+def _split_middle(segments: list[Chunk], fraction: float) -> tuple[list[Chunk], int]:
+    """Split the part to hold out from the middle segment of a small text; return the segments and the part's index."""
+    middle, size = len(segments) // 2, round(fraction * sum(len(segment.text) for segment in segments))
     text, starts_file = segments[middle]
     if not 0 < size < len(text):
         return segments, -1
@@ -204,43 +207,44 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
     if outside.size:
         raise IdRangeError(
             f"the tokenizer returned id {outside[0]}, outside 0..{vocab_size - 1}: its ids have gaps, but the table "
-            "has one row per token; use a different tokenizer, or train one"
+            "has one row per token; use a different tokenizer, or train one (--tokenizer bpe)"
         )
 
 
 # ---- opening
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
-    """Read tokens.json and check the entries that the files of ids do not determine."""
+def _read_metadata(path: Path) -> dict[str, Any]:
+    """Read tokens.json and check the entries that cannot be checked against the files of ids."""
     with file_errors(check_is_file(path), kind=MissingFileError):
-        facts = parse_json(path.read_bytes(), format_path(path), CheckpointError)
-    rows = facts.get("vocab_size")
+        metadata = parse_json(path.read_bytes(), format_path(path), CheckpointError)
+    rows = metadata.get("vocab_size")
     valid = {
-        "format": facts.get("format") == FORMAT,
-        "dtype": facts.get("dtype") in [*DTYPES],
+        "format": metadata.get("format") == FORMAT,
+        "dtype": metadata.get("dtype") in [*DTYPES],
         "vocab_size": type(rows) is int and 0 <= rows <= MAX_VOCAB,
     }
     for name in (name for name, is_valid in valid.items() if not is_valid):
-        value = quote(facts[name]) if name in facts else "missing"
+        value = quote(metadata[name]) if name in metadata else "missing"
         raise CheckpointError(f"{format_path(path)}: {name} is {value}, which is not valid in format {FORMAT}")
-    return facts
+    return metadata
 
 
-def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
-    """Memory-map a file of ids after checking its size, its checksum and its largest id."""
-    dtype, count, rows = DTYPES[facts["dtype"]], facts.get(f"{path.stem}_ids"), facts["vocab_size"]
+def _open_ids(path: Path, metadata: dict[str, Any]) -> npt.NDArray[Any]:
+    """Memory-map a file of ids after checking its size, checksum, and largest id."""
+    dtype, count, rows = DTYPES[metadata["dtype"]], metadata.get(f"{path.stem}_ids"), metadata["vocab_size"]
     digest, largest = hashlib.sha256(), -1
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as file:
         size = path.stat().st_size
         if type(count) is not int or size != count * dtype.itemsize:
             raise CheckpointError(
-                f"{format_path(path)} is {size:,} bytes, but {FACTS} has {quote(count)} ids of {dtype.itemsize} bytes"
+                f"{format_path(path)} is {size:,} bytes, but {METADATA_FILE} lists {quote(count)} ids of "
+                f"{dtype.itemsize} bytes"
             )
         while data := file.read(BLOCK * dtype.itemsize):
             digest.update(data)
             largest = max(largest, int(np.frombuffer(data, dtype).max()))
-    if digest.hexdigest() != facts.get(f"{path.stem}_sha256"):
+    if digest.hexdigest() != metadata.get(f"{path.stem}_sha256"):
         raise CheckpointError(f"{format_path(path)} is damaged: its checksum does not match")
     if largest >= rows:
         raise CheckpointError(f"{format_path(path)} contains id {largest}, outside 0..{rows - 1}")

@@ -1,14 +1,14 @@
 """Save a decoder as a folder that `transformers` opens, and load it back.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
-- gpt is saved as GPT2LMHeadModel, llama as LlamaForCausalLM: config.json, model.safetensors and tokenizer files
-- GPT-2 stores its projections transposed; Llama stores q, k, v and gate, up separately
+- gpt is saved as GPT2LMHeadModel, llama as LlamaForCausalLM: config.json, model.safetensors, and tokenizer files
+- GPT-2 stores its projections transposed; Llama stores q, k, and v separately, and gate and up as well
 - sinusoidal positions are stored as learned ones, because transformers' GPT-2 has no other kind. The config's `inlayer`
-  entry records what they are, and load_decoder checks that the values are still sinusoidal
-- `input_scale` and `output_scale` have no field in either family and are multiplied into the table and the last norm.
-  Hidden states stay bit-identical, logits equal up to rounding, and a loaded decoder has scales of 1
+  entry records their kind, and load_decoder checks that the values are still sinusoidal
+- neither family has a field for `input_scale` and `output_scale`, so they are multiplied into the table and the last
+  norm. Hidden states stay bit-identical, logits are equal up to rounding, and a loaded decoder has scales of 1
 - `soft_cap` and `input_norm` cannot be expressed this way: `save_decoder` rejects them
-- a tied model stores its table once and no head
+- a tied model stores its table once and does not store a head
 - a ByteTokenizer becomes a tokenizer.json without merges whose ids are the byte values. A tokenizer.json without a
   tokenizer_config.json gets one: transformers would otherwise use the class of the model family, and GPT-2's adds
   `<|endoftext|>` with an id outside the table
@@ -61,7 +61,7 @@ BLOCKS = {
         "feed_forward.up": "mlp.gate_proj mlp.up_proj", "feed_forward.down": "mlp.down_proj",
     },
 }  # fmt: skip
-# Sizes and numbers, and the fields of config.json that have them.
+# Fields of config.json, and the sizes and numbers that they contain.
 FIELDS = {
     "gpt": {
         "n_embd": "n_embd", "n_layer": "n_layer", "n_head": "n_head", "n_inner": "hidden_width",
@@ -90,7 +90,7 @@ SUPPORTED: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTensor:
-    """How the file stores a tensor of the decoder: under one name, split by rows into several, or transposed."""
+    """How the file stores a tensor of the decoder: as it is, transposed, or split by rows into several tensors."""
 
     names: tuple[str, ...]
     rows: tuple[int, ...] = ()
@@ -116,10 +116,10 @@ def save_decoder(
     state: Mapping[str, Tensor] | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the decoder's files to `folder`, each atomically. Other files stay.
+    """Write the decoder's files to `folder`, each atomically. Other files are kept.
 
-    `tokenizer` is a ByteTokenizer, or the file or folder of another one; `state` is the whole state_dict of a decoder
-    that is itself sharded or empty; `facts` about its training go to the config's `inlayer` entry.
+    `tokenizer` is a ByteTokenizer, or the file or folder of another tokenizer. `state` is the whole state_dict of a
+    decoder that is itself sharded or empty. `facts` about its training are added to the config's `inlayer` entry.
     """
     for name in ("soft_cap", "input_norm"):
         if getattr(decoder.config, name):
@@ -142,11 +142,13 @@ def load_decoder(folder: Path) -> Decoder:
     """Load a decoder from a folder that `save_decoder` wrote, or from another GPT-2 or Llama that it supports."""
     store = open_store(folder)
     if store.config is None:
-        raise CheckpointError(f"{store.where} has no config.json, which is needed to build the decoder")
+        raise CheckpointError(f"{store.where} has no config.json, which is required to build the decoder")
     config = from_config(store.config)
     if config.n_layer > len(store.names()):  # checked before the blocks are created
         raise CheckpointError(f"{store.where}: its config has {config.n_layer:,} blocks, but the weights are missing")
-    if config.position_scheme == "sinusoidal" and not is_sinusoidal(store, config):  # fine-tuned elsewhere
+    if config.position_scheme == "sinusoidal" and not is_sinusoidal(
+        store, config
+    ):  # they were fine-tuned by another program
         config = replace(config, positions="learned")
     decoder, stored = Decoder(config, device="meta"), stored_tensors(config)
     values, known = {}, {*stored[POSITIONS].names}
@@ -197,7 +199,7 @@ def is_sinusoidal(store: Store, config: DecoderConfig) -> bool:
 
 
 def stored_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
-    """Return how each tensor that a decoder of this config may have is stored."""
+    """Return how each possible tensor of a decoder with this config is stored."""
     is_gpt = config.architecture == "gpt"
     root, table, layers, norm = (
         ("transformer", "wte", "h", "ln_f") if is_gpt else ("model", "embed_tokens", "layers", "norm")
@@ -286,12 +288,12 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
 
 
 def tokenizer_files(tokenizer: ByteTokenizer | str | Path) -> dict[str, bytes]:
-    """Return name and contents of each file of a tokenizer, given as its file or folder."""
+    """Return the contents of a tokenizer's files by name; the tokenizer is given as its file or folder."""
     if isinstance(tokenizer, ByteTokenizer):
         files = {"tokenizer.json": byte_tokenizer_json()}
     else:
         path = Path(tokenizer)
-        open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
+        open_tokenizer(path)  # a damaged tokenizer is reported here, not when the saved model is opened
         folder = path if path_kind(path) == "folder" else path.parent
         names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *SIBLINGS)
         with file_errors(path):

@@ -1,7 +1,8 @@
-"""Metrics of a run: the lines of metrics.jsonl, measurements of the table, and alerts about known problems.
+"""Metrics of a run: lines of metrics.jsonl, measurements of the table, and alerts about known problems.
 
 rows -> [metrics] <- gradients
-- row norms, and the norm of the mean vector relative to them: rows that share a direction are hard to tell apart
+- row norms are measured, and the norm of the mean vector relative to them: rows that share a direction are hard to
+  tell apart
 - the gradient of a tied table is a sum: the part from lookups is recorded by hooks, the rest comes from the head
 - norms and shares describe the whole table, even if each process stores only some of its rows
 - see also: when to measure (trainer.py)
@@ -27,7 +28,7 @@ SPIKE = 1.0  # nats above the best smoothed loss so far
 WINDOW = 20  # steps of the running mean
 UNIGRAM_MARGIN = 0.05  # if the loss is within this many nats of the unigram loss, only token frequencies were learned
 PATIENCE = 200  # steps before the unigram loss is checked
-MAX_GROWTH = 20.0  # factor over the largest row norm at the start
+MAX_GROWTH = 20.0  # ratio to the largest row norm at the start
 MAX_LOGIT_STD = 10.0
 
 
@@ -35,13 +36,13 @@ Metrics = dict[str, int | float]
 
 
 def to_line(metrics: Metrics) -> bytes:
-    """Return a line of metrics.jsonl. JSON has no NaN and no infinity, so both become null."""
+    """Return a line of metrics.jsonl. JSON has no NaN or infinity, so both become null."""
     values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     return (json.dumps(values) + "\n").encode()
 
 
 def from_line(data: bytes, step: int) -> Metrics:
-    """Read a line of metrics.jsonl; ValueError if it is not the line of this step."""
+    """Read a line of metrics.jsonl. Raises ValueError if it is not from this step."""
     line = json.loads(data)
     if not isinstance(line, dict) or not line.keys() >= REQUIRED or line["step"] != step:
         raise ValueError(f"line {step:,} is not from step {step:,}")
@@ -70,7 +71,7 @@ def record_input_gradient(table: Table) -> tuple[RemovableHandle, Tensor]:
 
 @torch.no_grad()
 def measure_rows(weight_VD: Tensor, padding_idx: int | None = None) -> dict[str, float]:
-    """Return norms of the rows and of their mean, without the padding row."""
+    """Return the norms of the rows and of their mean, without the padding row."""
     norms_V, total_D = weight_VD.float().norm(dim=1), weight_VD.float().sum(0)
     if padding_idx is not None:  # the row is zero and adds nothing to the sum
         norms_V = torch.cat((norms_V[:padding_idx], norms_V[padding_idx + 1 :]))
@@ -87,7 +88,7 @@ class Alerts:
     """Warnings about known problems of a run, each raised once."""
 
     def __init__(self, *, unigram_loss: float = math.inf, steps: int = 0) -> None:
-        """`unigram_loss` is the loss of token frequencies alone, `steps` the length of the run."""
+        """`unigram_loss` is the loss of a model that knows only token frequencies; `steps` is the length of the run."""
         self.raised: dict[str, str] = {}
         self._unigram_loss, self._patience = unigram_loss, max(PATIENCE, steps // 2)
         self._losses: deque[float] = deque(maxlen=WINDOW)
@@ -108,7 +109,7 @@ class Alerts:
                 yield "spike", f"loss rose from {self._best:.2f} to {smoothed:.2f} by step {step}; the run is diverging"
             self._best = min(self._best, smoothed)
             if step >= self._patience and self._best > self._unigram_loss - UNIGRAM_MARGIN:
-                hint = f"token frequencies alone give {self._unigram_loss:.2f}, so the model has learned nothing else"
+                hint = f"token frequencies alone give {self._unigram_loss:.2f}, so that is all the model has learned"
                 yield "collapse", f"loss is {smoothed:.2f} at step {step}; {hint}"
         if "row_norm_max" in line:
             first, largest = self._first_norm, line["row_norm_max"]

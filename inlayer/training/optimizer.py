@@ -1,6 +1,6 @@
-"""Optimizers for a decoder: AdamW in parameter groups with their own learning rate and weight decay.
+"""Optimizers for a decoder: AdamW in parameter groups that differ in learning rate and weight decay.
 
-- table, positions and head have learning-rate multipliers and by default no weight decay; a tied head is the table
+- the table, positions, and head have learning-rate multipliers and by default no weight decay; a tied head is the table
 - norms and biases never decay
 - learning rates are set before every step from the step number, so no scheduler state has to be saved
 - `CoupledAdamW` is AdamW with one second moment for the whole vocabulary, so rare and frequent rows are scaled
@@ -55,14 +55,14 @@ class CoupledAdamW(torch.optim.Optimizer):
 
 
 def zero_moments(weight: Tensor, *, shared: bool) -> dict[str, Tensor]:
-    """Return the state of a parameter before its first step, as AdamW names it."""
+    """Return a parameter's state before its first step, with AdamW's names."""
     step = torch.zeros((), device=weight.device, dtype=torch.float32)
     second = torch.zeros_like(weight[:1] if shared else weight)
     return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": second}
 
 
 def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    """Make one AdamW for all groups, and a CoupledAdamW for the table if its second moment is shared."""
+    """Make an AdamW for all groups, or a CoupledAdamW for the table if its second moment is shared."""
     groups = make_groups(decoder, config)
     options: Group = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
     coupled = [group for group in groups if group["name"] == "table" and config.shared_second_moment]

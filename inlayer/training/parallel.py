@@ -1,14 +1,14 @@
 """Multi-process training over torch.distributed (gloo on CPUs, nccl on GPUs), started with torchrun.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
-- "data": each process takes its own rows of the batch and stores a shard of every weight (FSDP2: blocks are gathered
-  while they are used, gradients are averaged)
-- "vocab": each process takes the whole batch and stores all blocks, but only some rows of table and head (DTensor); no
-  process ever holds all logits (inlayer/sharding.py)
-- gradients, and the norm used to clip them, equal those of one process with the whole batch. In "data" mode, each
+- "data": each process takes some rows of the batch and stores a shard of every weight (FSDP2: blocks are gathered
+  while they are used, and gradients are averaged)
+- "vocab": each process takes the whole batch and stores all blocks, but only some rows of the table and the head
+  (DTensor); no process ever holds all logits (inlayer/sharding.py)
+- gradients, and the norm used to clip them, match those of one process with the whole batch. In "data" mode, each
   process therefore multiplies the sum of its losses by size / number of targets
-- tying is by module (head.py), so there is one weight to shard in both modes
-- states are gathered whole, under the decoder's own names: any number of processes writes and reads the same files
+- tying is by module (tying.py), so there is one weight to shard in both modes
+- states are gathered whole, under the decoder's names: any number of processes writes and reads the same files
 - a single process makes the same calls, but starts no process group, and its results are bit-identical
 - see also: the training loop (resumable_run.py), files (state.py). The modes cannot be combined, and blocks are never
   split
@@ -37,9 +37,9 @@ from inlayer.training.optimizer import CoupledAdamW, zero_moments
 
 CPU = torch.device("cpu")
 
-# Longer than torch's default: the main process may encode a large corpus while the others wait.
+# This is longer than torch's default, because the main process may encode a large corpus while the others wait.
 TIMEOUT = timedelta(hours=2)
-# Parts of torch's messages when another process is gone.
+# Parts of torch's messages after another process has ended.
 CONNECTION_ERRORS = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "tcpstore")
 
 
@@ -60,9 +60,9 @@ class ProcessGroup:
         """Return the values of all processes, by rank."""
         if self.size == 1:
             return [float(value)]
-        own = torch.tensor(value, dtype=torch.float64, device=self.device)
-        values = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(values, own)
+        local = torch.tensor(value, dtype=torch.float64, device=self.device)
+        values = [torch.empty_like(local) for _ in range(self.size)]
+        dist.all_gather(values, local)
         return [float(value) for value in values]
 
     def any(self, flag: bool) -> bool:
@@ -73,10 +73,13 @@ class ProcessGroup:
 
 
 @contextmanager
-def process_group() -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, or make a group of one. An existing torch process group is reused."""
+def process_group(device_name: str | None = None) -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, or make a group of one. An existing torch process group is reused.
+
+    The device is CUDA if available, otherwise the CPU, unless `device_name` is given.
+    """
     rank, size = _rank_and_size()
-    device = _device()
+    device = choose_device(device_name, size)
     if size == 1:
         yield ProcessGroup(device=device)
         return
@@ -116,12 +119,22 @@ def _rank_and_size() -> tuple[int, int]:
     return rank, size
 
 
-def _device() -> torch.device:
-    if not torch.cuda.is_available():
-        return CPU
+def choose_device(name: str | None, n_processes: int) -> torch.device:
+    """Return the device of this process. Raises ConfigError if torch cannot use the requested device."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    name = name or ("cuda" if available["cuda"] else "cpu")
+    if not available[name]:
+        usable = " or ".join(device for device in available if available[device])
+        raise ConfigError(f"device is {name}, which torch {torch.__version__} cannot use here; use {usable}")
+    if name == "mps" and n_processes > 1:
+        raise ConfigError(f"device mps works only in a single process, but there are {n_processes}; use --device cpu")
+    if name != "cuda":
+        return torch.device(name)
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= gpus:
-        raise InputError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")
+        raise InputError(
+            f"local process {local} has no GPU: this machine has {gpus}; start at most {gpus} processes on it"
+        )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
 
@@ -149,8 +162,8 @@ def shard(decoder: Decoder, mode: str, group: ProcessGroup) -> Decoder:
     rows = decoder.config.vocab_size
     if mode == "vocab" and rows <= rows_per_process(rows, group.size) * (group.size - 1):
         raise ConfigError(
-            f"vocab_size {rows} is too small for {group.size} processes: some would have no rows; use fewer processes, "
-            "or --parallel data"
+            f"vocab_size {rows} is too small for {group.size} processes: some would store no rows; use fewer "
+            "processes, or --parallel data"
         )
     for tensor in (*decoder.parameters(), *decoder.buffers()):
         if not tensor.is_meta:
@@ -183,11 +196,13 @@ def shard_rows(module: nn.Module, mesh: Any) -> None:
 
 
 def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
-    """Return the rows of a batch for this process: every n-th one, or all of them in "vocab" mode."""
+    """Return this process's rows of a batch: every n-th row, or all rows in "vocab" mode."""
     if mode == "vocab" or group.size == 1:
         return batch
     if len(batch) < group.size:
-        raise InputError(f"a batch of {len(batch)} is too small for {group.size} processes; each needs a sequence")
+        raise InputError(
+            f"a batch of {len(batch)} is too small for {group.size} processes; each process needs at least one sequence"
+        )
     return batch[group.rank :: group.size]
 
 
@@ -195,8 +210,8 @@ def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: ProcessGroup) -> Tensor:
     """Clip the global gradient norm to `max_norm` (None only measures it) and return the norm before clipping.
 
-    Sharded gradients contribute this process's part. Replicated gradients are averaged first: a GPU may
-    add in a different order, and the copies have to stay equal.
+    Sharded gradients contribute this process's part. Replicated gradients are averaged first: GPUs may
+    add in different orders, and the copies must stay equal.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
@@ -219,7 +234,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
 
 
 def full_tensor(tensor: Any) -> Tensor:
-    """Return the whole of a tensor that may be sharded; a collective call."""
+    """Return the whole tensor if it is sharded. This is a collective call."""
     whole: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor
     return whole
 
@@ -228,8 +243,8 @@ def full_tensor(tensor: Any) -> Tensor:
 def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: ProcessGroup) -> dict[str, Tensor]:
     """Return weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU.
 
-    Empty in all processes except the main one. Tensors that are not sharded are not copied: write them before the next
-    step.
+    The result is empty in all processes except the main one. Tensors that are not sharded are not copied: write them
+    before the next step.
     """
     state = {}
     for name, tensor in _tensors(decoder, optimizers).items():  # only the main process holds more than one whole tensor
@@ -241,17 +256,17 @@ def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: Process
 
 @torch.no_grad()
 def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Mapping[str, Tensor]) -> None:
-    """Load what `full_state` returned, on any number of processes. Each passes all of it and keeps its part."""
+    """Load the result of `full_state`, on any number of processes. Each process passes all of it and keeps its part."""
     optimizers, names = list(optimizers), {parameter: name for name, parameter in decoder.named_parameters()}
     for optimizer in optimizers:
         optimizer.state.clear()
         for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
             if f"optimizer.{names[parameter]}.step" in state:  # the parameter has had a gradient
                 optimizer.state[parameter] = zero_moments(parameter, shared=isinstance(optimizer, CoupledAdamW))
-    own = _tensors(decoder, optimizers)
+    local = _tensors(decoder, optimizers)
     ours, theirs = (
         {name: f"{tuple(tensor.shape)} of {tensor.dtype}" for name, tensor in tensors.items()}
-        for tensors in (own, state)
+        for tensors in (local, state)
     )
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
@@ -259,7 +274,7 @@ def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Ma
                 f"{name} is {theirs.get(name, 'missing')} in the state and {ours.get(name, 'missing')} in the decoder; "
                 "is the state from another model?"
             )
-    for name, tensor in own.items():
+    for name, tensor in local.items():
         if is_sharded(tensor):
             tensor.to_local().copy_(state[name][own_rows(len(tensor), tensor.device_mesh)])
         else:

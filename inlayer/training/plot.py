@@ -2,9 +2,9 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - the plot is drawn from metrics.jsonl: one dict per step, without values that the step did not measure. Values that are
-  not finite (null, NaN, infinity; a diverged run) are marked, and curves have a gap there
-- the legend, next to the title, has the last value of each curve; the loss is smoothed, with the values of single steps
-  behind it
+  not finite (null, NaN, or infinity, after a run diverged) are marked, and curves have a gap there
+- the legend, next to the title, shows the last value of each curve. The loss is a running mean, drawn over the losses
+  of the individual steps
 - matplotlib is imported only when a plot is drawn, and pyplot's global state is not used
 Tested in tests/training/test_plot.py.
 """
@@ -33,18 +33,18 @@ STYLE = Path(__file__).parent / "page" / "plot.mplstyle"
 SIZE, DPI = (11.0, 7.2), 130  # inches
 MARGINS = {"left": 0.05, "right": 0.97, "top": 0.905, "bottom": 0.07, "wspace": 0.18, "hspace": 0.42}
 SMALL_TEXT = 8.8
-# Next to the title: inside the panel, it would cover a curve.
+# It is next to the title, because inside the panel it would cover a curve.
 LEGEND = {"loc": "lower right", "bbox_to_anchor": (1, 1.105), "ncols": 3, "fontsize": SMALL_TEXT, "frameon": False,
           "borderpad": 0, "borderaxespad": 0, "handlelength": 1.4, "columnspacing": 1.2}  # fmt: skip
 SMOOTHING = 50  # the smoothed loss is a running mean over a fiftieth of the run
-MAX_SMOOTHED = 1e4  # nats: a running sum that has contained 1e30 loses everything after it
+MAX_SMOOTHED = 1e4  # nats: a running sum that contained 1e30 loses everything added later
 MAX_LOSS_RATIO = 3.0  # ratio to the first loss; higher values leave the panel, so the rest stays readable
 MAX_FLOAT32 = 3.4e38
-MAX_MARKED = 60  # points with a marker each
+MAX_MARKED = 60  # points drawn with markers
 
 
 class Curve(NamedTuple):
-    """A value over the steps that measured it; NaN where it was not finite."""
+    """Values of one metric, for the steps that measured it. Values that were not finite are NaN."""
 
     steps: list[int]
     values: list[float]
@@ -104,7 +104,7 @@ def curve_of(metrics: Sequence[Mapping[str, Any]], name: str) -> Curve:
 def smooth(values: Sequence[float], span: int) -> list[float]:
     """Return the centered running mean over `span` values on either side.
 
-    At the start, where a loss falls fast, the window is symmetric; at the end, it is cut off. Values are clipped to
+    At the start, where a loss falls fast, the window is symmetric. At the end, it is truncated. Values are clipped to
     MAX_SMOOTHED.
     """
     sums = np.concatenate(([0.0], np.cumsum(np.clip(values, -MAX_SMOOTHED, MAX_SMOOTHED))))
@@ -114,11 +114,16 @@ def smooth(values: Sequence[float], span: int) -> list[float]:
     return list((sums[ends] - sums[starts]) / (ends - starts))
 
 
+def averaged_steps(losses: Sequence[float]) -> int:
+    """Return the number of finite losses whose mean is the last smoothed loss."""
+    return int(np.isfinite(losses).sum()) // (2 * SMOOTHING) + 1
+
+
 def smooth_loss(losses: Sequence[float]) -> list[float]:
     """Return the loss as the plot shows it; NaN values are kept and ignored by the smoothing."""
     smoothed = np.array(losses, float)
     finite = np.isfinite(smoothed)
-    smoothed[finite] = smooth(smoothed[finite], int(finite.sum()) // (2 * SMOOTHING))
+    smoothed[finite] = smooth(smoothed[finite], averaged_steps(losses) - 1)
     return [float(loss) for loss in smoothed]
 
 
@@ -128,7 +133,9 @@ def smooth_loss(losses: Sequence[float]) -> list[float]:
 def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) -> None:
     smoothed, validation = Curve(training.steps, smooth_loss(training.values)), curve_of(metrics, "validation_loss")
     panel.plot(*training, color=PALE, linewidth=0.8, marker="o" if len(training.values) == 1 else "")
-    panel.plot(*smoothed, color=PETROL, label=_label("training", smoothed))
+    averaged = averaged_steps(training.values)
+    name = f"training, mean of the last {averaged:,} steps:" if averaged > 1 else "training"
+    panel.plot(*smoothed, color=PETROL, label=_label(name, smoothed))
     _plot(panel, validation, ORANGE, "validation")
     shown, raw = np.array([*smoothed.values, *validation.values]), np.array(training.values)
     shown, raw = shown[np.isfinite(shown)], raw[np.isfinite(raw)]
@@ -165,20 +172,20 @@ def _shares(panel: Axes, _: Sequence[Mapping[str, Any]], share: Curve) -> None:
 
 PANELS = (
     ("loss", "Loss", "nats per token", _loss),
-    ("row_norm_mean", "Row norms", "mean, smallest and largest norm of a row", _norms),
+    ("row_norm_mean", "Row norms", "mean, smallest, and largest row norm", _norms),
     ("mean_vector_ratio", "Mean-vector ratio", "0: rows surround the origin; 1: all rows are equal", _mean_vector),
     ("head_gradient_share", "Gradient share", "from the lookups and from the head, by norm", _shares),
 )
 
 
 def _plot(panel: Axes, curve: Curve, color: str, name: str) -> None:
-    """Draw a curve if it has values, with markers if they are few: a single one would not show as a line."""
+    """Draw a curve if it has values, with markers if there are few: a single point would not show as a line."""
     if np.isfinite(curve.values).any():
         marker = "o" if len(curve.values) <= MAX_MARKED else ""
         panel.plot(*curve, color=color, marker=marker, markersize=3.5, markeredgewidth=0, label=_label(name, curve))
 
 
 def _label(name: str, curve: Curve) -> str:
-    """Return the name of a curve, and its last finite value."""
+    """Return a curve's name and its last finite value."""
     last = next(value for value in reversed(curve.values) if math.isfinite(value))
     return f"{name} {f'{last:.3g}' if abs(last) < 100 or abs(last) >= 1e5 else f'{last:,.0f}'}".strip()

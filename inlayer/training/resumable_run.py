@@ -1,12 +1,12 @@
 """A training run and its folder: from text files to a saved model, resumable after a kill at any moment.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss
-- the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run` has
-  what is needed to resume: config, tokenizer, tokens, and the last two states
+- the folder itself is the model, as transformers opens it, plus metrics.jsonl and the report; its subfolder `run`
+  contains what is required to resume: config, tokenizer, tokens, and the last two states
 - files are written atomically. After a kill, `train` continues, with losses bit-identical to an uninterrupted run
-- a state has the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
+- a state contains the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
-- a run that fails before its first step, for example because of its text, leaves nothing behind
+- a run that fails before its first step, for example because of its text, leaves no files
 - a non-finite loss or gradient ends the run: later states would be useless
 - see also: the paths (run_paths.py), the steps (trainer.py), the entry point and the report (train.py), output
   (cli/train_progress.py)
@@ -52,6 +52,7 @@ from inlayer.training.state import State, load_state, save_state
 from inlayer.training.trainer import Trainer
 
 METRICS = "metrics.jsonl"
+MAX_SAFE_PASSES = 50  # over the text; more make even this small decoder memorize it
 PADDING, END = "<pad>", "<|endoftext|>"  # special tokens of a trained tokenizer
 
 
@@ -70,6 +71,9 @@ class TrainingProgress:
 
     def step(self, metrics: Metrics) -> None:
         """Report a training step."""
+
+    def note(self, text: str) -> None:
+        """Report information about the run."""
 
     def warning(self, text: str) -> None:
         """Report a problem that does not end the run."""
@@ -98,29 +102,32 @@ class Run:
         try:
             run.inner.mkdir(parents=True, exist_ok=True)
             with run.locked():
-                write_atomic(run.inner / CONFIG, config_to_json(run.config))
+                run._write_config()
         except OSError as error:
             run._remove()
             raise InputError(f"{format_path(folder)} cannot be written: {error.strerror}") from error
         return run
 
     @classmethod
-    def open(cls, out: str, parallel: str = "data") -> Run:
+    def open(cls, out: str, parallel: str = "data", device: str | None = None) -> Run:
         """Open the run in a folder, to resume it."""
-        return cls(*open_run(out, parallel))
+        return cls(*open_run(out, parallel=parallel, device=device))
 
     def extend(self, steps: int) -> None:
         """Give the run more steps. The remaining ones use the schedule of a run of this length."""
         self.config = replace(self.config, steps=steps)
         with self.locked():
-            write_atomic(self.inner / CONFIG, config_to_json(self.config))
+            self._write_config()
+
+    def _write_config(self) -> None:
+        write_atomic(self.inner / CONFIG, config_to_json(self.config))
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the folder: one process trains in it at a time."""
         return locked(self.inner / "lock", "another process is training there")
 
     def _remove(self) -> None:
-        """Remove a run that has not taken a step, and the folders made for it."""
+        """Remove a run that has not taken a step, and the folders created for it."""
         shutil.rmtree(self.inner, ignore_errors=True)
         with suppress(OSError):
             (self.folder / METRICS).unlink(missing_ok=True)
@@ -130,7 +137,7 @@ class Run:
     # ---- preparation
 
     def prepare(self, group: ProcessGroup) -> tuple[Tokenizer, EncodedCorpus]:
-        """Create tokenizer and tokens, once, in the main process; then open them."""
+        """Create the tokenizer and the tokens once, in the main process; then open them and fit the config to them."""
         if group.is_main:
             self._make_tokenizer()
             self._make_tokens()
@@ -139,15 +146,20 @@ class Run:
         if tokens.vocab_size != count_rows(tokenizer):
             raise CheckpointError(
                 f"{format_path(self.inner / 'tokens')} has {tokens.vocab_size:,} ids, but the run's tokenizer has "
-                f"{count_rows(tokenizer):,}; one of the two was changed; start a new run in another folder"
+                f"{count_rows(tokenizer):,}; one of them was modified; start a new run in another folder"
             )
+        fitted = self.config.fitted_to(tokens.train.size, tokens.validation.size)
+        if group.is_main and fitted != self.config:
+            self.config = fitted
+            self._write_config()
+        self.config = fitted
         return tokenizer, tokens
 
     def open_tokenizer(self) -> Tokenizer:
         return ByteTokenizer() if self.config.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
 
     def decoder_config(self, tokenizer: Tokenizer, tokens: EncodedCorpus) -> DecoderConfig:
-        """Return the decoder to train. A padding token that also ends texts is not padding: it has to be learned."""
+        """Return the decoder to train. A padding token that also ends texts must be learned, so it is not padding."""
         is_end = tokenizer.pad_id == tokenizer.special_tokens.get(END)
         return self.config.decoder_config(tokens.vocab_size, None if is_end else tokenizer.pad_id)
 
@@ -161,7 +173,7 @@ class Run:
             folder,
             chunks,
             tokenizer,
-            validation=self.config.validation,
+            validation_fraction=self.config.validation_fraction,
             separator=tokenizer.special_tokens.get(END),
             progress=self.progress.advance,
         )
@@ -179,14 +191,16 @@ class Run:
 
     def _train_tokenizer(self, folder: Path) -> None:
         vocab_size, corpus = bpe_vocab_size(self.config), folder / "corpus.txt"
-        self.progress.stage(f"training a tokenizer with {vocab_size:,} ids")
+        exact, special = self.config.vocab_size is not None, [PADDING, END]
+        self.progress.stage(f"training a tokenizer with {'' if exact else 'at most '}{vocab_size:,} ids")
         if not self.config.files:
             with corpus.open("w", encoding="utf-8", newline="") as text:
                 text.writelines(chunk.text for chunk in python_chunks())
-        exact, special = self.config.vocab_size is not None, [PADDING, END]
-        min_frequency = 1 if exact else 2  # a pair that occurs only once cannot be learned
+        min_frequency = 1 if exact else 2  # the model cannot learn a pair that occurs only once
         files = self.config.files or corpus
-        train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=min_frequency, exact=exact)
+        trained = train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=min_frequency, exact=exact)
+        if (size := trained.get_vocab_size()) < vocab_size:
+            self.progress.note(f"the vocabulary has {size:,} ids, because the text is too small for {vocab_size:,}")
         corpus.unlink(missing_ok=True)
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PADDING, "eos_token": END}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -194,7 +208,7 @@ class Run:
     # ---- training
 
     def train(self, progress: TrainingProgress | None = None, group: ProcessGroup | None = None) -> bool:
-        """Take the remaining steps and save the model; False if stopped by a signal before the last step."""
+        """Take the remaining steps and save the model. Return False if a signal stopped it before the last step."""
         group = group or ProcessGroup()
         problem = "cannot be written (saved states are kept, and --resume continues from the last one)"
         with file_errors(self.folder, problem), self.locked() if group.is_main else nullcontext():
@@ -206,16 +220,16 @@ class Run:
                 raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
-        config = self.config
         loaded, repeated = self._load_state()  # comes first: an edited config may describe any model
         self.progress = progress if progress is not None and group.is_main else TrainingProgress()
-        torch.set_num_threads(max(1, (config.threads or 1) // group.size))
+        torch.set_num_threads(max(1, (self.config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
+        config, steps = self.config, self.config.total_steps
         trainer = Trainer(self.decoder_config(tokenizer, tokens), config, group=group)
-        self.alerts = Alerts(unigram_loss=tokens.unigram_loss(), steps=config.steps)
+        self.alerts = Alerts(unigram_loss=tokens.unigram_loss(), steps=steps)
         width = trainer.decoder.config.block_size + 1
         check_windows(tokens.train, width)
-        self._warn_about_the_text(tokens, width)
+        self._report_text_size(tokens, width)
         if loaded is not None:
             trainer.load(loaded.step, loaded.tensors)
         saved, loaded = trainer.step, None  # the loaded tensors are as large as the model
@@ -227,10 +241,10 @@ class Run:
             write_atomic(self.folder / METRICS, b"".join(map(to_line, self.metrics)))
         if repeated:
             self.progress.warning(f"{count(repeated, 'step')} after the last saved state will be repeated")
-        self.progress.stage("training", config.steps)
+        self.progress.stage(f"training on {group.device.type}", steps)
         self.progress.advance(trainer.step)
         with stop_signals() as received:
-            while trainer.step < config.steps and not group.any(bool(received)):
+            while trainer.step < steps and not group.any(bool(received)):
                 started, step = time.perf_counter(), trainer.step + 1
                 windows = draw_batch(tokens.train, rows=config.batch_size, width=width, seed=config.seed, step=step)
                 line = trainer.take_step(windows)
@@ -238,8 +252,8 @@ class Run:
                 line |= {"tokens": step * windows[:, 1:].numel(), "seconds": round(seconds, 6)}
                 if tokens.validation.size >= width and is_due(config, config.eval_interval, step):
                     rows = config.batch_size // config.gradient_accumulation_steps
-                    most = config.eval_sequences
-                    batches = validation_batches(tokens.validation, rows=rows, width=width, max_windows=most)
+                    max_windows = config.eval_sequences
+                    batches = validation_batches(tokens.validation, rows=rows, width=width, max_windows=max_windows)
                     line["validation_loss"] = trainer.validate(batches)
                 self._record(line, group)
                 if is_due(config, config.save_interval, step):
@@ -248,20 +262,30 @@ class Run:
             self._save(trainer)
         self._write_model(trainer, tokenizer, tokens)
         group.barrier()
-        return trainer.step == config.steps
+        return trainer.step == steps
 
-    def _warn_about_the_text(self, tokens: EncodedCorpus, width: int) -> None:
-        """Warn if the text is too small for the vocabulary or for validation."""
+    def _report_text_size(self, tokens: EncodedCorpus, width: int) -> None:
+        """Report how often the steps read the text; warn if that is very often, or if it is too small to validate."""
         config, held_out = self.config, tokens.validation.size
-        if config.tokenizer == "bpe" and tokens.vocab_size < (wanted := bpe_vocab_size(config)):
-            sizes = f"{tokens.vocab_size:,} ids instead of {wanted:,}"
-            self.alerts.raised["vocabulary"] = f"the vocabulary has {sizes}, because the text is too small for more"
-        if config.validation and held_out < width:
-            # The largest part that may be held out is half of the text.
-            more = "hold out more of it (--validation), " if tokens.train.size + held_out >= 2 * width else ""
+        passes = config.total_steps * config.batch_size * (width - 1) / tokens.train.size
+        amount = f"the text about {count(round(passes), 'time')}" if passes >= 1 else f"about {passes:.1%} of the text"
+        summary = f"{count(config.total_steps, 'step')} read {amount}"
+        if passes > MAX_SAFE_PASSES:
+            self.alerts.raised["memorization"] = (
+                f"{summary}: the model will memorize it, and a low training loss says nothing about other text; use "
+                "fewer steps (--steps) or more text"
+            )
+        else:
+            self.progress.note(summary)
+        if config.validation_fraction and held_out < width:
+            # At most half of the text can be held out.
+            more = ""
+            if tokens.train.size + held_out >= 2 * width:
+                more = "hold out more of it (--validation-fraction), "
             self.alerts.raised["validation"] = (
-                f"no validation loss: the held-out text ({config.validation:g} of all) has {count(held_out, 'token')}, "
-                f"but a sequence has {width:,}; use more text, {more}or shorten the sequences (--block-size)"
+                f"no validation loss: the held-out text ({config.validation_fraction:g} of all) has "
+                f"{count(held_out, 'token')}, but a sequence has {width:,}; use more text, {more}or shorten the "
+                "sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
             self.progress.warning(warning)
@@ -269,19 +293,19 @@ class Run:
     def _load_state(self) -> tuple[State | None, int]:
         """Return the newest state and the number of steps after it, and read the metrics up to it.
 
-        Config, tokenizer and metrics must match the state.
+        The config, the tokenizer, and the metrics must match the state.
         """
         path, state = self.folder / METRICS, load_state(self.inner)
         lines = path.read_bytes().splitlines(keepends=True) if path_kind(path) == "file" else []
         step = 0 if state is None else state.step
-        if step > self.config.steps:
+        if state is not None and step > (steps := self.config.steps or 0):
             raise CheckpointError(
-                f"{format_path(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
+                f"{format_path(self.inner / CONFIG)} has {count(steps, 'step')}, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
         paths = {"config": self.inner / CONFIG, "tokenizer": self.inner / "tokenizer", "metrics": path}
-        for name, digest in self._facts(b"".join(lines[:step])).items():
-            if state is not None and state.facts.get(name) != digest:
+        for name, digest in self._checksums(b"".join(lines[:step])).items():
+            if state is not None and state.metadata.get(name) != digest:
                 raise CheckpointError(
                     f"{format_path(paths[name])} does not match the saved state of step {step:,}: it was changed or "
                     "truncated; restore it, or start a new run in another folder"
@@ -292,7 +316,7 @@ class Run:
             raise CheckpointError(f"{format_path(path)} is damaged: {error}") from error
         return state, len(lines[step:])
 
-    def _facts(self, metrics: bytes) -> dict[str, str]:
+    def _checksums(self, metrics: bytes) -> dict[str, str]:
         """Return the checksums that a state must match: config (except `steps`, which may grow), tokenizer, metrics."""
         parts = {"config": config_to_json(replace(self.config, steps=1)), "tokenizer": b"", "metrics": metrics}
         for path in sorted(path for path in (self.inner / "tokenizer").glob("*") if path_kind(path) == "file"):
@@ -300,7 +324,7 @@ class Run:
         return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
     def _record(self, line: Metrics, group: ProcessGroup) -> None:
-        """Write the metrics of a step and report them; DivergedError if they are not finite."""
+        """Write the metrics of a step and report them. Raises DivergedError if they are not finite."""
         self.metrics.append(line)
         if group.is_main:
             with (self.folder / METRICS).open("ab") as file:
@@ -320,7 +344,7 @@ class Run:
         state, metrics = trainer.state(), self.folder / METRICS
         if trainer.group.is_main:
             sync(metrics)  # a state is useless without the metrics up to it
-            save_state(self.inner, trainer.step, state, self._facts(metrics.read_bytes()))
+            save_state(self.inner, trainer.step, state, self._checksums(metrics.read_bytes()))
         trainer.group.barrier()
         return trainer.step
 
@@ -329,12 +353,12 @@ class Run:
         if not trainer.group.is_main:
             return
         unseen = set(np.flatnonzero(tokens.count_ids() == 0).tolist()) - set(tokenizer.special_ids)
-        facts = {"training_tokens": tokens.train.size, "unseen_tokens": len(unseen)}
+        training_facts = {"training_tokens": tokens.train.size, "unseen_tokens": len(unseen)}
         save_decoder(
             trainer.decoder,
             self.folder,
             tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer",
             eos_id=tokenizer.special_tokens.get(END),
             state={name.removeprefix("model."): state[name] for name in state if name.startswith("model.")},
-            facts=facts | {"input_scale": trainer.decoder.config.input_scale},
+            facts=training_facts | {"input_scale": trainer.decoder.config.input_scale},
         )

@@ -2,9 +2,9 @@
 
 - a state is one safetensors file of weights and moments, with the step and a checksum in its metadata
 - it is written under a temporary name and renamed once it is on disk. The last two states are kept
-- a state is verified when it is loaded. A damaged one is kept and reported, along with an earlier one that is intact
-- no pickle, and no random state: random numbers are derived from the step number
-Tested with damage, full disks and kills in tests/training/test_state.py and tests/training/test_resume.py.
+- a state is verified when it is loaded. A damaged state is kept and reported, as is an earlier state that is intact
+- pickle is not used, and no random state is saved: random numbers are derived from the step number
+Tested with damage, full disks, and kills in tests/training/test_state.py and tests/training/test_resume.py.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ KEPT_STATES = 2
 
 
 class State(NamedTuple):
-    """A saved state; `facts`: what the run noted about it."""
+    """A saved state; `metadata` contains the run's checksums."""
 
     step: int
     tensors: dict[str, Tensor]
-    facts: dict[str, str]
+    metadata: dict[str, str]
 
 
-def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write the state after a step, then remove all but the last two."""
-    metadata = {**facts, "step": str(step)}
+    metadata = {**metadata, "step": str(step)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"state-{step:09}.safetensors"
@@ -55,7 +55,7 @@ def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Ma
 
 
 def load_state(folder: Path) -> State | None:
-    """Return the newest state, verified; None if there is none."""
+    """Return the newest state, verified, or None if there are no states."""
     states = sorted(_states(folder).items(), reverse=True)
     if not states:
         return None
@@ -64,10 +64,10 @@ def load_state(folder: Path) -> State | None:
         return _read(step, path)
     except ValueError as error:
         advice = "no other state is intact; start a new run in another folder"
-        for other, file in earlier:
+        for earlier_step, file in earlier:
             with suppress(ValueError):
-                _read(other, file)
-                advice = f"the state of step {other:,} is intact: to resume from it, remove {path.name}"
+                _read(earlier_step, file)
+                advice = f"the state of step {earlier_step:,} is intact: to resume from it, remove {path.name}"
         raise CheckpointError(
             f"{format_path(path)}, the state of step {step:,}, is damaged: {error}; {advice}"
         ) from error
@@ -88,7 +88,7 @@ def _states(folder: Path) -> dict[int, Path]:
 
 
 def _read(step: int, path: Path) -> State:
-    """Read a state; ValueError if it is damaged."""
+    """Read a state. Raises ValueError if it is damaged."""
     try:
         with safe_open(path, "pt") as file:
             metadata = dict(file.metadata() or {})
@@ -102,7 +102,7 @@ def _read(step: int, path: Path) -> State:
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """Return the checksum of the metadata and of all names, dtypes, shapes and values."""
+    """Return the checksum of the metadata and of all names, dtypes, shapes, and values."""
     digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()

@@ -1,12 +1,12 @@
 """Trainer: takes optimizer steps on a decoder, in memory.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss, and backward
-- a step depends only on weights, moments, its windows and its number, so a resumed run takes bit-identical steps.
+- a step depends only on weights, moments, its windows, and its number, so a resumed run takes bit-identical steps.
   Dropout is seeded by the step number
-- the loss of a step is the mean over all its tokens, regardless of how many passes and processes share the work
+- the loss of a step is the mean over all its tokens, however many passes and processes share the work
 - some steps also measure the table and its gradients (metrics.py)
 - with several processes (parallel.py), all of them call every method with the same windows
-- see also: files, and when to stop (resumable_run.py)
+- see also: the files of a run, and when it stops (resumable_run.py)
 Tested against a plain loop with torch's AdamW in tests/training/test_trainer.py.
 """
 
@@ -22,8 +22,9 @@ from torch import Tensor
 
 from inlayer.errors import ConfigError, ShapeError
 from inlayer.tables import Table
-from inlayer.training.config import DecoderConfig, TrainConfig, is_due, learning_rate_at
+from inlayer.training.config import DecoderConfig, TrainConfig, is_due
 from inlayer.training.decoder import Decoder
+from inlayer.training.lr_schedule import learning_rate_at
 from inlayer.training.metrics import Metrics, measure_rows, record_input_gradient
 from inlayer.training.optimizer import make_optimizers, set_learning_rates
 from inlayer.training.parallel import (
@@ -46,14 +47,14 @@ class Trainer:
         self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         self.config, self.step, self.group = config, 0, group
-        self.parts = group.size if config.parallel == "data" else 1  # into which processes split a batch
+        self.parts = group.size if config.parallel == "data" else 1  # of a batch, one per process
         if config.batch_size % (self.parts * config.gradient_accumulation_steps):
             raise ConfigError(
                 f"batch_size {config.batch_size} cannot be split evenly over {self.parts} processes with "
                 f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
             )
         if group.size > 1 and config.shared_second_moment:
-            raise ConfigError(f"shared_second_moment works in a single process only; there are {group.size}")
+            raise ConfigError(f"shared_second_moment works only in a single process, but there are {group.size}")
         decoder = Decoder(decoder_config, seed=config.seed).train()
         self.decoder = shard(decoder.to(self.group.device), config.parallel, self.group)
         self.optimizers = make_optimizers(self.decoder, config)
@@ -66,7 +67,7 @@ class Trainer:
         return table
 
     def take_step(self, windows: Tensor) -> Metrics:
-        """Take one step on windows (batch_size, block_size + 1); returns the loss before it and other metrics."""
+        """Take one step on windows (batch_size, block_size + 1); return the loss before it and other metrics."""
         expected = (self.config.batch_size, self.decoder.config.block_size + 1)
         if windows.shape != expected:
             raise ShapeError(f"windows have shape {tuple(windows.shape)}; expected {expected}")
@@ -113,11 +114,14 @@ class Trainer:
     # ---- state
 
     def state(self) -> dict[str, Tensor]:
-        """Return weights and moments by name: all that the next step needs besides its number. Main process only."""
+        """Return the weights and moments by name: everything the next step needs except the step number.
+
+        The result is empty in all processes except the main one.
+        """
         return full_state(self.decoder, self.optimizers, self.group)
 
     def load(self, step: int, state: Mapping[str, Tensor]) -> None:
-        """Continue from the state after a step, on any number of processes; each passes all of it."""
+        """Continue from the state after a step, on any number of processes; each process passes the whole state."""
         load_full_state(self.decoder, self.optimizers, state)
         self.step = step
 
@@ -132,11 +136,11 @@ class Trainer:
             rank = self.group.rank if self.parts > 1 else 0  # processes with the same tokens drop the same values
             seeds = np.random.SeedSequence(self.config.seed, spawn_key=(step, rank))
             torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
-        own = local_batch(windows, self.config.parallel, self.group).to(self.group.device)
+        local = local_batch(windows, self.config.parallel, self.group).to(self.group.device)
         count = windows[:, 1:].numel()
         weight = self.parts / count  # FSDP averages gradients over processes
         total = 0.0
-        for part in own.chunk(self.config.gradient_accumulation_steps):
+        for part in local.chunk(self.config.gradient_accumulation_steps):
             with self._autocast():
                 loss = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.config.z_loss)
             (loss * weight).backward()  # type: ignore[no-untyped-call]

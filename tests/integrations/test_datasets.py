@@ -27,8 +27,8 @@ def test_map_adds_the_vectors_of_the_model(processes):
     data = Dataset.from_dict({"title": TEXTS, "id": range(15)})
     features = Features({"title": Value("string"), "id": Value("int64"), "vector": List(Value("float32"))})
     mapped = data.map(
-        EmbedColumn("default", column="title", to="vector", normalize=True), batched=True, num_proc=processes,
-        features=features,
+        EmbedColumn("default", column="title", output_column="vector", normalize=True), batched=True,
+        num_proc=processes, features=features,
     )  # fmt: skip
     assert mapped.column_names == ["title", "id", "vector"]
     found = np.array(mapped["vector"][:], np.float32)
@@ -42,7 +42,7 @@ def test_hash_does_not_depend_on_use():
 
 
 def test_missing_column_and_unbatched_map_are_errors():
-    with pytest.raises(InputError, match="no column 'text'; it has body"):
+    with pytest.raises(InputError, match="no column 'text'; its columns are body"):
         EmbedColumn("default")({"body": ["a"]})
     with pytest.raises(InputError, match="batched=True"):
         EmbedColumn("default")({"text": "a"})
@@ -53,8 +53,8 @@ def test_missing_column_and_unbatched_map_are_errors():
 def test_arguments_are_checked_at_once():
     with pytest.raises(TypeError, match="normalise"):
         EmbedColumn("default", normalise=True)  # type: ignore[call-arg]
-    with pytest.raises(InputError, match="to is 'text', the column of the texts"):
-        EmbedColumn("default", to="text")
+    with pytest.raises(InputError, match="output_column is 'text', which contains the texts"):
+        EmbedColumn("default", output_column="text")
 
 
 @pytest.mark.parametrize("kind", ["arrow", "pandas", "numpy"])

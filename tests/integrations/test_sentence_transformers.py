@@ -51,8 +51,8 @@ def test_token_weights_of_a_model2vec_model_are_saved(tmp_path):
 
 def test_saving_again_leaves_nothing_of_the_module_before(tmp_path):
     weights = inlayer.Weighting.fit(inlayer.load("default"), TEXTS * 3)
-    for one in (weights, None):
-        SentenceTransformer(modules=[TableModule("default", weights=one)], device="cpu").save(str(tmp_path))
+    for weighting in (weights, None):
+        SentenceTransformer(modules=[TableModule("default", weights=weighting)], device="cpu").save(str(tmp_path))
     again = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
     np.testing.assert_array_equal(again.encode(TEXTS), inlayer.load("default").encode(TEXTS))
 

@@ -152,7 +152,7 @@ def test_names(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tensor with two axes; pass the name of the table: norm"):
         MappedEmbedding(tmp_path / "flat.safetensors")
     save_file({f"w{i:02}": torch.ones(1, 1) for i in range(20)}, tmp_path / "many.safetensors")
-    with pytest.raises(InputError, match="w07 and 12 more"):
+    with pytest.raises(InputError, match="w07, and 12 more"):
         MappedEmbedding(tmp_path / "many.safetensors")
     save_file({"wte": torch.ones(0, 4)}, tmp_path / "empty.safetensors")
     with pytest.raises(ShapeError, match="both sizes at least 1"):

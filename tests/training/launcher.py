@@ -42,7 +42,7 @@ class Launcher:
         """Run a command; `signal_at` is a step (0: before the first one) and the signal to send after it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"arguments": [str(one) for one in arguments], "report": report, "kill_at": kill_at}
+        request = {"arguments": [str(argument) for argument in arguments], "report": report, "kill_at": kill_at}
         request |= {
             "below": None if below is None else os.fspath(below),
             "file_limit": file_limit,

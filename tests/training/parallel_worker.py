@@ -76,7 +76,7 @@ def make_optimizer(decoder: Decoder) -> torch.optim.AdamW:
     """AdamW in two groups: torch's fused step cannot mix sharded and replicated parameters."""
     table = [decoder.embeddings.token_embedding.weight]
     table += [] if decoder.head.tied else [decoder.head.weight]
-    rest = [one for one in decoder.parameters() if all(one is not other for other in table)]
+    rest = [parameter for parameter in decoder.parameters() if all(parameter is not shared for shared in table)]
     return torch.optim.AdamW([{"params": table}, {"params": rest}], lr=0.01, fused=True)
 
 
@@ -282,7 +282,7 @@ def check_clipping(group: ProcessGroup) -> None:
 def check_errors(group: ProcessGroup) -> None:
     with pytest.raises(InputError, match="choose one of data, vocab"):
         shard(make_model("tied"), "both", group)
-    with pytest.raises(ConfigError, match="some would have no rows"):
+    with pytest.raises(ConfigError, match="some would store no rows"):
         shard(make_model("tied", vocab_size=group.size - 1, padding_idx=None), "vocab", group)
     with pytest.raises(InputError, match=r"a batch of 1 is too small"):
         local_batch(make_batch(0)[:1], "data", group)

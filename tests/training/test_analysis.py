@@ -101,11 +101,11 @@ def test_change_matches_a_plain_loop(padding: int | None, broken: float | None) 
         after[3, 2] = broken
     ours = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=padding)
     theirs = slow_groups(counts, padding)
-    assert [one.name for one in ours.groups] == list(theirs)
-    for one, ids in zip(ours.groups, theirs.values(), strict=True):
-        assert numbers(one) == pytest.approx(slow_change(before, after, ids), rel=1e-6)
-        assert one.rows == len(ids)
-        assert one.share == pytest.approx(counts[ids].sum() / counts.sum())
+    assert [group.name for group in ours.groups] == list(theirs)
+    for group, ids in zip(ours.groups, theirs.values(), strict=True):
+        assert numbers(group) == pytest.approx(slow_change(before, after, ids), rel=1e-6)
+        assert group.rows == len(ids)
+        assert group.share == pytest.approx(counts[ids].sum() / counts.sum())
     assert ours.nonfinite_rows == (broken is not None)
 
 
@@ -113,9 +113,9 @@ def test_comparison_detects_a_changed_row() -> None:
     before, after, counts = random_tables()
     result = compare_tables(before, after, counts, inlayer.ByteTokenizer()).groups
     after[5] += 0.1
-    for one, ids in zip(result, slow_groups(counts, None).values(), strict=True):
+    for group, ids in zip(result, slow_groups(counts, None).values(), strict=True):
         theirs = slow_change(before, after, ids)
-        assert (numbers(one) == pytest.approx(theirs, rel=1e-6)) == (5 not in ids)
+        assert (numbers(group) == pytest.approx(theirs, rel=1e-6)) == (5 not in ids)
 
 
 @pytest.mark.parametrize("padding", [None, PADDING])
@@ -138,7 +138,7 @@ def test_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
     monkeypatch.setattr(module, "BLOCK_VALUES", 3 * WIDTH)
     parts = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
-    assert [numbers(one) for one in parts.groups] == [pytest.approx(numbers(one)) for one in whole.groups]
+    assert [numbers(group) for group in parts.groups] == [pytest.approx(numbers(group)) for group in whole.groups]
     assert parts.mean_vector_ratio_after == pytest.approx(whole.mean_vector_ratio_after)
     assert [[near.id for near in word.after] for word in parts.tokens] == [
         [near.id for near in word.after] for word in whole.tokens
@@ -153,9 +153,14 @@ def test_neighbors_before_and_after() -> None:
     before = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0.9, 0, 0.1], [0, 0.9, 0.1], [0, 0, 0]])
     after = torch.tensor([[1.0, 0, 0], [0.9, 0.1, 0], [0, 1, 0], [0, 0.9, 0.1], [0, 0, 0]])
     result = compare_tables(before, after, np.array([9, 8, 7, 6, 5]), tokenizer, padding_idx=4, k=1)
-    assert [(one.token, one.count) for one in result.tokens] == [("cat", 9), ("dog", 8), ("sea", 7), ("sky", 6)]
-    assert [one.before[0].token for one in result.tokens] == ["sea", "sky", "cat", "dog"]
-    assert [one.after[0].token for one in result.tokens] == ["dog", "cat", "sky", "sea"]
+    assert [(compared.token, compared.count) for compared in result.tokens] == [
+        ("cat", 9),
+        ("dog", 8),
+        ("sea", 7),
+        ("sky", 6),
+    ]
+    assert [compared.before[0].token for compared in result.tokens] == ["sea", "sky", "cat", "dog"]
+    assert [compared.after[0].token for compared in result.tokens] == ["dog", "cat", "sky", "sea"]
     assert result.tokens[0].after[0].cosine == pytest.approx(0.9 / math.sqrt(0.82))
     assert result.tokens[0].after[0].id == 1
 
@@ -163,10 +168,10 @@ def test_neighbors_before_and_after() -> None:
 def test_zero_row_has_no_neighbors() -> None:
     before, after, counts = random_tables()
     result = compare_tables(before, after, counts, inlayer.ByteTokenizer(), tokens=ROWS, k=3)
-    by_id = {one.id: one for one in result.tokens}
+    by_id = {compared.id: compared for compared in result.tokens}
     assert by_id[ZERO].before == ()
     assert len(by_id[ZERO].after) == 3
-    assert all(near.id not in (one.id, ZERO, PADDING) for one in result.tokens for near in one.before)
+    assert all(near.id not in (compared.id, ZERO, PADDING) for compared in result.tokens for near in compared.before)
 
 
 def counts_of(tokenizer: Tokenizer, texts: dict[str, int]) -> np.ndarray:
@@ -178,7 +183,7 @@ def counts_of(tokenizer: Tokenizer, texts: dict[str, int]) -> np.ndarray:
 
 def chosen(counts: np.ndarray, tokenizer: Tokenizer, **settings: Any) -> list[str]:
     table = torch.randn(len(counts), 4, generator=torch.Generator().manual_seed(0))
-    return [one.token for one in compare_tables(table, table, counts, tokenizer, **settings).tokens]
+    return [compared.token for compared in compare_tables(table, table, counts, tokenizer, **settings).tokens]
 
 
 def test_whole_words_come_first(bpe: Tokenizer) -> None:
@@ -216,7 +221,7 @@ def test_text_without_tokens() -> None:
     before, after, counts = random_tables()
     result = compare_tables(before, after, 0 * counts, inlayer.ByteTokenizer())
     assert result.tokens == ()
-    assert [(one.name, one.rows, one.share) for one in result.groups] == [
+    assert [(group.name, group.rows, group.share) for group in result.groups] == [
         ("all rows", ROWS, 0),
         ("never seen", ROWS, 0),
     ]

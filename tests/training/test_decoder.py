@@ -47,7 +47,7 @@ def test_order_matters(architecture: str, settings: dict[str, Any]) -> None:
 @every_variant
 def test_sequences_of_a_batch_are_independent(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = make_decoder(architecture, **settings), make_ids()
-    alone = torch.cat([decoder.logits(one[None]) for one in ids])
+    alone = torch.cat([decoder.logits(row[None]) for row in ids])
     torch.testing.assert_close(decoder.logits(ids), alone, rtol=0, atol=1e-5)
 
 
@@ -143,20 +143,20 @@ def test_decoder_can_memorize_a_text(architecture: str, settings: dict[str, Any]
 def test_seed_is_deterministic_and_local(architecture: str, settings: dict[str, Any]) -> None:
     config = make_config(architecture, **settings)
     state = torch.get_rng_state()
-    one, same, other = (Decoder(config, seed=seed).state_dict() for seed in (5, 5, 6))
+    made, same, other = (Decoder(config, seed=seed).state_dict() for seed in (5, 5, 6))
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not any(torch.equal(one[name], other[name]) for name in one if "norm" not in name and "bias" not in name)
+    assert all(torch.equal(made[name], same[name]) for name in made)
+    assert not any(torch.equal(made[name], other[name]) for name in made if "norm" not in name and "bias" not in name)
 
 
 def test_without_seed_uses_the_global_generator() -> None:
     config = make_config("llama")
     torch.manual_seed(3)
-    one, two = Decoder(config).state_dict(), Decoder(config).state_dict()
+    made, two = Decoder(config).state_dict(), Decoder(config).state_dict()
     torch.manual_seed(3)
     again = Decoder(config).state_dict()
-    assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not torch.equal(one["head.weight"], two["head.weight"])
+    assert all(torch.equal(made[name], again[name]) for name in made)
+    assert not torch.equal(made["head.weight"], two["head.weight"])
 
 
 @pytest.mark.parametrize("architecture", ["gpt", "llama"])
@@ -237,14 +237,14 @@ def test_derived_sizes() -> None:
 @two_variants
 def test_generate_is_deterministic_and_within_the_vocabulary(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = make_decoder(architecture, dropout=0.3, **settings).train(), make_ids(2, 4)
-    one, same, other = (
+    made, same, other = (
         decoder.generate(ids, 25, top_k=20, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
     )
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-    assert one.shape == (2, 29)
-    assert torch.equal(one[:, :4], ids)
-    assert 0 <= int(one.min()) <= int(one.max()) < VOCABULARY
+    assert torch.equal(made, same)
+    assert not torch.equal(made, other)
+    assert made.shape == (2, 29)
+    assert torch.equal(made[:, :4], ids)
+    assert 0 <= int(made.min()) <= int(made.max()) < VOCABULARY
     assert decoder.training  # restored
 
 

@@ -97,7 +97,9 @@ def test_ids_match_encoding_in_memory(
 ) -> None:
     tokenizer = {"bytes": BYTES, "wide": Wide(), "learned": learned}[name]
     separator = tokenizer.special_tokens.get(END, 3)
-    ours = write_tokens(tmp_path / "tokens", iter(FILES), tokenizer, validation=validation, separator=separator)
+    ours = write_tokens(
+        tmp_path / "tokens", iter(FILES), tokenizer, validation_fraction=validation, separator=separator
+    )
     train, validating = encode_in_memory(FILES, tokenizer, every, separator)
     assert ours.train.tolist() == train
     assert ours.validation.tolist() == validating
@@ -114,7 +116,7 @@ def test_ids_match_encoding_in_memory(
 
 def test_corpus_of_one_chunk(tmp_path: Path) -> None:
     text = "a line\n" * 600_000
-    ours = write_tokens(tmp_path / "tokens", [Chunk(text, True)], BYTES, separator=None, validation=0.0)
+    ours = write_tokens(tmp_path / "tokens", [Chunk(text, True)], BYTES, separator=None, validation_fraction=0.0)
     assert bytes(ours.train.astype(np.uint8)) == text.encode()
 
 
@@ -129,10 +131,10 @@ def test_text_shorter_than_a_window(size: int, amount: str) -> None:
 def test_special_tokens_in_the_text_are_plain_text(learned: Tokenizer, tmp_path: Path) -> None:
     end = learned.special_tokens[END]
     assert end in learned.encode(TEXT)
-    ours = write_tokens(tmp_path / "tokens", FILES, learned, separator=end, validation=0.0)
+    ours = write_tokens(tmp_path / "tokens", FILES, learned, separator=end, validation_fraction=0.0)
     assert np.flatnonzero(ours.train == end).size == 1  # between the two files; an empty chunk does not start a third
     assert learned.decode(ours.train).replace(END, "", 1) != learned.decode(ours.train)
-    without = write_tokens(tmp_path / "without", FILES, learned, separator=None, validation=0.0)
+    without = write_tokens(tmp_path / "without", FILES, learned, separator=None, validation_fraction=0.0)
     assert learned.decode(without.train) == TEXT
 
 
@@ -196,7 +198,7 @@ def test_small_text_has_validation_ids(tmp_path: Path) -> None:
 
 
 def test_progress_counts_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ENCODED_AT_ONCE", 5)
+    monkeypatch.setattr(module, "ENCODED_AT_A_TIME", 5)
     seen: list[int] = []
     write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None, progress=seen.append)
     assert len(seen) > 3
@@ -390,17 +392,17 @@ def replaced(data: bytes) -> Callable[[Path], None]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "cut short": (cut_short, r"train\.bin is [\d,]+ bytes, but tokens\.json has \d+ ids of 2 bytes"),
+    "cut short": (cut_short, r"train\.bin is [\d,]+ bytes, but tokens\.json lists \d+ ids of 2 bytes"),
     "grown": (grown, r"validation\.bin is"),
     "one bit": (flipped, r"train\.bin is damaged"),
     "emptied": (emptied, r"validation\.bin is 0 bytes"),
     "forged": (forged, r"train\.bin contains id 256, outside 0\.\.255"),
-    "no count": (changed(train_ids=...), "tokens.json has None ids"),
-    "another count": (changed(train_ids=7), "tokens.json has 7 ids of 2 bytes"),
-    "a count below zero": (changed(train_ids=-1), "tokens.json has -1 ids"),
-    "an absurd count": (changed(validation_ids=10**30), "tokens.json has 10000"),
-    "a count of another type": (changed(train_ids=True), "tokens.json has True ids"),
-    "a fractional count": (changed(validation_ids=1.5), r"tokens\.json has 1\.5 ids"),
+    "no count": (changed(train_ids=...), "tokens.json lists None ids"),
+    "another count": (changed(train_ids=7), "tokens.json lists 7 ids of 2 bytes"),
+    "a count below zero": (changed(train_ids=-1), "tokens.json lists -1 ids"),
+    "an absurd count": (changed(validation_ids=10**30), "tokens.json lists 10000"),
+    "a count of another type": (changed(train_ids=True), "tokens.json lists True ids"),
+    "a fractional count": (changed(validation_ids=1.5), r"tokens\.json lists 1\.5 ids"),
     "another format": (changed(format=1), "format is 1, which is not valid in format 2"),
     "no format": (changed(format=...), "format is missing"),
     "another dtype": (changed(dtype="uint32"), "is [\\d,]+ bytes"),
@@ -539,5 +541,7 @@ def test_validation_windows_are_spread_and_do_not_overlap(size: int, width: int,
 
 
 def test_unigram_loss(tmp_path: Path) -> None:
-    tokens = write_tokens(tmp_path / "t", [Chunk("aaab" * 30, True)], ByteTokenizer(), validation=0.0, separator=None)
+    tokens = write_tokens(
+        tmp_path / "t", [Chunk("aaab" * 30, True)], ByteTokenizer(), validation_fraction=0.0, separator=None
+    )
     assert tokens.unigram_loss() == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))

@@ -213,7 +213,9 @@ def test_tied_model_stores_its_table_once(architecture: str, tie: bool, tmp_path
     save_decoder(decoder, tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     assert [tuple(tensor.shape) for tensor in tensors.values()].count((VOCABULARY, 32)) == (1 if tie else 2)
-    assert sum(tensor.numel() for tensor in tensors.values()) == sum(one.numel() for one in decoder.parameters())
+    assert sum(tensor.numel() for tensor in tensors.values()) == sum(
+        parameter.numel() for parameter in decoder.parameters()
+    )
 
 
 def test_files_of_the_folder(tmp_path: Path) -> None:
@@ -225,8 +227,8 @@ def test_files_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_state_of_another_decoder(tmp_path: Path) -> None:
-    one, other = make_decoder("llama"), make_decoder("llama", seed=9)
-    save_decoder(one, tmp_path, state=other.state_dict())
+    made, other = make_decoder("llama"), make_decoder("llama", seed=9)
+    save_decoder(made, tmp_path, state=other.state_dict())
     assert torch.equal(load_decoder(tmp_path).eval().logits(make_ids()), other.logits(make_ids()))
 
 

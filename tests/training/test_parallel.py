@@ -64,7 +64,7 @@ def read(folder: Path, name: str) -> tuple[dict[str, list[float]], dict[str, Ten
 
 
 def max_difference(ours: list[float], theirs: list[float]) -> float:
-    return max(abs(one - other) for one, other in zip(ours, theirs, strict=True))
+    return max(abs(value - expected) for value, expected in zip(ours, theirs, strict=True))
 
 
 def relevant(name: str, tensor: Tensor) -> Tensor:
@@ -154,12 +154,12 @@ def check_resuming(mode: str, model: str, alone: Path, many: Path) -> None:
 
 def check_saved_folder(mode: str, model: str, alone: Path, many: Path) -> None:
     config, ids = make_model(model).config, make_batch(0)[:, :-1]
-    one, other = many / f"{mode}-{model}-one", many / f"{mode}-{model}-many"
-    save_decoder(Decoder(config, device="meta"), one, state=to_model(load_file(alone / f"{model}.safetensors")))
+    single, other = many / f"{mode}-{model}-one", many / f"{mode}-{model}-many"
+    save_decoder(Decoder(config, device="meta"), single, state=to_model(load_file(alone / f"{model}.safetensors")))
     save_decoder(Decoder(config, device="meta"), other, state=to_model(load_file(many / f"{mode}-{model}.safetensors")))
-    assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in other.iterdir())
-    assert (one / "config.json").read_bytes() == (other / "config.json").read_bytes()
-    ours, theirs = load_decoder(other).logits(ids), load_decoder(one).logits(ids)
+    assert sorted(path.name for path in single.iterdir()) == sorted(path.name for path in other.iterdir())
+    assert (single / "config.json").read_bytes() == (other / "config.json").read_bytes()
+    ours, theirs = load_decoder(other).logits(ids), load_decoder(single).logits(ids)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
 
 
@@ -264,8 +264,8 @@ def test_clipping_in_one_process_matches_torch() -> None:
         (100 * decoder.loss(windows[:, :-1], windows[:, 1:])).backward()
     norm = clip_gradients(ours.parameters(), 1.0, ONE)
     torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs.parameters(), 1.0), rtol=0, atol=0)
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad, rtol=0, atol=0)
+    for parameter, expected in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, expected.grad, rtol=0, atol=0)
     assert float(norm) > 1.0
     assert float(clip_gradients([], 1.0, ONE)) == 0
 
@@ -339,10 +339,12 @@ def test_memory_sizes_in_the_docs(simulated: Any) -> None:
                 if size > 1:
                     decoder = shard(decoder, mode, simulated(size))
                     dist.destroy_process_group()
-                weights = {id(one): one for one in (decoder.embeddings.token_embedding.weight, decoder.head.weight)}
-                local = [getattr(one, "_local_tensor", one) for one in weights.values()]
-                assert sum(len(one) for one in local) == rows_per_process(rows, size) * (1 if tied else 2)
-                values = sum(one.numel() for one in local)
+                weights = {
+                    id(tensor): tensor for tensor in (decoder.embeddings.token_embedding.weight, decoder.head.weight)
+                }
+                local = [getattr(tensor, "_local_tensor", tensor) for tensor in weights.values()]
+                assert sum(len(tensor) for tensor in local) == rows_per_process(rows, size) * (1 if tied else 2)
+                values = sum(tensor.numel() for tensor in local)
                 half, full = torch.bfloat16.itemsize, torch.float32.itemsize
                 kinds = (half, half, 2 * full, 2 * half + 2 * full, 4 * full)
                 found[size, tied] = [f"{values * kind / 1e6:,.1f}" for kind in kinds]

@@ -49,13 +49,13 @@ def test_each_panel_shows_its_metrics() -> None:
         (norms.lines[0], "row_norm_mean"),
         (ratio.lines[0], "mean_vector_ratio"),
     ):
-        assert list(line.get_ydata()) == [one[name] for one in metrics if name in one]
+        assert list(line.get_ydata()) == [metric[name] for metric in metrics if name in metric]
     assert list(shares.lines[0].get_ydata()) == [
-        one["head_gradient_share"] for one in metrics if "head_gradient_share" in one
+        metric["head_gradient_share"] for metric in metrics if "head_gradient_share" in metric
     ]
     band = norms.collections[0].get_paths()[0].vertices
-    assert band[:, 1].min() == min(one["row_norm_min"] for one in metrics if "row_norm_min" in one)
-    assert band[:, 1].max() == max(one["row_norm_max"] for one in metrics if "row_norm_max" in one)
+    assert band[:, 1].min() == min(metric["row_norm_min"] for metric in metrics if "row_norm_min" in metric)
+    assert band[:, 1].max() == max(metric["row_norm_max"] for metric in metrics if "row_norm_max" in metric)
     assert f"head {metrics[-1]['head_gradient_share']:.3g}" in legend(shares)
     assert f"validation {metrics[-1]['validation_loss']:.3g}" in legend(loss)
 
@@ -206,8 +206,8 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert spec.loader is not None
     fresh = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(fresh)
-    for one in (draw, fresh.draw):
+    for function in (draw, fresh.draw):
         with pytest.raises(MissingExtraError, match=r"pip install 'inlayer\[train\]'"):
-            one([], tmp_path / "never.png")
+            function([], tmp_path / "never.png")
     assert not (tmp_path / "never.png").exists()
     assert re.search(r'^train = .*"matplotlib', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -19,11 +20,12 @@ import inlayer
 from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.files import locked
 from inlayer.inspection import inspect
-from inlayer.training.config import TrainConfig, learning_rate_at
+from inlayer.training.config import TrainConfig
 from inlayer.training.encoded_corpus import open_tokens
 from inlayer.training.export import load_decoder
+from inlayer.training.lr_schedule import learning_rate_at
 from inlayer.training.metrics import from_line
-from inlayer.training.parallel import ProcessGroup
+from inlayer.training.parallel import ProcessGroup, choose_device, process_group
 from inlayer.training.resumable_run import DivergedError, Run, TrainingProgress
 from inlayer.training.state import load_state
 from inlayer.training.train import prompt_ids
@@ -95,7 +97,7 @@ def test_transformers_and_inlayer_open_the_model(case: str, text: Path, tmp_path
 def test_validation_loss_matches_transformers(text: Path, tmp_path: Path) -> None:
     """The last validation loss, computed again from the saved folder."""
     out = tmp_path / "out"
-    assert Run.create(make_config(text, out, learning_rate=1e-2, steps=30, warmup=3)).train()
+    assert Run.create(make_config(text, out, learning_rate=1e-2, steps=30, warmup_steps=3)).train()
     lines = read_metrics(out)
     assert [line["step"] for line in lines if "validation_loss" in line] == [5, 10, 15, 20, 25, 30]
     ids = torch.from_numpy(open_tokens(out / "run" / "tokens").validation.astype("int64"))
@@ -128,7 +130,7 @@ def test_train_returns_and_writes_a_report(text: Path, tmp_path: Path) -> None:
     report = inlayer.train(config)
     assert report is not None
     assert (report.name, report.steps, report.tokens) == ("out", 12, 12 * 4 * BLOCK)
-    assert report.settings["warmup"] == 1
+    assert report.settings["warmup_steps"] == 1
     assert not {"out", "files"} & set(report.settings)
     assert report.validation_loss is not None
     assert len(report.table.tokens) == 8
@@ -148,7 +150,10 @@ def test_train_resumes_with_the_same_config_only(text: Path, tmp_path: Path) -> 
             if metrics["step"] == 7:
                 raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match=r"stopped at step 7 of 12; to resume: inlayer train --out .*--resume"):
+    with pytest.raises(
+        KeyboardInterrupt,
+        match=r"stopped at step 7 of 12; to resume: inlayer train --out .*--resume",
+    ):
         inlayer.train(parts, progress=StopAt())
     with pytest.raises(InputError, match="already contains a run; use --resume to continue it"):
         inlayer.train(parts)
@@ -232,7 +237,7 @@ def test_same_seed_gives_same_bytes(text: Path, tmp_path: Path) -> None:
 def test_training_in_another_thread_without_validation(text: Path, tmp_path: Path) -> None:
     """Signals cannot be handled there."""
     done: list[bool] = []
-    run = Run.create(make_config(text, tmp_path / "out", steps=2, validation=0.0))
+    run = Run.create(make_config(text, tmp_path / "out", steps=2, validation_fraction=0.0))
     thread = threading.Thread(target=lambda: done.append(run.train()))
     thread.start()
     thread.join()
@@ -281,7 +286,7 @@ def test_progress_events(text: Path, tmp_path: Path) -> None:
     assert recorder.stages == [
         ("training a tokenizer with 300 ids", None),
         ("encoding the text", text.stat().st_size),
-        ("training", 12),
+        ("training on cpu", 12),
     ]
     assert recorder.steps == list(range(1, 13))
 
@@ -294,7 +299,7 @@ def test_other_files_in_the_folder_are_kept(text: Path, tmp_path: Path) -> None:
         out = tmp_path / name.replace("/", "-")
         (out / name).parent.mkdir(parents=True)
         (out / name).write_text("years of work")
-        with pytest.raises(InputError, match="it is not an empty folder; choose another one"):
+        with pytest.raises(InputError, match="it is not an empty folder; choose another folder"):
             Run.create(make_config(text, out))
         assert (out / name).read_text() == "years of work"
     with pytest.raises(InputError, match="contains no run to resume"):
@@ -303,8 +308,10 @@ def test_other_files_in_the_folder_are_kept(text: Path, tmp_path: Path) -> None:
 
 def test_failure_before_the_first_step_leaves_nothing(tmp_path: Path, text: Path) -> None:
     short, out = write_text(tmp_path / "short.txt", 2), tmp_path / "a" / "out"
-    with pytest.raises(InputError, match=r"the text has \d+ training tokens, fewer than the 201 of one window"):
-        Run.create(make_config(short, out, block_size=200)).train()
+    with pytest.raises(
+        InputError, match=r"the text has \d+ training tokens, fewer than the 201 of one window; add more text, or use a"
+    ):
+        Run.create(make_config(short, out, block_size=200, files=(short, short), validation_fraction=0.4)).train()
     assert not (tmp_path / "a").exists()
     out.mkdir(parents=True)
     (out / "run").mkdir()
@@ -314,7 +321,9 @@ def test_failure_before_the_first_step_leaves_nothing(tmp_path: Path, text: Path
 
 def test_diverging_run_keeps_finite_states(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run = Run.create(make_config(text, out, learning_rate=1e4, warmup=0, save_interval=1, steps=60, max_grad_norm=0.0))
+    run = Run.create(
+        make_config(text, out, learning_rate=1e4, warmup_steps=0, save_interval=1, steps=60, max_grad_norm=0.0)
+    )
     with pytest.raises(DivergedError, match=r"the run diverged: (loss|gradient norm) is (nan|inf) at step \d+"):
         run.train()
     lines = read_metrics(out)
@@ -337,7 +346,11 @@ def test_diverging_run_keeps_finite_states(text: Path, tmp_path: Path) -> None:
 
 class WarningRecorder(TrainingProgress):
     def __init__(self) -> None:
+        self.notes: list[str] = []
         self.warnings: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     def warning(self, text: str) -> None:
         self.warnings.append(text)
@@ -345,12 +358,12 @@ class WarningRecorder(TrainingProgress):
 
 def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -> None:
     text, recorder = write_text(tmp_path / "short.txt", 40), WarningRecorder()
-    config = make_config(text, tmp_path / "out", tokenizer="bpe", steps=2, validation=0.005)
+    config = make_config(text, tmp_path / "out", tokenizer="bpe", steps=2, validation_fraction=0.005)
     report = inlayer.train(config, progress=recorder)
     assert report is not None
     assert report.model["vocab_size"] == load_decoder(tmp_path / "out").config.vocab_size < 1000
-    vocabulary, validation = report.warnings
-    assert vocabulary.startswith(f"the vocabulary has {report.model['vocab_size']:,} ids instead of 4,096")
+    size, (validation,) = report.model["vocab_size"], report.warnings
+    assert recorder.notes[0] == f"the vocabulary has {size:,} ids, because the text is too small for 4,096"
     assert validation.startswith("no validation loss: the held-out text (0.005 of all) has ")
     assert recorder.warnings == list(report.warnings)
     assert report.validation_loss is None
@@ -358,9 +371,89 @@ def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -
         Run.create(replace(config, out=str(tmp_path / "exact"), vocab_size=4096)).train()
 
 
+def test_defaults_fit_a_small_text(tmp_path: Path) -> None:
+    """Block size and steps come from the text; a resumed run keeps them, or gets more steps."""
+    text, recorder, out = write_text(tmp_path / "short.txt", 20), WarningRecorder(), tmp_path / "out"
+    config = make_config(text, out, steps=None, block_size=None, batch_size=8)
+    report = inlayer.train(config, progress=recorder)
+    assert report is not None
+    assert report.validation_loss is not None
+    tokens = open_tokens(out / "run" / "tokens")
+    block_size, steps = tokens.validation.size - 1, report.steps
+    assert 16 < block_size < 64 == inlayer.TrainConfig(preset="toy").resolved()["block_size"]
+    assert steps == max(50, 20 * tokens.train.size // (8 * block_size)) < 600
+    assert (report.settings["block_size"], report.settings["steps"]) == (block_size, steps)
+    assert load_decoder(out).config.block_size == block_size
+    assert recorder.notes == [
+        f"{steps} steps read the text about {round(steps * 8 * block_size / tokens.train.size)} times"
+    ]
+    assert Run.open(str(out)).config.steps == steps
+    report = inlayer.train(config, resume=True)  # nothing to do
+    assert (report is not None, len(read_metrics(out))) == (True, steps)
+    report = inlayer.train(replace(config, steps=steps + 1), resume=True, progress=recorder)
+    assert (report is not None, len(read_metrics(out))) == (True, steps + 1)
+    with pytest.raises(ConfigError, match=f"contains a run with block-size {block_size}, not 8"):
+        inlayer.train(replace(config, block_size=8), resume=True)
+
+
+def test_run_killed_before_its_steps_were_derived(text: Path, tmp_path: Path) -> None:
+    config = make_config(text, tmp_path / "out", steps=None)
+    Run.create(config)
+    report = inlayer.train(replace(config, steps=2), resume=True)
+    assert report is not None
+    assert report.steps == 2
+
+
+@pytest.mark.parametrize("validation", [0.0, 0.2])
+def test_text_that_is_read_very_often_is_a_warning(validation: float, tmp_path: Path) -> None:
+    text, recorder = write_text(tmp_path / "short.txt", 4), WarningRecorder()
+    config = make_config(text, tmp_path / "out", steps=30, batch_size=32, validation_fraction=validation)
+    report = inlayer.train(config, progress=recorder)
+    assert report is not None
+    assert report.warnings[0] == recorder.warnings[0]
+    assert re.match(
+        r"30 steps read the text about \d+ times: the model will memorize it, and a low", report.warnings[0]
+    )
+    assert recorder.notes == []
+
+
+def test_text_that_is_too_small_is_reported_before_a_tokenizer_is_trained(tmp_path: Path) -> None:
+    text = tmp_path / "short.txt"
+    text.write_bytes(b"a b c")
+    config = make_config(text, tmp_path / "out", tokenizer="bpe", block_size=None)
+    with pytest.raises(InputError, match=r"the text has only 5 bytes, but one window has 17 tokens; add more text$"):
+        Run.create(config)
+    assert not (tmp_path / "out").exists()
+
+
+# ---- the device
+
+
+def test_device_that_torch_cannot_use_is_an_error(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=r"device is cuda, which torch .* cannot use here; use cpu"):
+        inlayer.train(make_config(text, tmp_path / "out", device="cuda"))
+    assert not (tmp_path / "out").exists()
+    with process_group() as group:
+        assert group.device.type == "cpu"
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device(None, 1).type == "cpu"  # MPS is used only on request
+    assert choose_device("mps", 1).type == "mps"
+    with pytest.raises(ConfigError, match="device mps works only in a single process, but there are 2"):
+        choose_device("mps", 2)
+
+
+def test_resumed_run_may_use_another_device(text: Path, tmp_path: Path) -> None:
+    config = make_config(text, tmp_path / "out", steps=2)
+    Run.create(replace(config, device="cuda"))
+    report = inlayer.train(replace(config, device="cpu"), resume=True)
+    assert report is not None
+    assert report.settings["device"] == "cpu"
+
+
 def test_no_warning_about_validation_that_was_turned_off(tmp_path: Path) -> None:
     text, recorder = write_text(tmp_path / "short.txt", 40), WarningRecorder()
-    assert Run.create(make_config(text, tmp_path / "out", validation=0.0, steps=2)).train(recorder)
+    assert Run.create(make_config(text, tmp_path / "out", validation_fraction=0.0, steps=2)).train(recorder)
     assert recorder.warnings == []
 
 
@@ -426,7 +519,7 @@ def finished(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"threads": 2}, r"config\.json does not match the saved state of step 12"),
         ({"learning_rate": 0.1}, r"config\.json does not match the saved state of step 12: it was changed"),
         ({"steps": 10}, r"config\.json has 10 steps, but the saved state is from step 12"),
-        ({"steps": None}, r"config\.json is damaged: steps is None"),
+        ({"steps": None}, r"config\.json has 0 steps, but the saved state is from step 12"),
         ({"seed": True}, r"config\.json is damaged: seed is True"),
         ({"learning_rate": 10**400}, r"config\.json is damaged: learning_rate is 1000"),
         ({"files": "text.txt"}, r"config\.json is damaged: files is not a list of paths"),

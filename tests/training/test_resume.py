@@ -183,7 +183,10 @@ def test_ctrl_c_saves_and_prints_how_to_resume(
     code, err = launch(*command, signal_at=(11, signal.SIGINT))
     assert code == 130
     assert count_steps(out) == 11
-    assert err.splitlines()[-1] == f"stopped at step 11 of 60; to resume: inlayer train --out '{out}' --resume"
+    assert err.splitlines()[-1] == (
+        "stopped at step 11 of 60 (the model so far is saved and can be used; the report is written after the last "
+        f"step); to resume: inlayer train --out '{out}' --resume"
+    )
     assert "Traceback" not in err
     model = load_decoder(out)  # the model so far is saved
     assert model.config.vocab_size == 256
@@ -243,7 +246,7 @@ def test_second_run_in_the_same_folder(finished: Path, text: Path, launch: Launc
         (("--no-tie",), "tie True, not False"),
         (("--preset", "small"), "preset toy, not small"),
         (("--seed", 1), "seed 0, not 1"),
-        (("--validation", 0.1), "validation 0.05, not 0.1"),
+        (("--validation-fraction", 0.1), "validation-fraction 0.05, not 0.1"),
         (("/etc/hostname",), "contains a run with other files"),
     ],
 )
@@ -303,7 +306,7 @@ def test_damaged_state_and_its_advice(
         ("run/config.json", b"{}", "config.json is damaged"),
         ("run/config.json", b"\0", "config.json is damaged"),
         ("run/config.json", b"[" * 100_000, "config.json is damaged"),
-        ("run/tokens/train.bin", b"", "is 0 bytes, but tokens.json has"),
+        ("run/tokens/train.bin", b"", "is 0 bytes, but tokens.json lists"),
         ("run/tokens/tokens.json", b"", "tokens.json is empty; remove the folder, and resume the run"),
         ("run/tokens/tokens.json", b"{", "is not valid JSON"),
     ],

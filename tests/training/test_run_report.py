@@ -74,7 +74,15 @@ def make_report(
             "input_scale": 50.0,
             "parameters": 362_496,
         },
-        settings={"learning_rate": 3e-3, "files": [text], text: text, "seed": 0, "untie_at": None, "center": True},
+        settings={
+            "learning_rate": 3e-3,
+            "files": [text],
+            text: text,
+            "seed": 0,
+            "untie_at": None,
+            "center": True,
+            "device": "cpu",
+        },
         table=make_table(text),
         generated_text=GeneratedText(prompt=f"Once {text}", text=f"upon\na time {text}"),
         warnings=(f"the mean row is long: {text}",),
@@ -127,10 +135,10 @@ def test_diverged_run() -> None:
     assert "0 steps, 0 tokens in 0.0 s" in printed(nothing)
 
 
-@pytest.mark.parametrize(("last", "rises"), [(5.146, ""), (5.24, ""), (6.376, "1.23"), (math.nan, "")])
+@pytest.mark.parametrize(("last", "rises"), [(3.146, ""), (3.24, ""), (4.376, "1.23"), (math.nan, "")])
 def test_overfitting_is_a_warning(last: float, rises: str) -> None:
     metrics = make_metrics(300)
-    for step, loss in ((100, 5.146), (200, 5.9), (300, last)):
+    for step, loss in ((100, 3.146), (200, 3.9), (300, last)):
         metrics[step - 1]["validation_loss"] = loss
     report = make_report(metrics=metrics)
     assert len(report.warnings) == (2 if rises else 1)
@@ -138,6 +146,34 @@ def test_overfitting_is_a_warning(last: float, rises: str) -> None:
     warning += "step 300"
     for shown in (printed(report), " ".join(Tags(to_html(report, None)).words)):
         assert (warning in " ".join(shown.split())) == bool(rises)
+
+
+def test_gap_between_training_and_validation_is_a_warning() -> None:
+    metrics = make_metrics(300)
+    for step, loss in ((100, 5.2), (200, 5.131), (300, 5.16)):  # too close to its best for the other warning
+        metrics[step - 1]["validation_loss"] = loss
+    report = make_report(metrics=metrics)
+    assert report.training_loss is not None
+    gap = 5.16 - (report.training_loss.last or 0.0)
+    assert gap > 1
+    assert report.warnings[1].startswith(
+        f"validation loss is {gap:.2f} above the training loss: overfitting; the saved"
+    )
+    assert len(make_report().warnings) == 1  # control
+
+
+@pytest.mark.parametrize(("steps", "averaged"), [(99, 1), (300, 4)])
+def test_smoothed_loss_is_labeled_as_a_mean(steps: int, averaged: int) -> None:
+    metrics = make_metrics(steps)
+    report = make_report(metrics=metrics)
+    assert report.training_loss is not None
+    last = math.fsum(line["loss"] for line in metrics[-averaged:]) / averaged
+    assert report.training_loss.last == pytest.approx(last)
+    label = (
+        f" → {last:.3f} (mean of the last {averaged} steps); best mean " if averaged > 1 else f" → {last:.3f}; best "
+    )
+    for shown in (printed(report, 120), " ".join(Tags(to_html(report, None)).words)):
+        assert label in " ".join(shown.split())
 
 
 def test_json_is_strict() -> None:
@@ -178,7 +214,8 @@ def test_terminal_shows_everything(columns: int) -> None:
     flat = " ".join(shown.split())
     for part in (
         "gpt, table of 4,096 rows x 64, 2 layers, tied head, 362,496 parameters",
-        "300 steps, 307,200 tokens in 37.5 s, 8,192 tokens/s",
+        "folder run plain",
+        "300 steps, 307,200 tokens in 37.5 s on cpu, 8,192 tokens/s",
         "warning the mean row is long: plain",
         "␣dog 4 times in the text before ing 0.70 ␣cat 0.80 ␣plain 0.90 after ␣plain 0.90 ␣cat 0.80 ing 0.70",
         "1.2% → 62.5% of the mean row norm",
@@ -305,7 +342,9 @@ def test_page_shows_everything() -> None:
     ):  # fmt: skip
         assert part in shown, part
     picture = base64.b64encode(b"the picture").decode()
-    assert ("img", f"data:image/png;base64,{picture}") in [(tag, one.get("src")) for tag, one in Tags(document).tags]
+    assert ("img", f"data:image/png;base64,{picture}") in [
+        (tag, attributes.get("src")) for tag, attributes in Tags(document).tags
+    ]
     assert "pip install 'inlayer[train]'" in " ".join(Tags(to_html(make_report(), None)).words)
 
 
@@ -313,7 +352,7 @@ def test_policy_allows_the_style_only() -> None:
     document = to_html(make_report(), None)
     style = document.split("<style>")[1].split("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = next(one["content"] for tag, one in Tags(document).tags if "http-equiv" in one)
+    policy = next(attributes["content"] for tag, attributes in Tags(document).tags if "http-equiv" in attributes)
     assert (
         policy == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )

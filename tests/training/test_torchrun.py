@@ -75,7 +75,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the processes in /proc")
 def test_killed_process_ends_the_job_and_it_resumes(alone: tuple[Path, Path], tmp_path: Path) -> None:
-    text, one = alone
+    text, single = alone
     mode = "vocab"  # test_parallel.py has both modes, and test_help.py runs torchrun with the other one
     out = tmp_path / "model"
     program = start(2, str(text), "--out", str(out), "--parallel", mode, *OPTIONS)
@@ -88,7 +88,7 @@ def test_killed_process_ends_the_job_and_it_resumes(alone: tuple[Path, Path], tm
     assert 8 <= killed_at < STEPS  # control: it was not finished
     code, output = finish(start(2, "--out", str(out), "--parallel", mode, "--resume"))
     assert code == 0, output
-    for mine, theirs in zip(metrics(out), metrics(one), strict=True):
+    for mine, theirs in zip(metrics(out), metrics(single), strict=True):
         for name in ("loss", "validation_loss", "gradient_norm", "mean_vector_ratio", "head_gradient_share"):
             assert (name in mine) == (name in theirs)
             assert math.isclose(mine.get(name, 0), theirs.get(name, 0), rel_tol=1e-5, abs_tol=1e-5), (
@@ -96,10 +96,10 @@ def test_killed_process_ends_the_job_and_it_resumes(alone: tuple[Path, Path], tm
                 mine,
                 theirs,
             )
-    assert metrics(one)[-1]["loss"] < metrics(one)[0]["loss"] - 1  # control: the model learned something
-    here, there = (load_file(folder / "model.safetensors") for folder in (out, one))
+    assert metrics(single)[-1]["loss"] < metrics(single)[0]["loss"] - 1  # control: the model learned something
+    here, there = (load_file(folder / "model.safetensors") for folder in (out, single))
     assert here.keys() == there.keys()
     assert max((here[name] - there[name]).abs().max().item() for name in here) < 1e-4
-    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in one.iterdir())
+    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in single.iterdir())
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        assert (out / name).read_bytes() == (one / name).read_bytes()
+        assert (out / name).read_bytes() == (single / name).read_bytes()

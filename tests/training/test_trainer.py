@@ -32,7 +32,7 @@ def make_decoder_config(architecture: str = "llama", **settings: Any) -> Decoder
 
 
 def make_config(**settings: Any) -> TrainConfig:
-    usual = {"steps": 8, "batch_size": ROWS, "warmup": 3, "learning_rate": 1e-2, "log_interval": 0}
+    usual = {"steps": 8, "batch_size": ROWS, "warmup_steps": 3, "learning_rate": 1e-2, "log_interval": 0}
     return TrainConfig(**{**usual, **settings})
 
 
@@ -81,13 +81,13 @@ def plain_groups(decoder: Decoder, config: TrainConfig) -> list[dict[str, Any]]:
 
 
 def plain_rate(config: TrainConfig, step: int) -> float:
-    if step <= config.warmup:
-        return config.learning_rate * step / config.warmup
-    done = (step - config.warmup) / (config.steps - config.warmup)
+    if step <= config.warmup_steps:
+        return config.learning_rate * step / config.warmup_steps
+    done = (step - config.warmup_steps) / (config.steps - config.warmup_steps)
     low, high = config.min_lr_ratio * config.learning_rate, config.learning_rate
-    if config.schedule == "constant":
+    if config.lr_schedule == "constant":
         return high
-    if config.schedule == "linear":
+    if config.lr_schedule == "linear":
         return high + (low - high) * done
     return low + (high - low) * 0.5 * (1 + math.cos(math.pi * done))
 
@@ -139,14 +139,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"n_kv_head": 1},
         {"head_lr_scale": 0.3, "embedding_lr_scale": 2.0, "embedding_weight_decay": 0.2},
     ),
-    "gpt learned": ({"architecture": "gpt"}, {"schedule": "linear", "weight_decay": 0.5}),
-    "gpt sinusoidal": ({"architecture": "gpt", "positions": "sinusoidal", "tie": True}, {"schedule": "constant"}),
+    "gpt learned": ({"architecture": "gpt"}, {"lr_schedule": "linear", "weight_decay": 0.5}),
+    "gpt sinusoidal": ({"architecture": "gpt", "positions": "sinusoidal", "tie": True}, {"lr_schedule": "constant"}),
     "scaled": (
         {"tie": True, "init": "scaled", "input_scale": 4.0, "output_scale": 0.25},
         {"embedding_weight_decay": 0.1},
     ),
     "capped": ({"tie": True, "soft_cap": 5.0, "input_norm": True}, {"max_grad_norm": 0.05}),
-    "padded": ({"tie": True, "padding_idx": 0}, {"max_grad_norm": 0.0, "embedding_weight_decay": 0.1, "warmup": 0}),
+    "padded": (
+        {"tie": True, "padding_idx": 0},
+        {"max_grad_norm": 0.0, "embedding_weight_decay": 0.1, "warmup_steps": 0},
+    ),
     "accumulated": ({"tie": True}, {"gradient_accumulation_steps": 4, "max_grad_norm": 0.1}),
     "z-loss": ({"tie": True}, {"z_loss": 0.1, "beta1": 0.8, "beta2": 0.99, "epsilon": 1e-6}),
     "z-loss, padded": ({"padding_idx": 3}, {"z_loss": 0.1, "gradient_accumulation_steps": 2}),

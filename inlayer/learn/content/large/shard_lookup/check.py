@@ -103,7 +103,7 @@ def others_unread(session: GradingSession) -> None:
         )
 
 
-def sum_of_all(session: GradingSession) -> None:
+def all_reduce_sum(session: GradingSession) -> None:
     """adds up to the lookup over all processes, for any number of rows"""
     for rows, processes in (
         (session.random_int(5, 9), 1),
@@ -143,7 +143,7 @@ def gradient(session: GradingSession) -> None:
     check_values(got, want, rule="gradient", message="the gradient of the rows is not that of a lookup", atol=1e-5)
 
 
-CHECKS = (shape, values, others_unread, sum_of_all, gradient)
+CHECKS = (shape, values, others_unread, all_reduce_sum, gradient)
 
 
 def walk_output(session: GradingSession) -> Tensor:
