@@ -218,7 +218,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _open_weights(folder: Path) -> Store:
-    from inlayer.checkpoint.gguf import choose_gguf
+    from inlayer.checkpoint.gguf_store import choose_gguf
     from inlayer.checkpoint.store import INDEX, FolderStore, PytorchStore
 
     with file_errors(folder, kind=MissingFileError):
@@ -238,13 +238,13 @@ def _open_weights(folder: Path) -> Store:
 
 def _open_file(path: Path) -> Store:
     from inlayer.checkpoint.store import FolderStore, PytorchStore
-    from inlayer.formats import gguf
+    from inlayer.formats.gguf_header import MAGIC
     from inlayer.formats.torch_file import PICKLE, ZIP
 
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as stream:
         start = stream.read(9)
-    if start.startswith(gguf.MAGIC) or path.suffix == ".gguf":
-        from inlayer.checkpoint.gguf import GgufStore
+    if start.startswith(MAGIC) or path.suffix == ".gguf":
+        from inlayer.checkpoint.gguf_store import GgufStore
 
         return GgufStore(path)
     if path.suffix != ".safetensors" and start.startswith((ZIP, PICKLE)):
@@ -252,5 +252,5 @@ def _open_file(path: Path) -> Store:
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
     if path.suffix != ".safetensors" and start[8:] != b"{":
-        raise CheckpointError(f"{format_path(path)} is not a safetensors, GGUF or PyTorch file")
+        raise CheckpointError(f"{format_path(path)} is not a safetensors, GGUF, or PyTorch file")
     return FolderStore(path)

@@ -7,7 +7,7 @@ source -> [Store] -> Model -> tokenizer, table, embeddings, head
   the folder, except into the blobs of the hub's cache, which consists of such links
 - a tensor of a PyTorch file is a range of the file, so its rows are read like safetensors; the pickle is never executed
   (formats/torch_file.py, formats/torch_pickle.py)
-- see also: other formats (gguf.py, remote/), which tensor is the table (families/tensor_names.py)
+- see also: other formats (gguf_store.py, remote/), which tensor is the table (families/tensor_names.py)
 Tested in tests/checkpoint/test_folder.py; PyTorch files against torch.load, with hostile ones, in test_pytorch.py.
 """
 

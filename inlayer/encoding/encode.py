@@ -5,7 +5,7 @@ text -> ids -> rows -> pooling -> [vectors]
   model2vec or StaticEmbedding folder follows the rules of its own library
 - a text is never truncated; one without tokens gives zeros
 - a text's vector depends on that text alone: not on its batch, nor on the number of threads
-- see also: sums of rows (pooling.py), fitted weights (weighting.py)
+- see also: sums of rows (row_pooling.py), fitted weights (weighting.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
 

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from inlayer.errors import ConfigError
-from inlayer.families import rope_scaling
+from inlayer.families import rope_scaling_settings as rope_scaling
 from inlayer.families.config_reader import ConfigReader, invalid, short
 from inlayer.families.family import Family
-from inlayer.families.rope_scaling import RopeScaling, RopeScalingSettings
+from inlayer.families.rope_scaling_settings import RopeScaling, RopeScalingSettings
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
 
 Method = TypeVar("Method", bound=RopeScalingSettings)

@@ -2,7 +2,7 @@
 
 config.json -> families.describe -> [LayerSpec] -> Embeddings, Head
 - settings are checked when they are created; the computations they describe are in positions/, which needs torch
-- see also: RoPE scaling, for texts longer than those in training (families/rope_scaling.py)
+- see also: RoPE scaling, for texts longer than those in training (families/rope_scaling_settings.py)
 Tested in tests/families/ and tests/positions/test_rope_scaling.py.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
-from inlayer.families.rope_scaling import RopeScaling
+from inlayer.families.rope_scaling_settings import RopeScaling
 from inlayer.tables.ngram_hash import NgramSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types

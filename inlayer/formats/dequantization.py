@@ -6,7 +6,7 @@ bytes of rows -> [decoder] -> rows
 - safetensors (FP8 with block scales, MXFP4, NVFP4, grouped int4): a row is its packed values followed by its scales,
   each for a block of neighboring channels. FP4 values are E2M1, two per byte, the first in the low half; int4 values
   are 8 per 32-bit word, offset by 8. The product is float32, and rounded to a different dtype only if one is requested
-- see also: the header of a GGUF file (formats/gguf.py), which tensors of a safetensors file have the values and the
+- see also: GGUF headers (formats/gguf_header.py), which tensors of a safetensors file have the values and the
   scales (checkpoint/find_quantized.py)
 Tested against the `gguf` package in tests/formats/test_dequantization.py, and against float64 loops and transformers in
 tests/checkpoint/test_find_quantized.py.

@@ -9,7 +9,7 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
 - angles are always float32; cos and sin are cast to the model's dtype at the end. No table is cached, so none gets
   stale
-- see also: RoPE scaling for longer texts, such as YaRN (positions/rotary_frequencies.py)
+- see also: RoPE scaling for longer texts, such as YaRN (positions/rope_scaling.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
 
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from inlayer.checks import is_integer
 from inlayer.errors import InputError, ShapeError
 from inlayer.families.spec import Layout, Pairing, RopeParameters
-from inlayer.positions.rotary_frequencies import scaled_frequencies
+from inlayer.positions.rope_scaling import scaled_frequencies
 from inlayer.tensors import check_dense, check_ids, is_jit_tracing
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory

@@ -4,7 +4,7 @@
 - a text must be valid Unicode: a lone surrogate raises TextError instead of silently becoming U+FFFD
 - an id outside the vocabulary raises IdRangeError instead of being skipped
 - explanations are exact or None: `tokens` (bytes and spans), `pre_tokens` and `merges` never guess
-- see also: tokenizers backed by a library (library.py)
+- see also: tokenizers backed by a library (library_tokenizer.py)
 Tested for every kind of tokenizer in tests/tokenizers/test_contract.py.
 """
 

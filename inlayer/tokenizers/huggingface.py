@@ -26,7 +26,7 @@ from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged, concatenate_batches, ragged_from_counts
 from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
-from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
+from inlayer.tokenizers.library_tokenizer import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import library_errors, open_checked, parse_tokenizer_json, steps_of

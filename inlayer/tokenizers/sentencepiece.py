@@ -21,7 +21,7 @@ import numpy.typing as npt
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
 from inlayer.tokenizers.base import Analysis, check_text
-from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
+from inlayer.tokenizers.library_tokenizer import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ADDED, MAX_GROWTH, library_errors
 

@@ -29,7 +29,7 @@ from inlayer.errors import TextError, TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
 from inlayer.tokenizers.base import Analysis, PreTokens, Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
-from inlayer.tokenizers.library import LibraryTokenizer
+from inlayer.tokenizers.library_tokenizer import LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line

@@ -18,11 +18,11 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
-from inlayer.families.rope_scaling import Llama3Scaling, RopeScaling, YarnScaling
+from inlayer.families.rope_scaling_settings import Llama3Scaling, RopeScaling, YarnScaling
 from inlayer.families.spec import PositionIdRule, RopeParameters
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
+from inlayer.positions.rope_scaling import plain_frequencies, scaled_frequencies
 from inlayer.positions.rotary import deduplicate_angles
-from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions

@@ -26,7 +26,7 @@ from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValu
 from inlayer.trace.forward import Forward, RecordedRange
 from inlayer.trace.ngrams import ngram_facts
 from inlayer.trace.position_schemes import scheme_of
-from inlayer.trace.relative_lines import relative_facts
+from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:

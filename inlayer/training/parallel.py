@@ -7,7 +7,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   process ever holds all logits (inlayer/sharding.py)
 - gradients, and the norm used to clip them, equal those of one process with the whole batch. In "data" mode, each
   process therefore multiplies the sum of its losses by size / number of targets
-- tying is by module (head.py), so there is one weight to shard in both modes
+- tying is by module (tying.py), so there is one weight to shard in both modes
 - states are gathered whole, under the decoder's own names: any number of processes writes and reads the same files
 - a single process makes the same calls, but starts no process group, and its results are bit-identical
 - see also: the training loop (resumable_run.py), files (state.py). The modes cannot be combined, and blocks are never

@@ -427,7 +427,7 @@ def test_head_is_not_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"hi", b"hello, world", b'{"a": 1}', bytes(100)])
 def test_files_of_an_unknown_format_are_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.dat").write_bytes(content)
-    with pytest.raises(CheckpointError, match="is not a safetensors, GGUF or PyTorch file"):
+    with pytest.raises(CheckpointError, match="is not a safetensors, GGUF, or PyTorch file"):
         inlayer.load(tmp_path / "x.dat")
 
 

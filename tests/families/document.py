@@ -16,7 +16,7 @@ from pathlib import Path
 import transformers
 
 from inlayer.families import FAMILIES, LayerSpec, describe
-from inlayer.families.gguf import ARCHITECTURES
+from inlayer.families.gguf_config import ARCHITECTURES
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, RelativeBucketSpec, RopeParameters
 from tests.families.survey import JOBS, Outcome, survey

@@ -18,7 +18,7 @@ import inlayer
 from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
 from inlayer.families import FAMILIES, LayerSpec, describe
-from inlayer.families.gguf import ARCHITECTURES, _rotated_fraction, config_from_gguf
+from inlayer.families.gguf_config import ARCHITECTURES, _rotated_fraction, config_from_gguf
 from inlayer.positions import Llama3Scaling, LongRopeScaling, RotaryPositions
 from tests.checkpoint.make_gguf import write_gguf
 from tests.shared_data import shared

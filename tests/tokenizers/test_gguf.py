@@ -18,10 +18,10 @@ import tiktoken
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from inlayer.checkpoint.gguf import GgufStore
+from inlayer.checkpoint.gguf_store import GgufStore
 from inlayer.errors import InlayerError, TokenizerError
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.gguf import PRE_TOKENIZERS, open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS, open_gguf_tokenizer
 from inlayer.tokenizers.gigatoken import texts_with_unstable_characters
 from inlayer.tokenizers.merges import byte_alphabet
 from inlayer.tokenizers.tiktoken import KIMI, O200K, parse_ranks

@@ -12,7 +12,7 @@ from inlayer.errors import IdRangeError
 from inlayer.tokenizers import ByteTokenizer, Merge, Tokenizer, WordTokenizer
 from inlayer.tokenizers import huggingface as huggingface_module
 from inlayer.tokenizers import merges as merges_module
-from inlayer.tokenizers.gguf import open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import open_gguf_tokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from inlayer.errors import TokenizerError
-from inlayer.tokenizers.gguf import PRE_TOKENIZERS_BY_NAMES
+from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS_BY_NAMES
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.tiktoken import ENCODINGS
 from inlayer.tokenizers.untrusted_files import slow_part

@@ -15,7 +15,7 @@ from inlayer.errors import TextError
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
 from inlayer.tokenizers import merges as merges_module
 from inlayer.tokenizers import tiktoken as tiktoken_module
-from inlayer.tokenizers.gguf import PRE_TOKENIZERS, open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS, open_gguf_tokenizer
 from inlayer.tokenizers.gigatoken import texts_with_unstable_characters
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.offsets import byte_offsets

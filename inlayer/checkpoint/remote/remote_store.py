@@ -29,13 +29,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checkpoint.find_quantized import packed_names
-from inlayer.checkpoint.gguf import GgufStore, choose_gguf
+from inlayer.checkpoint.gguf_store import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
 from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache, truncated
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingFileError, needs_package
 from inlayer.files import atomic_path, file_errors, join_names
-from inlayer.formats.gguf import GgufHeader, HeaderReader
+from inlayer.formats.gguf_header import GgufHeader, HeaderReader
 from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
 from inlayer.formats.tensor_info import TensorInfo

@@ -1,7 +1,7 @@
 """RoPE scaling: the methods that extend a rotary model to texts longer than those it was trained on. No torch.
 
 config.json -> [RoPE scaling] -> LayerSpec -> positions.RotaryPositions
-- settings are checked when they are created; the computations are in positions/rotary_frequencies.py, which needs torch
+- settings are checked when they are created; the computations are in positions/rope_scaling.py, which needs torch
 Tested in tests/positions/test_rope_scaling.py.
 """
 

@@ -20,7 +20,7 @@ from inlayer.errors import ConfigError
 from inlayer.families.config_reader import short
 from inlayer.families.model_types import FAMILIES
 from inlayer.families.rope import NO_ROTARY
-from inlayer.families.rope_scaling import MAX_SETTING
+from inlayer.families.rope_scaling_settings import MAX_SETTING
 from inlayer.families.spec import FULL, SLIDING
 
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"

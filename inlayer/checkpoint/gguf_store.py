@@ -3,8 +3,8 @@
 source -> [Store] -> Model
 - opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
 - all parts must be present, because only together do they show whether a tensor (the head) exists
-- see also: header (formats/gguf.py), rows (formats/dequantization.py), the meaning of the metadata
-  (families/gguf.py, tokenizers/gguf.py)
+- see also: header (formats/gguf_header.py), rows (formats/dequantization.py), the meaning of the metadata
+  (families/gguf_config.py, tokenizers/gguf_tokenizer.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -21,14 +21,14 @@ import numpy as np
 
 from inlayer.checkpoint.store import Store, check_link
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, InputError, TokenizerError
-from inlayer.families.gguf import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
+from inlayer.families.gguf_config import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
 from inlayer.files import format_path, join_names, quote
 from inlayer.formats.dequantization import PLAIN, make_dequantizer
-from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
+from inlayer.formats.gguf_header import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.stored_table import Decoder
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
 MAX_PARTS = 10_000
 MAX_FACTORS = 1 << 12  # one per channel pair
