@@ -22,7 +22,7 @@ from inlayer.positions import LearnedPositions
 from inlayer.tables import Table
 for number, call in enumerate((
     lambda: Head(4, 10, padding_idx=99), lambda: Head(4, 10, padding_idx="x"), lambda: Head(4, 10, padding_idx=True),
-    lambda: Head(4, 10, scale="x"), lambda: Head(4, 10, soft_cap="x"), lambda: Head(4, True), lambda: Head(4, 1.5),
+    lambda: Head(4, 10, logit_scale="x"), lambda: Head(4, 10, soft_cap="x"), lambda: Head(4, True), lambda: Head(4, 1.5),
     lambda: Head(4, 10).loss(torch.zeros(1, 4), torch.tensor([1]), z_loss="x"),
     lambda: Table(10, 4, padding_idx=True), lambda: Table(10, 4, padding_idx=1.0), lambda: Table(10, "x"),
     lambda: Table(10, 4, init_std="x"), lambda: Table(10, 4, init_std=None),

@@ -135,8 +135,8 @@ def replace_hidden(output: object, hidden: Tensor) -> object:
 
 FAMILIES: dict[str, dict[str, float]] = {
     "gpt2": {},
-    "cohere": {"scale": 0.0625 * 1.1},
-    "granite": {"divisor": 6.0},
+    "cohere": {"logit_scale": 0.0625 * 1.1},
+    "granite": {"logit_divisor": 6.0},
     "gemma2": {"soft_cap": 3.0},
     "t5": {"hidden_scale": D**-0.5},
 }
@@ -448,9 +448,9 @@ def plain_loss(
 HEADS: dict[str, dict[str, object]] = {
     "plain": {},
     "bias": {"bias": True},
-    "scales": {"scale": 0.7, "divisor": 3.0, "hidden_scale": 1.3, "bias": True},
+    "scales": {"logit_scale": 0.7, "logit_divisor": 3.0, "hidden_scale": 1.3, "bias": True},
     "soft cap": {"soft_cap": 4.0},
-    "everything": {"soft_cap": 4.0, "scale": 0.7, "divisor": 3.0, "hidden_scale": 1.3, "bias": True},
+    "everything": {"soft_cap": 4.0, "logit_scale": 0.7, "logit_divisor": 3.0, "hidden_scale": 1.3, "bias": True},
 }
 
 
@@ -751,9 +751,9 @@ def test_invalid_arguments_of_the_loss_are_an_error() -> None:
 
 def test_invalid_arguments_of_the_head_are_an_error() -> None:
     for options in (
-        {"scale": 0.0},
-        {"scale": float("nan")},
-        {"divisor": 0.0},
+        {"logit_scale": 0.0},
+        {"logit_scale": float("nan")},
+        {"logit_divisor": 0.0},
         {"hidden_scale": float("inf")},
         {"soft_cap": 0.0},
         {"soft_cap": -1.0},

@@ -277,7 +277,7 @@ def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
         n_embd=fields.optional_size("output_embedding_size"),
         bias=family.head_bias and fields.flag("decoder_bias", default=True),
         hidden_scale=n_embd**-0.5 if scaled else width / n_embd / mup_multiplier,
-        scale=factor if multiplies else scale,
-        divisor=1.0 if multiplies else factor,
+        logit_scale=factor if multiplies else scale,
+        logit_divisor=1.0 if multiplies else factor,
         soft_cap=fields.optional_number("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
     )

@@ -174,8 +174,8 @@ class HeadSpec:
     n_embd: int | None  # None: the width of the table's rows
     bias: bool
     hidden_scale: float
-    scale: float
-    divisor: float
+    logit_scale: float
+    logit_divisor: float
     soft_cap: float | None
 
 

@@ -125,7 +125,8 @@ class AttachedHead(Head):
             spec = layer.head
             if spec.bias and layer.norm_eps is not None:  # BERT and its descendants
                 raise ConfigError(TRANSFORMS)
-            head.hidden_scale, head.scale, head.divisor = spec.hidden_scale, spec.scale, spec.divisor
+            head.hidden_scale = spec.hidden_scale
+            head.logit_scale, head.logit_divisor = spec.logit_scale, spec.logit_divisor
             head.soft_cap = spec.soft_cap
         except ConfigError as error:
             head._loss_error = str(error).partition(";")[0]  # the advice is removed
