@@ -47,7 +47,7 @@ NORM_AT_OPTIONS = ("sum", "start", "rows")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
-    "norm", "norm_eps", "norm_at", "positions_first", "token_types", "row_width", "projection_at", "position_id_rule",
+    "norm", "norm_eps", "norm_at", "positions_first", "n_token_types", "row_width", "projection_at", "position_id_rule",
     "position_offset", "per_layer", "value_embeddings",
 )  # fmt: skip
 
@@ -79,7 +79,7 @@ class Embeddings(ExtraTables):
         positions_first: Add positions before token types (DeBERTa, Longformer).
         mask_padding: Multiply the result by the attention mask (DeBERTa). With "ids", a missing mask is made from
             padding_idx (XLM).
-        token_types: Number of token types (BERT); 0 for none.
+        n_token_types: Number of token types (BERT); 0 for none.
         row_width: Width of the token rows if they are narrower than n_embd.
         projection_at: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm
             (ALBERT).
@@ -125,7 +125,7 @@ class Embeddings(ExtraTables):
         norm_at: str = "sum",
         positions_first: bool = False,
         mask_padding: bool | Literal["ids"] = False,
-        token_types: int = 0,
+        n_token_types: int = 0,
         row_width: int | None = None,
         projection_at: str | None = None,
         position_id_rule: PositionIdRule | None = None,
@@ -150,7 +150,12 @@ class Embeddings(ExtraTables):
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
             ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
-            ("token_types", token_types, is_integer(token_types) and token_types >= 0, "a number of rows, or 0"),
+            (
+                "n_token_types",
+                n_token_types,
+                is_integer(n_token_types) and n_token_types >= 0,
+                "a number of rows, or 0",
+            ),
             ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
@@ -174,7 +179,7 @@ class Embeddings(ExtraTables):
             positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned=learned
         )
         self.token_type_embedding = (
-            Table(token_types, sum_width, seed=type_seed, **table_kwargs) if token_types else None
+            Table(n_token_types, sum_width, seed=type_seed, **table_kwargs) if n_token_types else None
         )
         self.norm_at = norm_at
         if norm_eps is not None:

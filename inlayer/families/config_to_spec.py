@@ -125,9 +125,9 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         row_width = row_width or n_embd
     elif row_width == n_embd:
         row_width = None
-    token_types = fields.size("type_vocab_size", minimum=0) if family.token_types else 0
+    n_token_types = fields.size("type_vocab_size", minimum=0) if family.token_types else 0
     (scale, multiplier), norm = _scale(family, fields, n_embd), _norm(family, fields)
-    _check_table_size(max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0))
+    _check_table_size(max(vocab_size, length or 0, n_token_types, row_width or 0), max(n_embd, row_width or 0))
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
@@ -144,7 +144,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         round_scale=family.round_scale is True and family.scale_at == "rows",
         round_multiplier=family.round_scale is True and family.scale_at == "inputs",
         multiplier=multiplier,
-        token_types=token_types,
+        n_token_types=n_token_types,
         norm=norm or "layer",
         norm_at=family.norm_at,
         positions_first=family.positions_first,

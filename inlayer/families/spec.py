@@ -197,7 +197,7 @@ class LayerSpec:
     round_scale: bool  # the scale is rounded to the dtype of the table before it is applied
     multiplier: float
     round_multiplier: bool
-    token_types: int
+    n_token_types: int
     norm: NormKind
     norm_eps: float | None
     norm_at: Literal["sum", "start", "rows"]
