@@ -102,7 +102,7 @@ class Embeddings(ExtraTables):
     """
 
     relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions of its model (positions/relative.py)
-    streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
+    n_streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Embeddings(ExtraTables):
             layer = cls(spec.vocab_size, spec.n_embd, block_size, **settings)
         except InputError as error:
             raise ConfigError(str(error)) from error
-        layer.ngrams, layer.relative, layer.streams = spec.ngrams, spec.relative, spec.streams
+        layer.ngrams, layer.relative, layer.n_streams = spec.ngrams, spec.relative, spec.n_streams
         return layer
 
     # ---- forward

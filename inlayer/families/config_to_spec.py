@@ -150,7 +150,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         positions_first=family.positions_first,
         norm_eps=fields.number(*EPSILON, default=1e-5) if norm else None,
         mask_padding=family.mask_padding,
-        streams=fields.size(family.streams_field) if family.streams_field else 1,
+        n_streams=fields.size(family.streams_field) if family.streams_field else 1,
         dropout=_dropout(family, fields),
         row_width=row_width,
         projection_at=family.projection_at if row_width is not None else None,

@@ -203,7 +203,7 @@ class LayerSpec:
     norm_at: Literal["sum", "start", "rows"]
     positions_first: bool
     mask_padding: bool | Literal["ids"]
-    streams: int  # the number of streams that the model repeats each hidden state into
+    n_streams: int  # the number of streams that the model repeats each hidden state into
     dropout: float
     row_width: int | None
     projection_at: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions

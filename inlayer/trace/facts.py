@@ -258,7 +258,7 @@ class Trace:
         table: Where the rows are stored.
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
-        padding: The padding row. `streams` is the number of copies of each hidden state.
+        padding: The padding row. `n_streams` is the number of copies of each hidden state.
         memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
         routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.
@@ -291,7 +291,7 @@ class Trace:
     stages: list[StageFacts]
     positions: Positions
     padding: Padding
-    streams: int  # copies that the model makes of each hidden state, 1 for most
+    n_streams: int  # copies that the model makes of each hidden state, 1 for most
     memories: list[NgramFacts]
     per_layer: PerLayerFacts | None
     value: ValueFacts | None

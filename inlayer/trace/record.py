@@ -82,7 +82,7 @@ def record_walk(
         stages=stages,
         positions=_positions(result),
         padding=pipeline.padding(recorded.first_channel, recorded.dims),
-        streams=pipeline.layer.streams,
+        n_streams=pipeline.layer.n_streams,
         memories=ngram_facts(result),
         per_layer=per_layer_facts(result),
         value=value_facts(result),

@@ -160,8 +160,8 @@ def _hidden(trace: Trace) -> tuple[str, str]:
     note = f"({batch}, {tokens}, {width}): batch, tokens, width"
     if padding:
         note += f"; {count(padding, 'padding token')} with mask 0"
-    if trace.streams > 1:
-        note += f"; the model repeats each vector in {trace.streams} streams"
+    if trace.n_streams > 1:
+        note += f"; the model repeats each vector in {trace.n_streams} streams"
     return note, f"hidden = {_layer(trace)}"
 
 

@@ -174,7 +174,7 @@ def _around(spec: LayerSpec) -> str:
         f"rows of width {spec.row_width}, {spec.projection_at} projected" if spec.row_width else "",
         "padding masked" if spec.mask_padding else "",
         "n-gram memory" if family.ngrams else "",
-        f"{spec.streams} streams" if spec.streams > 1 else "",
+        f"{spec.n_streams} streams" if spec.n_streams > 1 else "",
         f"value embeddings of width {spec.value_embeddings.width}" if spec.value_embeddings is not None else "",
         f"per-layer embeddings of width {spec.per_layer.width}" if spec.per_layer else "",
         "padding row" if spec.padding_idx is not None else "",
