@@ -72,8 +72,8 @@ class Embeddings(ExtraTables):
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` sets where it is applied.
-        norm: Kind of norm: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
-            without weight" (NanoChat), or either "in float32" (Muse Spark).
+        norm: Kind of norm: "layernorm", "layernorm_no_bias" (ModernBERT), "layernorm_fp32" (DeBERTa), "rmsnorm",
+            "rmsnorm_no_weight" (NanoChat), "rmsnorm_fp32", or "rmsnorm_fp32_no_weight" (Muse Spark).
         norm_at: Where the norm is applied: after the "sum", at the "start" before positions are added
             (BlenderbotSmall), or on "rows" but not on inputs_embeds (Inkling).
         positions_first: Add positions before token types (DeBERTa, Longformer).
@@ -121,7 +121,7 @@ class Embeddings(ExtraTables):
         round_multiplier: bool = False,
         dropout: float = 0.0,
         norm_eps: float | None = None,
-        norm: NormKind = "layer",
+        norm: NormKind = "layernorm",
         norm_at: str = "sum",
         positions_first: bool = False,
         mask_padding: bool | Literal["ids"] = False,
@@ -160,7 +160,7 @@ class Embeddings(ExtraTables):
         ):
             if not is_valid:
                 raise InputError(f"{name} is {actual!r}; it must be {rule}")
-        if norm_eps is None and (norm, norm_at) != ("layer", "sum"):
+        if norm_eps is None and (norm, norm_at) != ("layernorm", "sum"):
             raise InputError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
         row_width = row_width or n_embd
         sum_width = n_embd if projection_at == "rows" else row_width

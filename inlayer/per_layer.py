@@ -34,7 +34,7 @@ class PerLayerEmbedding(nn.Module):
         if spec.rows:
             self.table = Table(spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **factory_kwargs)
         self.projection = nn.Linear(n_embd, spec.n_layers * spec.width, bias=False, **factory_kwargs)
-        self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **factory_kwargs)
+        self.norm = build_norm("rmsnorm_fp32", spec.width, spec.norm_eps, **factory_kwargs)
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
         """Return the vectors of every block; without ids or a second table, the projection only."""

@@ -145,7 +145,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
         round_multiplier=family.round_scale is True and family.scale_at == "inputs",
         multiplier=multiplier,
         n_token_types=n_token_types,
-        norm=norm or "layer",
+        norm=norm or "layernorm",
         norm_at=family.norm_at,
         positions_first=family.positions_first,
         norm_eps=fields.number(*EPSILON, default=1e-5) if norm else None,
@@ -235,8 +235,8 @@ def _check_table_size(rows: int, width: int) -> None:
 def _norm(family: Family, fields: ConfigReader) -> NormKind | None:
     if not fields.flag("layernorm_embedding", default=True):  # TrOCR
         return None
-    has_bias = family.norm == "layer without bias" and fields.flag("norm_bias", default=False)  # ModernBERT
-    return "layer" if has_bias else family.norm
+    has_bias = family.norm == "layernorm_no_bias" and fields.flag("norm_bias", default=False)  # ModernBERT
+    return "layernorm" if has_bias else family.norm
 
 
 def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:

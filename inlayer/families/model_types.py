@@ -41,7 +41,7 @@ GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_sl
 MISTRAL_ROPE = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 
 _plain, _none = Family(defaults={}), Family(defaults={}, positions="none")
-_bert = _like(_plain, 30522, 768, 12, 512, positions="learned", norm="layer", token_types=True,
+_bert = _like(_plain, 30522, 768, 12, 512, positions="learned", norm="layernorm", token_types=True,
     dropout_field="hidden_dropout_prob", head_bias=True, **ENCODER)
 _roberta = _like(_bert, 50265, 768, 12, 512, pad_token_id=1, position_ids_by="ids")
 _xlm_roberta = _like(_roberta, vocab_size=30522)
@@ -85,19 +85,19 @@ _complex = _like(_plain, pairing="interleaved", layout="complex", float32_tables
 _ernie4_5 = _like(_plain, pad_token_id=0, rope_theta=5e5, pairing="interleaved", layout="half", float32_tables=True,
     **TIED)
 _deberta = _like(_bert, 50265, 768, 12, 512, positions_flag="position_biased_input", positions_first=True,
-    norm="layer in float32", mask_padding=True, relative="deberta", position_biased_input=True, type_vocab_size=0,
+    norm="layernorm_fp32", mask_padding=True, relative="deberta", position_biased_input=True, type_vocab_size=0,
     layer_norm_eps=1e-7)
 _rotary_bert = _like(_bert, positions="rotary")
 _xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1, token_types=False, mask_padding="ids",
     dropout_field="dropout")
 _modernbert = _like(_plain, 50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4,
     theta_fields={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
-    norm="layer without bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
+    norm="layernorm_no_bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
     rotates_in_float32=True, **TIED)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, ngrams="longcat")
 # Encoder and decoder share one table and have their own positions; the encoder's are used, if there is one.
 _bart = _like(_plain, 50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, positions="learned", position_offset=2,
-    norm="layer", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding", **TIED)
+    norm="layernorm", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding", **TIED)
 
 GENERIC = _partial  # what is assumed about an unknown type (families/generic.py)
 
@@ -130,7 +130,7 @@ FAMILIES: dict[str, Family] = {
         encoder_hash_byte_group_nb_functions=1, encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
         dropout_field="dropout", padding_row=None, ngrams="blt", pairing="interleaved"),
     "bloom": _like(_plain, 250880, 64, 8, layer_norm_epsilon=1e-5, positions="none", padding_row=None,
-        norm="layer", relative="alibi", **TIED),
+        norm="layernorm", relative="alibi", **TIED),
     "codegen": _gptj, "gptj": _gptj, "cohere": _cohere,
     "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, **_SLIDING, full_attention_interval=4),
     "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4, **_SLIDING),
@@ -143,7 +143,7 @@ FAMILIES: dict[str, Family] = {
         rope_parameters=LLAMA3_ROPE | {"factor": 16.0, "rope_theta": 1e6}),
     "dbrx": _like(_plain, 32000, 2048, 16, 2048),
     "deberta": _deberta,
-    "deberta-v2": _like(_deberta, 128100, 1536, 24, 512, norm="layer"),
+    "deberta-v2": _like(_deberta, 128100, 1536, 24, 512, norm="layernorm"),
     "deepseek_v2": _like(_complex, 102400, 4096, 32, 2048, qk_rope_head_dim=64),
     "deepseek_v3": _deepseek_v3,
     "deepseek_v32": _like(_deepseek_v3, 129280, 7168, 128, 163840),
@@ -172,7 +172,7 @@ FAMILIES: dict[str, Family] = {
     "fnet": _like(_bert, 32000, 768, 1, 512, pad_token_id=3, type_vocab_size=4, projection_at="sum",
         projects_equal_widths=True),
     "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
-        norm="layer", dropout_field="hidden_dropout", head_bias=True, **TIED),
+        norm="layernorm", dropout_field="hidden_dropout", head_bias=True, **TIED),
     "gemma": _gemma, "gemma2": _gemma2, "vaultgemma": _gemma2,
     "gemma3_text": _like(_gemma, 262208, 2304, 8, 131072, rope_theta=1e6, rope_local_base_freq=1e4,
         theta_fields=_TWO_BASES, scaled_layers=(FULL,), full_attention_interval=6),
@@ -207,7 +207,7 @@ FAMILIES: dict[str, Family] = {
     "hy_v4": _like(_plain, 120832, 2816, 32, 262144, qk_rope_head_dim=64, pad_token_id=120002, initializer_range=0.006,
         hc_mult=4, streams_field="hc_mult"),
     "hyperclovax": _like(_granite, logits_scaling_multiplies=True),
-    "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, logits_mup_width_multiplier=24.0, norm="rms",
+    "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, logits_mup_width_multiplier=24.0, norm="rmsnorm",
         norm_at="rows"),
     "jais2": _like(_plain, 150272, 3328, 26, 8192),
     "jamba": _like(_none, 65536, 4096, 32, pad_token_id=0),
@@ -266,17 +266,17 @@ FAMILIES: dict[str, Family] = {
     "mt5": _like(_umt5, head_input_scaled=False),
     "muse_spark_text": _like(_plain, 202048, 8192, 128, 1048576, head_dim=64, rope_theta=5e5, rms_norm_eps=1e-5,
         num_hidden_layers=62, final_logit_softcapping=20.0, output_multiplier=0.1767766952966369,
-        norm="rms in float32 without weight", norm_at="rows", layer_thetas_field="layer_rope_theta", has_one_theta=True,
+        norm="rmsnorm_fp32_no_weight", norm_at="rows", layer_thetas_field="layer_rope_theta", has_one_theta=True,
         no_rope_interval=True),
     "mvp": _like(_bart, 50267, 1024, 16, 1024),
     "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06, final_logit_softcapping=15.0,
-        norm="rms without weight", reverse_rotation=True),
+        norm="rmsnorm_no_weight", reverse_rotation=True),
     "nemotron": _like(_partial, 256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
         embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _rope(1e6, 0.25), SLIDING: _rope(1e4, 1.0)},
         padding_row=None, projection_at="rows", projects_equal_widths=True, value_embeddings=True,
-        norm="rms in float32 without weight", sections="interleaved", default_sections=ALTERNATING, **TIED),
+        norm="rmsnorm_fp32_no_weight", sections="interleaved", default_sections=ALTERNATING, **TIED),
     "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, rope_theta=1000.0),
     "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05, position_start=2),
     "olmo": _olmo, "olmo2": _olmo,

@@ -21,8 +21,8 @@ MAX_ALIBI_HEADS = 2**16
 MAX_LAYERS = 4096  # the deepest published models have a few hundred
 
 NormKind: TypeAlias = Literal[
-    "layer", "layer without bias", "layer in float32", "rms", "rms without weight", "rms in float32",
-    "rms in float32 without weight",
+    "layernorm", "layernorm_no_bias", "layernorm_fp32", "rmsnorm", "rmsnorm_no_weight", "rmsnorm_fp32",
+    "rmsnorm_fp32_no_weight",
 ]  # fmt: skip
 Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
