@@ -33,7 +33,7 @@ class ExtraTables(InputTable):
         super().__init__(table, scale, round_scale)
         self.ngrams: tuple[NgramSpec, ...] = ()
         self.memories: tuple[NgramMemory, ...] = ()  # memories with the rows of a checkpoint
-        self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected mean"
+        self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected_mean"
         self.per_layer_embedding: PerLayerEmbedding | None = None
         self.value_embedding: Table | StoredEmbedding | None = None
         self.value_tables: nn.ModuleDict | None = None  # for blocks that have their own tables

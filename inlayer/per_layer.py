@@ -28,8 +28,8 @@ class PerLayerEmbedding(nn.Module):
     def __init__(self, spec: PerLayerSpec, n_embd: int, **factory_kwargs: Any) -> None:
         super().__init__()
         self.layers, self.width = spec.n_layers, spec.width
-        self.recover_ids = not spec.rounded and spec.rows > 0
-        self.rounded, self.projection_scale = spec.rounded, n_embd**-0.5
+        self.recover_ids = not spec.round_factors and spec.rows > 0
+        self.round_factors, self.projection_scale = spec.round_factors, n_embd**-0.5
         self.table: Table | StoredEmbedding | None = None
         if spec.rows:
             self.table = Table(spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **factory_kwargs)
@@ -38,11 +38,11 @@ class PerLayerEmbedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
         """Return the vectors of every block; without ids or a second table, the projection only."""
-        scaled = multiply(apply_projection(self.projection, embeds), self.projection_scale, self.rounded)
+        scaled = multiply(apply_projection(self.projection, embeds), self.projection_scale, self.round_factors)
         projected: Tensor = self.norm(self._split(scaled))
         if ids is None or self.table is None:
             return projected
-        return multiply(projected + self.look_up(ids), 2**-0.5, self.rounded)
+        return multiply(projected + self.look_up(ids), 2**-0.5, self.round_factors)
 
     def look_up(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T L P"]:
         """Return the rows of the second table, scaled and split by layer.
@@ -50,7 +50,7 @@ class PerLayerEmbedding(nn.Module):
         Gemma-3n has no rows for its image and audio ids.
         """
         assert self.table is not None
-        if self.rounded:
+        if self.round_factors:
             ids = ids.where((ids >= 0) & (ids < self.table.num_embeddings), 0)
         rows: Tensor = self.table(ids)
         return self._split(multiply(rows, math.sqrt(self.width), rounded=True))

@@ -60,7 +60,7 @@ def build_embeddings(model: Model) -> Embeddings:
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
     layer.memories = model.memories
-    if any(spec.added == "projected mean" for spec in layer.ngrams):
+    if any(spec.added == "projected_mean" for spec in layer.ngrams):
         layer.ngram_projection = nn.Parameter(_read_ngram_projection(model))
     return layer.requires_grad_(model.trainable).train(model.trainable)
 

@@ -190,8 +190,8 @@ def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucke
         return RelativeBucketSpec(kind="deberta", buckets=groups, max_distance=longest)
     if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
         return None
-    bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
-    return AlibiSpec(heads=fields.size(*N_HEAD_FIELDS), bias_max=bias_max, rounded=kind == "alibi in bfloat16")
+    bias_max = MPT_BIAS_MAX if kind == "alibi_mpt" else None
+    return AlibiSpec(heads=fields.size(*N_HEAD_FIELDS), bias_max=bias_max, bfloat16_slopes=kind == "alibi_bf16")
 
 
 def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: int | None) -> PerLayerSpec | None:
@@ -203,7 +203,7 @@ def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: i
         width=fields.size("hidden_size_per_layer_input"),
         norm_eps=fields.number("rms_norm_eps", default=1e-6),
         padding_idx=padding_idx,
-        rounded=family.per_layer == "rounded",
+        round_factors=family.per_layer == "rounded",
     )
     _check_table_size(max(spec.rows, n_embd), spec.n_layers * spec.width)
     if padding_idx is not None and 0 < spec.rows <= padding_idx:

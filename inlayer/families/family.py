@@ -23,7 +23,7 @@ class Family:
     positions_flag: str | None = None  # the field that switches positions on, with true or "rope"
     alibi_flag: str | None = None  # the field that selects ALiBi instead, which adds nothing to the rows
     # relative positions, which attention adds to its scores
-    relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
+    relative: Literal["alibi", "alibi_mpt", "alibi_bf16", "t5", "mpnet", "deberta"] | None = None
     input_only_rows: int = 0  # rows of the table after the vocabulary, which the head does not have
     padding_row: str | int | None = "pad_token_id"  # the field with the padding row, or the row itself; None: no row
     # learned positions

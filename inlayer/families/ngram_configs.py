@@ -123,7 +123,7 @@ def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
         NgramSpec(
             tensor="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli), moduli=moduli,
             width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
-            mix="sum", fill=0, stops=(_first_index(fields, vocab_size),), added="projected mean", tensor_per_head=True,
+            mix="sum", fill=0, stops=(_first_index(fields, vocab_size),), added="projected_mean", tensor_per_head=True,
         ),
     )  # fmt: skip
 

@@ -110,12 +110,12 @@ class AlibiSpec:
     """ALiBi: attention adds the slope of its head times the position of the key to a score.
 
     `bias_max` is set for MPT, whose slopes have a different order, and whose positions count from the last token.
-    Falcon's slopes are `rounded` to bfloat16.
+    `bfloat16_slopes` is set for Falcon, whose slopes are rounded to bfloat16.
     """
 
     heads: int
     bias_max: float | None = None
-    rounded: bool = False
+    bfloat16_slopes: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.heads <= MAX_ALIBI_HEADS:
@@ -144,7 +144,7 @@ class RelativeBucketSpec:
 class PerLayerSpec:
     """Per-layer embeddings: a second table whose rows have `width` channels for each of `n_layers` blocks.
 
-    `rounded` is Gemma-3n's variant: factors are rounded to the dtype of the model, and ids without a row get row 0.
+    `round_factors` is Gemma-3n's variant: factors are rounded to the dtype of the model, and ids without a row get row 0.
     EmbeddingGemma-2 has no second table (`rows` is 0): its vectors are projections of the rows.
     """
 
@@ -153,7 +153,7 @@ class PerLayerSpec:
     width: int
     norm_eps: float
     padding_idx: int | None
-    rounded: bool
+    round_factors: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ def alibi_from_spec(
         ([0.0625, 0.00390625], [0.0, 0.0625, 0.125])
     """
     slopes = alibi_slopes(spec.heads, bias_max=spec.bias_max)
-    slopes = slopes.bfloat16() if spec.rounded else slopes
+    slopes = slopes.bfloat16() if spec.bfloat16_slopes else slopes
     bias = alibi_bias(slopes, position_ids)
     return slopes, bias if spec.bias_max is not None else bias.to(dtype)
 

@@ -59,7 +59,7 @@ class NgramSpec:
     )
     padding_stops: bool = True  # padding counts as outside of the text
     compressed_size: int | None = None  # ids are first mapped to this many by their normalized text
-    added: Literal["no", "sum", "projected mean"] = "no"  # how rows become part of the hidden states
+    added: Literal["no", "sum", "projected_mean"] = "no"  # how rows become part of the hidden states
     tensor_per_head: bool = False
 
     @property
