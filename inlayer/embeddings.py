@@ -143,6 +143,7 @@ class Embeddings(ExtraTables):
                 f"projection_at is one of {', '.join(PROJECTIONS)}"
             )
         is_rule = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
+        is_count = is_integer(n_token_types) and n_token_types >= 0
         for name, actual, is_valid, rule in (
             ("scale", scale, is_finite(scale), "a finite number"),
             ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
@@ -150,12 +151,7 @@ class Embeddings(ExtraTables):
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
             ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
-            (
-                "n_token_types",
-                n_token_types,
-                is_integer(n_token_types) and n_token_types >= 0,
-                "a number of rows, or 0",
-            ),
+            ("n_token_types", n_token_types, is_count, "a number of rows, or 0"),
             ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:

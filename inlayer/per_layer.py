@@ -27,7 +27,7 @@ class PerLayerEmbedding(nn.Module):
 
     def __init__(self, spec: PerLayerSpec, n_embd: int, **factory_kwargs: Any) -> None:
         super().__init__()
-        self.layers, self.width = spec.n_layers, spec.width
+        self.n_layers, self.width = spec.n_layers, spec.width
         self.recover_ids = not spec.round_factors and spec.rows > 0
         self.round_factors, self.projection_scale = spec.round_factors, n_embd**-0.5
         self.table: Table | StoredEmbedding | None = None
@@ -56,4 +56,4 @@ class PerLayerEmbedding(nn.Module):
         return self._split(multiply(rows, math.sqrt(self.width), rounded=True))
 
     def _split(self, vectors: Tensor) -> Tensor:
-        return vectors.view(*vectors.shape[:-1], self.layers, self.width)
+        return vectors.view(*vectors.shape[:-1], self.n_layers, self.width)

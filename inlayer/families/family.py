@@ -35,9 +35,9 @@ class Family:
     pairing: Literal["half", "interleaved"] = "half"
     layout: Literal["half", "interleaved", "single", "complex"] | None = None
     has_partial_rotary: bool = False  # a fraction of each head may be rotated
-    float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
+    keep_float32: bool = False  # cos and sin stay float32 in a bfloat16 model
     reverse_rotation: bool = False  # attention rotates in the opposite direction
-    rotates_in_float32: bool = False  # attention rounds once, after the rotation
+    rotate_in_float32: bool = False  # attention rounds once, after the rotation
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
     rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     has_mscales: bool = False  # LongRoPE: factors on cos and sin are given, and texts of any length have short_factor

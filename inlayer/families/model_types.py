@@ -51,7 +51,7 @@ _t5 = _like(_plain, 32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, posi
     dropout_field="dropout_rate", head_input_scaled=True, relative="t5", **TIED)
 _umt5 = _like(_t5, vocab_size=250112, num_attention_heads=6)
 _mistral = _like(_plain, 32000, 4096, 32, 131072)
-_olmo = _like(_plain, 50304, 4096, 32, 2048, pad_token_id=1, float32_tables=True)
+_olmo = _like(_plain, 50304, 4096, 32, 2048, pad_token_id=1, keep_float32=True)
 _qwen2 = _like(_plain, 151936, 4096, 32, 32768)
 _TWO_BASES = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
 _gemma = _like(_plain, 256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, scale_at="rows", round_scale=True, **TIED)
@@ -59,7 +59,7 @@ _gemma2 = _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0)
 _glm = _like(_plain, 151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5,
     pairing="interleaved", layout="half", has_partial_rotary=True)
 _cohere = _like(_plain, 256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625,
-    pairing="interleaved", rotates_in_float32=True, **TIED)
+    pairing="interleaved", rotate_in_float32=True, **TIED)
 _deepseek_v3 = _like(_plain, 129280, 7168, 128, 4096, qk_rope_head_dim=64, pairing="interleaved", layout="half")
 
 _partial = _like(_plain, has_partial_rotary=True, rotary_dim_field="rotary_dim")
@@ -81,8 +81,8 @@ _gptj = _like(_plain, 50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64, padd
 _qwen2_vl = _like(_plain, 152064, 8192, 64, 32768, rope_theta=1e6, sections="chunked", default_sections=(16, 24, 24))
 _qwen3_vl = _like(_plain, rope_theta=5e5, sections="interleaved", default_sections=(24, 20, 20))
 _qwen3_5 = _like(_hybrid, 248320, 4096, 16, 32768, head_dim=256, partial_rotary_factor=0.25, sections="interleaved")
-_complex = _like(_plain, pairing="interleaved", layout="complex", float32_tables=True)
-_ernie4_5 = _like(_plain, pad_token_id=0, rope_theta=5e5, pairing="interleaved", layout="half", float32_tables=True,
+_complex = _like(_plain, pairing="interleaved", layout="complex", keep_float32=True)
+_ernie4_5 = _like(_plain, pad_token_id=0, rope_theta=5e5, pairing="interleaved", layout="half", keep_float32=True,
     **TIED)
 _deberta = _like(_bert, 50265, 768, 12, 512, positions_flag="position_biased_input", positions_first=True,
     norm="layernorm_fp32", mask_padding=True, relative="deberta", position_biased_input=True, type_vocab_size=0,
@@ -93,7 +93,7 @@ _xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1, token_typ
 _modernbert = _like(_plain, 50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4,
     theta_fields={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
     norm="layernorm_no_bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
-    rotates_in_float32=True, **TIED)
+    rotate_in_float32=True, **TIED)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, ngrams="longcat")
 # Encoder and decoder share one table and have their own positions; the encoder's are used, if there is one.
 _bart = _like(_plain, 50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, positions="learned", position_offset=2,

@@ -46,11 +46,11 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
         rope_parameters=parameters,
         pairing=family.pairing,
         layout=family.layout,
-        float32=family.float32_tables,
+        keep_float32=family.keep_float32,
         layer_types=layers,
-        learned=family.learned_frequencies,
-        reverse=family.reverse_rotation,
-        rotates_in_float32=family.rotates_in_float32,
+        learned_frequencies=family.learned_frequencies,
+        reverse_rotation=family.reverse_rotation,
+        rotate_in_float32=family.rotate_in_float32,
     )
 
 

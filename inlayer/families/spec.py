@@ -98,11 +98,11 @@ class RotarySpec:
     rope_parameters: RopeParameters | dict[str, RopeParameters]
     pairing: Pairing
     layout: Layout | None
-    float32: bool
+    keep_float32: bool
     layer_types: tuple[str | None, ...] | None = None  # type of each layer, or None without rotary positions
-    learned: bool = False  # the logarithm of a factor on each frequency is stored with the weights
-    reverse: bool = False  # attention rotates in the opposite direction
-    rotates_in_float32: bool = False  # attention rounds once, after the rotation
+    learned_frequencies: bool = False  # the logarithm of a factor on each frequency is stored with the weights
+    reverse_rotation: bool = False  # attention rotates in the opposite direction
+    rotate_in_float32: bool = False  # attention rounds once, after the rotation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class RelativeBucketSpec:
 class PerLayerSpec:
     """Per-layer embeddings: a second table whose rows have `width` channels for each of `n_layers` blocks.
 
-    `round_factors` is Gemma-3n's variant: factors are rounded to the dtype of the model, and ids without a row get row 0.
+    `round_factors` is Gemma-3n's variant: factors are rounded to the model's dtype, and ids without a row get row 0.
     EmbeddingGemma-2 has no second table (`rows` is 0): its vectors are projections of the rows.
     """
 

@@ -316,7 +316,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
         "projection.bias": (spec.n_embd,) if spec.projection_at == "sum" else None,
         "head.bias": (spec.head.vocab_size or spec.vocab_size,),
     }
-    if spec.rotary is not None and spec.rotary.learned:
+    if spec.rotary is not None and spec.rotary.learned_frequencies:
         shapes["position_embedding.alpha"] = (spec.rotary.head_dim // 2,)
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd

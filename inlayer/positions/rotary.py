@@ -41,12 +41,12 @@ class RotaryPositions(nn.Module):
         pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
         layout: How cos and sin are laid out: "half", "interleaved", "single", or "complex"; by default, same as the
             pairing.
-        float32: Keep the tables float32 regardless of the model's dtype (OLMo).
+        keep_float32: Keep the tables float32 regardless of the model's dtype (OLMo).
         layer_types: The type of every layer, or None for a layer without rotary positions.
-        learned: Add the buffer `alpha`, the logarithm of a multiplier for each frequency (Mistral-Large-4). It stays
-            float32, as in the original.
-        reverse: `rotate` rotates in the opposite direction (nanochat).
-        rotates_in_float32: `rotate` rounds only once, at the end (Cohere, ModernBERT).
+        learned_frequencies: Add the buffer `alpha`, the logarithm of a multiplier for each frequency
+            (Mistral-Large-4). It stays float32, as in the original.
+        reverse_rotation: `rotate` rotates in the opposite direction (nanochat).
+        rotate_in_float32: `rotate` rounds only once, at the end (Cohere, ModernBERT).
 
     Raises:
         InlayerError: If a size, name, or parameter is invalid, or they are inconsistent.
@@ -67,19 +67,19 @@ class RotaryPositions(nn.Module):
         *,
         pairing: Pairing = "half",
         layout: Layout | None = None,
-        float32: bool = False,
+        keep_float32: bool = False,
         layer_types: tuple[str | None, ...] | None = None,
-        learned: bool = False,
-        reverse: bool = False,
-        rotates_in_float32: bool = False,
+        learned_frequencies: bool = False,
+        reverse_rotation: bool = False,
+        rotate_in_float32: bool = False,
     ) -> None:
         super().__init__()
         if not is_integer(head_dim) or not 2 <= head_dim <= MAX_HEAD_DIM:
             raise InputError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
-        self.head_dim, self.float32, self.layer_types = int(head_dim), float32, layer_types
-        self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
-        self.reverse, self.rotates_in_float32 = reverse, rotates_in_float32
+        self.head_dim, self.keep_float32, self.layer_types = int(head_dim), keep_float32, layer_types
+        self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned_frequencies else None
+        self.reverse_rotation, self.rotate_in_float32 = reverse_rotation, rotate_in_float32
         self.rope_parameters: RopeParameters | dict[str, RopeParameters]
         self.rope_parameters = (
             dict(rope_parameters) if isinstance(rope_parameters, Mapping) else rope_parameters or RopeParameters()
@@ -241,7 +241,7 @@ class RotaryPositions(nn.Module):
             angles = torch.cat((angles, angles), dim=-1)
         elif self.layout == "interleaved":
             angles = angles.repeat_interleave(2, dim=-1)
-        dtype = torch.float32 if self.float32 else dtype
+        dtype = torch.float32 if self.keep_float32 else dtype
         if self.layout == "complex":  # torch.polar is not bit-identical to cos and sin
             unit = torch.polar(torch.ones_like(angles), angles) * factor
             return unit.real.to(dtype), unit.imag.to(dtype)
@@ -270,9 +270,9 @@ class RotaryPositions(nn.Module):
             >>> [one.shape for one in rotary.rotate(q, k, *rotary(torch.arange(3)[None]))]
             [torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4])]
         """
-        if self.rotates_in_float32:
+        if self.rotate_in_float32:
             cos, sin = cos.float(), sin.float()
-        sin = -sin if self.reverse else sin
+        sin = -sin if self.reverse_rotation else sin
         return apply_rotary(q, k, cos, sin, pairing=self.pairing, layout=self.layout, head_axis=head_axis)
 
     def extra_repr(self) -> str:

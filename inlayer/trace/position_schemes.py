@@ -92,7 +92,8 @@ def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> 
         if isinstance(own.rope_parameters, RopeParameters)
         else {layer_type: replace(settings, theta=base) for layer_type, settings in own.rope_parameters.items()}
     )
-    return RotaryPositions(own.head_dim, parameters, pairing=own.pairing, layout=own.layout, float32=own.float32)
+    options = {"pairing": own.pairing, "layout": own.layout, "keep_float32": own.keep_float32}
+    return RotaryPositions(own.head_dim, parameters, **options)
 
 
 def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:

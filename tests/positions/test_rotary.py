@@ -246,7 +246,7 @@ def theirs_for(model: str, name: str = "apply_rotary_pos_emb") -> Any:
         ("phi3", RotaryPositions(16, RopeParameters(partial_rotary_factor=0.75, scaling=LinearScaling(factor=2.0)))),
         ("gpt_oss", RotaryPositions(16, layout="single")),
         ("glm4", RotaryPositions(16, RopeParameters(partial_rotary_factor=0.5), pairing="interleaved", layout="half")),
-        ("olmo", RotaryPositions(16, float32=True)),
+        ("olmo", RotaryPositions(16, keep_float32=True)),
     ],
 )
 def test_bit_equal_to_transformers(model: str, rotary: RotaryPositions, dtype: torch.dtype, axis: int) -> None:
