@@ -30,7 +30,7 @@ class Family:
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id
     sinusoidal_if_missing: bool = False  # a file without them means sines and cosines (Marian)
-    position_ids_by: Literal["order", "ids", "mask"] = "order"
+    position_ids_by: Literal["index", "ids", "mask"] = "index"
     # rotary positions
     pairing: Literal["half", "interleaved"] = "half"
     layout: Literal["half", "interleaved", "single", "complex"] | None = None

@@ -68,7 +68,7 @@ class PositionIdRule:
     """How position ids are numbered if the caller does not pass them.
 
     Args:
-        by: What counts as padding: "order" counts by index (GPT-2, BERT, every rotary model), "ids" skips the id
+        by: What counts as padding: "index" counts every token (GPT-2, BERT, every rotary model), "ids" skips the id
             `padding_idx` (RoBERTa, MPNet), "mask" skips positions where the attention mask is 0 (OPT).
         start: Position of the first real token; padding that is skipped gets `start - 1`.
         padding_idx: The id to skip with "ids".
@@ -81,7 +81,7 @@ class PositionIdRule:
         PositionIdRule(by='ids', start=2, padding_idx=1)
     """
 
-    by: Literal["order", "ids", "mask"] = "order"
+    by: Literal["index", "ids", "mask"] = "index"
     start: int = 0
     padding_idx: int | None = None
 

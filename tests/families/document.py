@@ -151,7 +151,7 @@ def _positions(spec: LayerSpec) -> str:
         return relative or "none"
     if spec.positions == "sinusoidal":
         return "sinusoidal, sines then cosines"
-    by = spec.position_id_rule.by.replace("order", "index")
+    by = spec.position_id_rule.by
     offset = f", offset {spec.position_offset}" if spec.position_offset else ""
     return f"learned{offset}, position ids by {by}{relative and f', {relative}'}"
 
