@@ -110,7 +110,7 @@ class ExtraTables(InputTable):
         spec, memory = self._choose(layer)
         if memory is None:
             raise InputError(
-                f"the rows of the n-gram memory {spec.tensor} were not loaded; use inlayer.load(source).embeddings, "
+                f"the rows of the n-gram memory {spec.tensor_suffix} were not loaded; use inlayer.load(source).embeddings, "
                 "which reads them from a checkpoint"
             )
         rows = self.ngram_ids(input_ids, history, layer=layer, attention_mask=attention_mask)
@@ -167,12 +167,12 @@ class ExtraTables(InputTable):
         spec, _ = self._choose(None)
         ngram_rows = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
         if spec.added == "sum":
-            for head in range(spec.heads):
+            for head in range(spec.n_hash_heads):
                 rows = rows + ngram_rows[..., head, :]
             return rows
         if self.ngram_projection is None:
             raise InputError(
-                f"decoder layer {spec.layer} reads the n-gram memory {spec.tensor}, so its rows are not added to the "
+                f"decoder layer {spec.layer} reads the n-gram memory {spec.tensor_suffix}, so its rows are not added to the "
                 "token rows; call ngram() to look them up"
             )
         projected = torch.bmm(ngram_rows.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection.to(rows.dtype))

@@ -190,10 +190,10 @@ def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
 
 def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
     """Open one n-gram memory of the config, checked against its tensors."""
-    tensors = find_parts(model.store, spec.tensor)
+    tensors = find_parts(model.store, spec.tensor_suffix)
     _check_rows(model.store.where, spec, tensors)
-    _check_hashing(model.store, spec, tensors[0].name.partition(spec.tensor)[0])
-    compress = None if spec.compressed_size is None else partial(_compress, model, spec.compressed_size)
+    _check_hashing(model.store, spec, tensors[0].name.partition(spec.tensor_suffix)[0])
+    compress = None if spec.compressed_vocab_size is None else partial(_compress, model, spec.compressed_vocab_size)
     table = _open_table(model.store, spec, tensors)
     return NgramMemory(spec, table if model.dtype is None else table.astype(model.dtype), tensors, compress)
 
@@ -216,14 +216,14 @@ def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) ->
     sizes = tuple(tensor.shape[0] for tensor in tensors)
     if sum(sizes) != spec.rows or (spec.tensor_per_head and sizes != spec.moduli):
         raise CheckpointError(
-            f"{where}: the n-gram memory {spec.tensor} has {sum(sizes):,} rows in {len(sizes):,} tensors; its config "
-            f"requires {spec.rows:,} for {spec.heads:,} hash heads"
+            f"{where}: the n-gram memory {spec.tensor_suffix} has {sum(sizes):,} rows in {len(sizes):,} tensors; its config "
+            f"requires {spec.rows:,} for {spec.n_hash_heads:,} hash heads"
         )
 
 
 def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
     """Check hash constants stored by a qwen4_exp checkpoint: values other than the config's would select other rows."""
-    module, names = prefix + spec.tensor.rpartition(".")[0], set(store.names())
+    module, names = prefix + spec.tensor_suffix.rpartition(".")[0], set(store.names())
     hashing = {
         "layer_multipliers": spec.multipliers[-1], "ngram_heads_vocab_sizes": spec.moduli,
         "ngram_heads_offsets": spec.offsets,
@@ -239,7 +239,7 @@ def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
     """Open the rows of all tensors. Quantized rows of a layer become bfloat16, as inference engines compute them."""
     name = tensors[0].name
-    shared = name.partition(spec.tensor)[0] + spec.tensor + ".weight_scale"
+    shared = name.partition(spec.tensor_suffix)[0] + spec.tensor_suffix + ".weight_scale"
     if isinstance(store, FolderStore) and shared != f"{name}_scale" and shared in store.names():  # qwen4_exp
         scale = store.find(shared)
         check_tensor(store.where, scale, math.prod(scale.shape) == 1, "its memory has one scale for all of its tensors")
@@ -254,7 +254,7 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
         first, sources = tables[0], [table.source for table in tables]
         if any(table.decode_rows != first.decode_rows for table in tables):
             problem = "are quantized with different scales for whole tensors, or with blocks of different sizes"
-            raise CheckpointError(f"{store.where}: the tensors of {spec.tensor} {problem}")
+            raise CheckpointError(f"{store.where}: the tensors of {spec.tensor_suffix} {problem}")
     in_layer = first.decode_rows is not None and spec.layer is not None
     joined = sources[0] if len(sources) == 1 else JoinedRows(sources)
     return StoredTable(

@@ -120,8 +120,8 @@ def _read_ngram_projection(model: Model) -> Tensor:
     spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
     shape = (model.table_info.shape[1], spec.width)
     for part in parts:
-        fits = part.shape == shape and len(parts) == spec.heads and part.nbytes <= MAX_PART
-        rule = f"its config requires {spec.heads} projections of shape {shape}, and there are {len(parts):,}"
+        fits = part.shape == shape and len(parts) == spec.n_hash_heads and part.nbytes <= MAX_PART
+        rule = f"its config requires {spec.n_hash_heads} projections of shape {shape}, and there are {len(parts):,}"
         check_tensor(model.source, part, fits, rule)
     dtype = torch_dtype(model.table.dtype)
     return torch.stack([to_tensor(model.store.read(part.name)).to(dtype).T for part in parts])

@@ -70,9 +70,9 @@ def _qwen4(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpe
         drawn = [splitmix64(state & MASK64) % _bound(vocab_size) for state in states]
         specs.append(
             NgramSpec(
-                tensor=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1, vocab_size=vocab_size,
+                tensor_suffix=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1, vocab_size=vocab_size,
                 width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=orders, moduli=moduli,
-                multipliers=_odd(drawn, heads), mix="xor", fill=stop, stops=(stop,),
+                multipliers=_odd(drawn, heads), mix="xor", fill_id=stop, stop_ids=(stop,),
             )
         )  # fmt: skip
     return tuple(specs)
@@ -90,7 +90,7 @@ def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
     primes = _primes(fields, "engram_vocab_size", heads, len(layers))
     pad = _check_inside(fields.size("engram_pad_token_id", minimum=0), vocab_size, "engram_pad_token_id")
     image = fields.index("image_token_id") if _has_vision(fields) else None
-    stops, width = () if image is None else (image,), fields.size("engram_head_dim")
+    stop_ids, width = () if image is None else (image,), fields.size("engram_head_dim")
     specs = []
     for layer, rows, moduli in zip(layers, sizes, primes, strict=True):
         if sum(moduli) != rows:
@@ -99,9 +99,9 @@ def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
         drawn = np.random.default_rng(LAYER_PRIME * layer).integers(0, _bound(compressed), orders[-1], np.int64)
         specs.append(
             NgramSpec(
-                tensor=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width, rows=rows,
-                orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor", fill=pad,
-                stops=stops, stops_are_hashed=False, compressed_size=compressed,
+                tensor_suffix=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width, rows=rows,
+                orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor", fill_id=pad,
+                stop_ids=stop_ids, stop_ids_are_hashed=False, compressed_vocab_size=compressed,
             )
         )  # fmt: skip
     return tuple(specs)
@@ -121,9 +121,9 @@ def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
     return (
         NgramSpec(
-            tensor="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli), moduli=moduli,
+            tensor_suffix="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli), moduli=moduli,
             width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
-            mix="sum", fill=0, stops=(_first_index(fields, vocab_size),), added="projected_mean", tensor_per_head=True,
+            mix="sum", fill_id=0, stop_ids=(_first_index(fields, vocab_size),), added="projected_mean", tensor_per_head=True,
         ),
     )  # fmt: skip
 
@@ -138,12 +138,12 @@ def _blt(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec,
     heads = [(base, size) for base in bases for size in sizes]
     return (
         NgramSpec(
-            tensor="encoder_hash_tok_embedding", layer=None, vocab_size=vocab_size, width=n_embd, added="sum",
+            tensor_suffix="encoder_hash_tok_embedding", layer=None, vocab_size=vocab_size, width=n_embd, added="sum",
             rows=rows * len(heads), orders=tuple(size for _, size in heads), moduli=(rows,) * len(heads), mix="sum",
             multipliers=tuple(
                 tuple(_signed(pow(base, size - 1 - back, 2**64)) for back in range(size)) for base, size in heads
             ),
-            fill=0, padding_stops=False,
+            fill_id=0, padding_stops=False,
         ),
     )  # fmt: skip
 

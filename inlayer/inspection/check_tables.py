@@ -202,16 +202,16 @@ def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], 
             findings.append(Finding("error", "ngram-mismatch", shorten(str(error), 400)))
         facts.append(
             NgramMemoryFacts(
-                tensor=spec.tensor,
+                tensor=spec.tensor_suffix,
                 layer=spec.layer,
                 tensors=tensors,
                 rows=spec.rows,
                 width=spec.width,
-                heads=spec.heads,
+                heads=spec.n_hash_heads,
                 orders=tuple(sorted(set(spec.orders))),
                 smallest_head=min(spec.moduli),
                 largest_head=max(spec.moduli),
-                compressed_size=spec.compressed_size,
+                compressed_vocab_size=spec.compressed_vocab_size,
             )
         )
     return facts, findings

@@ -85,7 +85,7 @@ class NgramMemoryFacts:
     orders: tuple[int, ...]  # numbers of tokens per n-gram
     smallest_head: int  # rows of a hash head: its modulus
     largest_head: int
-    compressed_size: int | None  # different tokens after normalization, if they are hashed instead of ids
+    compressed_vocab_size: int | None  # different tokens after normalization, if they are hashed instead of ids
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,7 +150,7 @@ def _ngrams(memory: NgramMemoryFacts) -> str:
     sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
     text = f"{where}: {memory.heads} hash heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
     text += f", {memory.rows:,} x {memory.width:,} in {count(memory.tensors, 'tensor')}"
-    return text + (f"; {memory.compressed_size:,} normalized tokens" if memory.compressed_size else "")
+    return text + (f"; {memory.compressed_vocab_size:,} normalized tokens" if memory.compressed_vocab_size else "")
 
 
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def per_layer_facts(result: Forward) -> PerLayerFacts | None:
     tensor, row_bytes, offsets = _stored(extra.table, ids)
     rows = 0 if extra.table is None else extra.table.num_embeddings
     return PerLayerFacts(
-        tensor=tensor, rows=rows, layers=extra.layers, width=extra.width, offsets=offsets,
+        tensor=tensor, rows=rows, layers=extra.n_layers, width=extra.width, offsets=offsets,
         row_bytes=row_bytes, norms=vectors.norm(dim=-1).tolist(),
         vectors=vectors[..., : result.recorded.dims].tolist(),
     )  # fmt: skip

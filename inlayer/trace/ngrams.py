@@ -43,7 +43,7 @@ def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
     first = result.recorded.first_token
     end = first + result.count
     ids, mask = result.ids_BT[:, :end].numpy(), result.whole_mask_BT[:, :end].long().numpy()
-    rows = memory.ids(ids[:, first:], ids[:, :first], mask)
+    rows = memory.row_ids(ids[:, first:], ids[:, :first], mask)
     heads = {
         order: [head for head, head_order in enumerate(spec.orders) if head_order == order]
         for order in sorted(set(spec.orders))
@@ -59,8 +59,8 @@ def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
     tensor = memory.tensors[0]
     return NgramFacts(
         layer=spec.layer, tensor=tensor.name, n_tensors=len(memory.tensors), file=tensor.file, dtype=tensor.dtype,
-        rows=spec.rows, width=spec.width, heads=spec.heads,
-        normalized=spec.compressed_size is not None, rows_read=different,
+        rows=spec.rows, width=spec.width, heads=spec.n_hash_heads,
+        normalized=spec.compressed_vocab_size is not None, rows_read=different,
         bytes_read=different * memory.table.source.row_bytes, reads=reads,
         shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.tokens],
     )  # fmt: skip
@@ -71,7 +71,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
     tokens, start = result.tokens[b], index
     if index >= len(tokens):
         return "<pad>"
-    while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stops:
+    while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stop_ids:
         start -= 1
     parts = ((token.bytes, token.id) for token in tokens[start : index + 1])
     return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)

@@ -35,7 +35,7 @@ def counted(file, out, at):
 model = inlayer.load(sys.argv[1])
 ids = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
 assert len(ids) == 4
-found = [memory.ids([ids]) for memory in model.memories]
+found = [memory.row_ids([ids]) for memory in model.memories]
 row_reader.read_into = counted
 rows = [memory.table.rows(one) for memory, one in zip(model.memories, found)]
 peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -112,7 +112,7 @@ def test_rows_of_four_tokens(stored: tuple[Path, dict[str, int]]) -> None:
     model = inlayer.load(folder)
     ids = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
     memory = model.memories[1]
-    row = int(memory.ids([ids])[0, -1, -1])
+    row = int(memory.row_ids([ids])[0, -1, -1])
     name = "layers.14.engram.embed."
     assert memory.locate(row) == (model.store.find(f"{name}weight"), places[f"{name}weight"] + 256 * row)
     with (folder / "model.safetensors").open("r+b") as file:  # one value in one of the rows that is read
