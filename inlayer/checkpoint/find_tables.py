@@ -216,8 +216,8 @@ def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) ->
     sizes = tuple(tensor.shape[0] for tensor in tensors)
     if sum(sizes) != spec.rows or (spec.tensor_per_head and sizes != spec.moduli):
         raise CheckpointError(
-            f"{where}: the n-gram memory {spec.tensor_suffix} has {sum(sizes):,} rows in {len(sizes):,} tensors; its config "
-            f"requires {spec.rows:,} for {spec.n_hash_heads:,} hash heads"
+            f"{where}: the n-gram memory {spec.tensor_suffix} has {sum(sizes):,} rows in {len(sizes):,} tensors; its "
+            f"config requires {spec.rows:,} for {spec.n_hash_heads:,} hash heads"
         )
 
 

@@ -59,7 +59,7 @@ def build_embeddings(model: Model) -> Embeddings:
         layer.value_layers = tuple(sorted(tables))
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
-    layer.memories = model.memories
+    layer.ngram_memories = model.ngram_memories
     if any(spec.added == "projected_mean" for spec in layer.ngrams):
         layer.ngram_projection = nn.Parameter(_read_ngram_projection(model))
     return layer.requires_grad_(model.trainable).train(model.trainable)
@@ -117,7 +117,7 @@ def build_head(model: Model) -> Head | None:
 
 def _read_ngram_projection(model: Model) -> Tensor:
     """Return the projections of a memory's hash heads (heads, D of a row, D), in the table's dtype."""
-    spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
+    spec, parts = model.ngram_memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
     shape = (model.table_info.shape[1], spec.width)
     for part in parts:
         fits = part.shape == shape and len(parts) == spec.n_hash_heads and part.nbytes <= MAX_PART

@@ -133,7 +133,7 @@ class Model:
         return tuple(find_tables.describe_table(self, name, role, total) for name, role in names)
 
     @cached_property
-    def memories(self) -> tuple[NgramMemory, ...]:
+    def ngram_memories(self) -> tuple[NgramMemory, ...]:
         """The n-gram memories with their rows; reads headers only, and checks them against the config.
 
         Raises:
@@ -141,7 +141,7 @@ class Model:
             CheckpointError: If the tensors do not match the config.
 
         Example:
-            >>> load("default").memories
+            >>> load("default").ngram_memories
             ()
         """
         specs = () if self.config is None else self._require_spec().ngrams

@@ -70,9 +70,9 @@ def _qwen4(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpe
         drawn = [splitmix64(state & MASK64) % _bound(vocab_size) for state in states]
         specs.append(
             NgramSpec(
-                tensor_suffix=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1, vocab_size=vocab_size,
-                width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=orders, moduli=moduli,
-                multipliers=_odd(drawn, heads), mix="xor", fill_id=stop, stop_ids=(stop,),
+                tensor_suffix=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1,
+                vocab_size=vocab_size, width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=orders,
+                moduli=moduli, multipliers=_odd(drawn, heads), mix="xor", fill_id=stop, stop_ids=(stop,),
             )
         )  # fmt: skip
     return tuple(specs)
@@ -99,9 +99,9 @@ def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
         drawn = np.random.default_rng(LAYER_PRIME * layer).integers(0, _bound(compressed), orders[-1], np.int64)
         specs.append(
             NgramSpec(
-                tensor_suffix=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width, rows=rows,
-                orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor", fill_id=pad,
-                stop_ids=stop_ids, stop_ids_are_hashed=False, compressed_vocab_size=compressed,
+                tensor_suffix=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width,
+                rows=rows, orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor",
+                fill_id=pad, stop_ids=stop_ids, stop_ids_are_hashed=False, compressed_vocab_size=compressed,
             )
         )  # fmt: skip
     return tuple(specs)
@@ -121,9 +121,10 @@ def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
     return (
         NgramSpec(
-            tensor_suffix="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli), moduli=moduli,
-            width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
-            mix="sum", fill_id=0, stop_ids=(_first_index(fields, vocab_size),), added="projected_mean", tensor_per_head=True,
+            tensor_suffix="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli),
+            moduli=moduli, width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
+            mix="sum", fill_id=0, stop_ids=(_first_index(fields, vocab_size),), added="projected_mean",
+            tensor_per_head=True,
         ),
     )  # fmt: skip
 

@@ -259,7 +259,7 @@ class Trace:
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row. `n_streams` is the number of copies of each hidden state.
-        memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
+        ngram_memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
         routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
@@ -292,7 +292,7 @@ class Trace:
     positions: Positions
     padding: Padding
     n_streams: int  # copies that the model makes of each hidden state, 1 for most
-    memories: list[NgramFacts]
+    ngram_memories: list[NgramFacts]
     per_layer: PerLayerFacts | None
     value: ValueFacts | None
     routing: list[RoutingFacts]

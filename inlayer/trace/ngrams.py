@@ -34,7 +34,7 @@ def ngram_facts(result: Forward) -> list[NgramFacts]:
     """Return the facts of every n-gram memory of a walk that started from a text."""
     if result.ids_BT is None:
         return []
-    return [_facts(result, memory) for memory in result.pipeline.layer.memories]
+    return [_facts(result, memory) for memory in result.pipeline.layer.ngram_memories]
 
 
 def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:

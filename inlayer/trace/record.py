@@ -83,7 +83,7 @@ def record_walk(
         positions=_positions(result),
         padding=pipeline.padding(recorded.first_channel, recorded.dims),
         n_streams=pipeline.layer.n_streams,
-        memories=ngram_facts(result),
+        ngram_memories=ngram_facts(result),
         per_layer=per_layer_facts(result),
         value=value_facts(result),
         routing=routing_facts(result),

@@ -166,7 +166,7 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         yield line.append(data, style="dim")
 
     yield from layout.each_token(lines)
-    for memory in layout.trace.memories:
+    for memory in layout.trace.ngram_memories:
         yield from memory_lines(layout, memory)
     if layout.trace.per_layer is not None:
         yield from per_layer_lines(layout, layout.trace.per_layer)
