@@ -312,7 +312,8 @@ class Embeddings(ExtraTables):
             named: The keyword arguments of `forward`.
 
         Returns:
-            One LayerStage per operation, first the rows: its `name`, what it `added`, and the vectors `after` it.
+            One LayerStage per operation, starting with the lookup. Each has its `name`, the vectors it `added`, and
+            the `output` vectors.
 
         Raises:
             InlayerError: Same as `forward`.

@@ -66,7 +66,7 @@ class StageValue:
     added: Vector | None
     row: int | None  # index into `StageFacts.table` of the added row; None if it is not a row of a table
     offset: int | None  # first byte of that row
-    after: Vector
+    output: Vector
 
 
 @dataclass(frozen=True, kw_only=True)

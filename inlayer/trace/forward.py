@@ -105,7 +105,7 @@ class Forward:
         check_id_range(ids_BT, self.active.layer.vocab_size)
         self._run(mask_BT, ids_BT, None)
         ids_U, inverse_BT = torch.unique(ids_BT[:, self.shown], return_inverse=True)
-        rows_BTD = self.stages[0].after
+        rows_BTD = self.stages[0].output
         rows_UD = rows_BTD.new_empty(len(ids_U), rows_BTD.shape[-1])
         rows_UD[inverse_BT] = rows_BTD  # every occurrence of an id has the same row
         self.unique = UniqueRows(ids_U, inverse_BT, rows_UD)
@@ -152,8 +152,8 @@ class Forward:
             self.layer_position_ids,
             history=self.history,
         )
-        self.width = self.stages[-1].after.shape[-1]
-        if self.recorded.first_channel >= (widest := max(self.width, self.stages[0].after.shape[-1])):
+        self.width = self.stages[-1].output.shape[-1]
+        if self.recorded.first_channel >= (widest := max(self.width, self.stages[0].output.shape[-1])):
             raise InputError(f"first_channel is {self.recorded.first_channel:,}; it must be in 0..{widest - 1:,}")
 
     @property

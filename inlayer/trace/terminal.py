@@ -201,9 +201,9 @@ def positions_step(layout: Layout) -> Iterator[Text]:
     stage = names.index("after position") - 1
 
     def parts(token: TokenTrace) -> NamedVectors:
-        before, value = token.stages[stage - 1].after if stage else token.row, token.stages[stage]
+        before, value = token.stages[stage - 1].output if stage else token.row, token.stages[stage]
         added = [] if value.added is None else [(f"+ position {token.position}", value.added)]
-        return [(names[stage], before), *added, ("= sum", value.after)]
+        return [(names[stage], before), *added, ("= sum", value.output)]
 
     def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
         return layout.named_vectors(index, layout.label(token), parts(token), grid)
@@ -344,7 +344,7 @@ def _stages(layout: Layout) -> Iterator[Text]:
         return
     parts: list[tuple[str, Vector]] = [("row", token.row)]
     for stage, value in zip(trace.stages, token.stages, strict=True):
-        parts.append((stage.name, value.after) if value.added is None else (f"+ {stage.name}", value.added))
+        parts.append((stage.name, value.output) if value.added is None else (f"+ {stage.name}", value.added))
     grid = layout.named_grid([parts], trace.shape[2])
     yield layout.grid_heading(grid)
     yield from layout.named_vectors(0, layout.label(token), parts, grid)

@@ -309,8 +309,8 @@ def test_longcat_hidden_states_equal_sglang(dtype: str, tmp_path: Path) -> None:
     theirs = longcat_reference(config, tensors, ids)
     stages = model.embeddings.stages(ids)
     assert [stage.name for stage in stages] == ["row", "n-grams"]
-    assert same_bits(stages[-1].after, theirs)
-    assert not same_bits(stages[0].after, theirs)  # control: the rows alone
+    assert same_bits(stages[-1].output, theirs)
+    assert not same_bits(stages[0].output, theirs)  # control: the rows alone
     pieces = [model.embeddings(ids[None, at : at + 10], history=ids[None, :at])[0] for at in (0, 10, 20)]
     torch.testing.assert_close(torch.cat(pieces), theirs, rtol=0.02 if dtype == "bfloat16" else 1e-5, atol=1e-5)
     assert model.embeddings(torch.tensor([[1, 2]])).requires_grad is False

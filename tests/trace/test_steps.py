@@ -102,7 +102,7 @@ def test_code_of_each_step_reproduces_the_trace(name: str, case: int) -> None:
         assert ordered is shell.names["rows"]
     else:
         place = [stage.name for stage in trace.stages].index("position")
-        theirs = torch.tensor([[token.stages[place].after for token in text.tokens] for text in trace.texts])
+        theirs = torch.tensor([[token.stages[place].output for token in text.tokens] for text in trace.texts])
         torch.testing.assert_close(ordered[..., :8], theirs, rtol=1e-6, atol=1e-6)
     hidden = torch.tensor([[token.hidden for token in text.tokens] for text in trace.texts])
     torch.testing.assert_close(shell.run(7)[..., :8], hidden, rtol=1e-6, atol=1e-6)
