@@ -125,9 +125,9 @@ class Head(HeadRows):
         local = self._local_rows()
         if local is None:
             return compute_logits(self, hidden, self._weight_without_padding_gradient(), self.bias)
-        hidden = sharding.copy_to_all(hidden, local.mesh)
+        hidden = sharding.copy_to_processes(hidden, local.mesh)
         logits_M = compute_logits(self, hidden, local.rows_MD, local.entries(self.bias))
-        return sharding.join_columns(logits_M, self.vocab_size, local.mesh)
+        return sharding.gather_last_dim(logits_M, self.vocab_size, local.mesh)
 
     def loss(
         self,
@@ -196,7 +196,7 @@ class Head(HeadRows):
     ) -> Tensor:
         """Return the loss of targets that are rows or IGNORE_INDEX, by torch's chunks or ours."""
         if local is not None:
-            hidden_ND = sharding.copy_to_all(hidden_ND, local.mesh)
+            hidden_ND = sharding.copy_to_processes(hidden_ND, local.mesh)
         device = hidden_ND.device.type
         autocast = torch.is_autocast_enabled(device)
         if autocast:  # torch's chunked loss ignores autocast: cast here, once for all chunks

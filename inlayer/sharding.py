@@ -2,8 +2,8 @@
 
 - the weight is a DTensor, sharded by rows over a mesh named "vocab"; every process has the same tokens and hidden
   states, so the results of all processes add up to the whole
-- there are two collectives, and each is the other's backward pass: `copy_to_all` uses the same values everywhere and
-  sums their gradients; `sum_of_all` sums values and passes the gradient to all
+- there are two collectives, and each is the other's backward pass: `copy_to_processes` uses the same values everywhere and
+  sums their gradients; `all_reduce_sum` sums values and passes the gradient to all
 - torch's RowwiseParallel and loss_parallel give the same results, but need the backward pass inside their context and
   materialize all logits of their rows at once
 Tested against one process and against torch's loss_parallel in tests/training/test_parallel.py.
@@ -58,7 +58,7 @@ class LocalRows(NamedTuple):
         """Return the entries of a replicated bias that belong to the local rows."""
         if bias_V is None:
             return None
-        return copy_to_all(bias_V, self.mesh)[self.first : self.first + len(self.rows_MD)]
+        return copy_to_processes(bias_V, self.mesh)[self.first : self.first + len(self.rows_MD)]
 
 
 def local_rows(weight: Any) -> LocalRows:
@@ -72,21 +72,21 @@ def local_rows(weight: Any) -> LocalRows:
     return LocalRows(weight.to_local(), own_rows(len(weight), mesh).start, mesh)
 
 
-def copy_to_all(x: Tensor, mesh: DeviceMesh) -> Tensor:
+def copy_to_processes(x: Tensor, mesh: DeviceMesh) -> Tensor:
     """Return the same values; the backward pass sums the gradients of all processes."""
     from torch.distributed.tensor import DTensor, Partial, Replicate
 
     return DTensor.from_local(x, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial()])
 
 
-def sum_of_all(x: Tensor, mesh: DeviceMesh) -> Tensor:
+def all_reduce_sum(x: Tensor, mesh: DeviceMesh) -> Tensor:
     """Return the sum over all processes; in the backward pass each gets the whole gradient."""
     from torch.distributed.tensor import DTensor, Partial
 
     return DTensor.from_local(x, mesh, [Partial()], run_check=False).full_tensor()
 
 
-def join_columns(x_M: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
+def gather_last_dim(x_M: Tensor, columns: int, mesh: DeviceMesh) -> Tensor:
     """Concatenate the last axis over all processes; in the backward pass each gets its own part."""
     from torch.distributed.tensor import DTensor, Shard
 
@@ -105,7 +105,7 @@ def look_up(index: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
     rows = functional.embedding(
         (index - local.first).masked_fill(outside, 0), local.rows_MD, local.local_index(padding_idx)
     )
-    return sum_of_all(rows.masked_fill(outside[..., None], 0), local.mesh)
+    return all_reduce_sum(rows.masked_fill(outside[..., None], 0), local.mesh)
 
 
 def cross_entropy(logits_CM: Tensor, targets_C: Tensor, local: LocalRows, ignore_index: int) -> tuple[Tensor, Tensor]:
@@ -120,6 +120,6 @@ def cross_entropy(logits_CM: Tensor, targets_C: Tensor, local: LocalRows, ignore
     target_logits_C = logits_CM.gather(1, columns_C1)[:, 0].masked_fill(outside_C, 0)
     parts = [torch.zeros_like(target_logits_C)] * (size + 1)
     parts[rank], parts[size] = logits_CM.logsumexp(1), target_logits_C
-    parts_GC = sum_of_all(torch.stack(parts), local.mesh)
+    parts_GC = all_reduce_sum(torch.stack(parts), local.mesh)
     log_sums_C = parts_GC[:size].logsumexp(0)
     return (log_sums_C - parts_GC[size]).masked_fill(targets_C == ignore_index, 0), log_sums_C

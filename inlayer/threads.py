@@ -47,7 +47,7 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) ->
     return [future.result() for future in futures]
 
 
-def when_parent_ends(action: Callable[[], object]) -> None:
+def on_parent_exit(action: Callable[[], object]) -> None:
     """Call a function when the parent process ends, even by SIGKILL."""
     from multiprocessing.connection import wait
 

@@ -21,7 +21,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.families import LayerSpec
-from inlayer.families.tensor_names import names_head
+from inlayer.families.tensor_names import config_has_head
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
@@ -147,7 +147,7 @@ def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 def saved_with_head(model: Model) -> bool:
     """Return whether a tied model has a head at all. Its class decides; a masked-language head also needs a bias."""
     biased = model.spec is not None and model.spec.head.bias
-    return names_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
+    return config_has_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
 
 
 def find_part(model: Model, part: str) -> TensorInfo | None:

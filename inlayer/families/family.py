@@ -39,10 +39,10 @@ class Family:
     reverse_rotation: bool = False  # attention rotates in the opposite direction
     rotate_in_float32: bool = False  # attention rounds once, after the rotation
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
-    rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
+    rope_type_aliases: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     has_mscales: bool = False  # LongRoPE: factors on cos and sin are given, and texts of any length have short_factor
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
-    head_dim_parts: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
+    head_dim_addends: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
     rotary_dim_field: str | None = None  # the number of rotated channels, if the config has no fraction
     has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
     theta_fields: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
@@ -56,8 +56,8 @@ class Family:
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
     # used if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
     full_attention_interval: int | None = None
-    other_layers: str = SLIDING
-    last_is_full: bool = False  # the last layer has full attention, whatever the config lists
+    default_layer_type: str = SLIDING
+    last_layer_is_full: bool = False  # the last layer has full attention, whatever the config lists
     # around the sum
     # what is multiplied: looked-up rows, or also inputs_embeds; "encoder rows": also those if there is no encoder
     scale_at: Literal["rows", "inputs", "encoder rows"] | None = None

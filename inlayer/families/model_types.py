@@ -65,8 +65,8 @@ _deepseek_v3 = _like(_plain, 129280, 7168, 128, 4096, qk_rope_head_dim=64, pairi
 _partial = _like(_plain, has_partial_rotary=True, rotary_dim_field="rotary_dim")
 _mamba = _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED)
 _hunyuan_v1 = _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0)
-_hybrid = _like(_partial, full_attention_interval=4, other_layers="linear_attention")
-_gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6, last_is_full=True,
+_hybrid = _like(_partial, full_attention_interval=4, default_layer_type="linear_attention")
+_gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6, last_layer_is_full=True,
     rope_parameters={SLIDING: _rope(1e4), FULL: _rope(1e6, 0.25) | {"rope_type": "proportional"}})
 _deepseek_v4 = _like(_plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4,
     compress_rope_theta=1.6e5, pairing="interleaved", layout="single", has_partial_rotary=True,
@@ -198,7 +198,7 @@ FAMILIES: dict[str, Family] = {
     "granite_swa": _like(_granite, 100352, 2560, 20, 8192, layer_thetas_field="layer_rope_theta", **TIED),
     "granitemoe_swa": _like(_granite, layer_thetas_field="layer_rope_theta"),
     "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, positions_flag="position_embedding_type",
-        full_attention_interval=MAX_LAYERS + 1, other_layers="linear_attention"),
+        full_attention_interval=MAX_LAYERS + 1, default_layer_type="linear_attention"),
     "gte": _like(_rotary_bert, 250048, 768, 12, 8192, pad_token_id=1, type_vocab_size=1, rope_theta=160000.0),
     "helium": _like(_plain, 48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5, pairing="interleaved",
         layout="half"),
@@ -240,7 +240,7 @@ FAMILIES: dict[str, Family] = {
     "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
         dim_model_base=256, scale_at="rows", round_scale=True, scale_field="scale_emb", **TIED),
     "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6, full_attention_interval=-2,
-        other_layers="linear_attention"),
+        default_layer_type="linear_attention"),
     "minimax_m2": _like(_partial, 200064, 3072, 48, 196608, head_dim=128, rope_theta=5e6),
     "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
         rotary_dim_field=None),
@@ -249,7 +249,7 @@ FAMILIES: dict[str, Family] = {
     "mistral": _mistral, "ministral": _mistral,
     "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, qk_nope_head_dim=64, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192, "rope_theta": 1e4},
-        head_dim_fields=("head_dim",), head_dim_parts=("qk_nope_head_dim", "qk_rope_head_dim"),
+        head_dim_fields=("head_dim",), head_dim_addends=("qk_nope_head_dim", "qk_rope_head_dim"),
         rotary_dim_field="qk_rope_head_dim"),
     "mistral_large4_text": _like(_deepseek_v3, 204800, 6144, 64, 1048576, rope_theta=1e4, num_hidden_layers=72,
         no_rope_layer_interval=4, no_rope_interval=True, learned_frequencies=True, final_logit_softcapping=30.0,
@@ -294,9 +294,9 @@ FAMILIES: dict[str, Family] = {
     "phi": _like(_plain, 51200, 2048, 32, 2048, partial_rotary_factor=0.5, has_partial_rotary=True,
         dropout_field="embd_pdrop", head_bias=True),
     "phi3": _like(_plain, 32064, 3072, 32, 4096, pad_token_id=32000, original_max_position_embeddings=4096,
-        has_partial_rotary=True, rope_names={"su": "longrope", "yarn": "longrope"}),
+        has_partial_rotary=True, rope_type_aliases={"su": "longrope", "yarn": "longrope"}),
     "phi4_multimodal": _like(_partial, 200064, 3072, 32, 131072, pad_token_id=199999, dropout_field="embd_pdrop",
-        rope_names={"su": "longrope", "yarn": "longrope"}),
+        rope_type_aliases={"su": "longrope", "yarn": "longrope"}),
     "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6, has_mscales=True),
     "plbart": _like(_bart, 50005, 768, 12, 1024, scale_embedding=True),
     "qwen2": _qwen2,

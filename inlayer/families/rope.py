@@ -32,7 +32,7 @@ FULL_ATTENTION_INTERVAL = ("sliding_window_pattern", "global_attn_every_n_layers
 
 def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
     """Return the rotary settings of a config."""
-    head_dim = fields.optional_size(*family.head_dim_fields) or sum(map(fields.size, family.head_dim_parts))
+    head_dim = fields.optional_size(*family.head_dim_fields) or sum(map(fields.size, family.head_dim_addends))
     head_dim = head_dim or n_embd // fields.size(*N_HEAD_FIELDS)
     if not head_dim:
         raise ConfigError(f"head_dim is 0: the hidden size {n_embd:,} is smaller than the number of attention heads")
@@ -86,7 +86,9 @@ def _layer_types(family: Family, fields: ConfigReader) -> Any:
     if "compress" in family.theta_fields and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
     if listed in ("layer_types", "layers_block_type") and types is not None:
-        return [*types[:-1], FULL] if family.last_is_full and types and isinstance(types, (list, tuple)) else types
+        return (
+            [*types[:-1], FULL] if family.last_layer_is_full and types and isinstance(types, (list, tuple)) else types
+        )
     layers = range(_depth(fields))
     name, indices = fields.get("attn_layer_indices", "full_attn_idxs", "cross_attention_layers")  # Bamba, LFM2, Mllama
     if isinstance(indices, (list, tuple)) and len(indices) <= MAX_LAYERS:
@@ -97,8 +99,8 @@ def _layer_types(family: Family, fields: ConfigReader) -> Any:
         return None
     every = fields.optional_size(*FULL_ATTENTION_INTERVAL) or abs(family.full_attention_interval)
     full = every - 1 if family.full_attention_interval > 0 else 0
-    types = [FULL if layer % every == full else family.other_layers for layer in layers]
-    return [*types[:-1], FULL] if family.last_is_full and types else types
+    types = [FULL if layer % every == full else family.default_layer_type for layer in layers]
+    return [*types[:-1], FULL] if family.last_layer_is_full and types else types
 
 
 def _depth(fields: ConfigReader) -> int:
@@ -148,7 +150,7 @@ def _read_parameters(
         settings = {name: value for name, value in settings.items() if name != "truncate"}
     rope = ConfigReader(settings, {})
     _, kind = rope.get("rope_type", "type")
-    kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
+    kind = family.rope_type_aliases.get(kind, kind) if isinstance(kind, str) else kind
     theta, fraction = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
     theta_field, fraction_field = family.rope_fields
     if fraction is None:

@@ -123,7 +123,7 @@ _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
 }
 
 
-def names_head(config: Mapping[str, Any] | None) -> bool | None:
+def config_has_head(config: Mapping[str, Any] | None) -> bool | None:
     """Return whether the class of a model has a head; None if its config names no class."""
     classes = (config or {}).get("architectures")
     return any(WITH_HEAD.search(str(name)) for name in classes) if isinstance(classes, list) and classes else None

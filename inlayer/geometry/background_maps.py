@@ -28,7 +28,7 @@ from inlayer.geometry.map_page import MapFacts, map_facts
 from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
-from inlayer.threads import when_parent_ends
+from inlayer.threads import on_parent_exit
 
 WAIT = 20.0  # seconds, less than a client waits for a response
 MAX_ROWS = 500_000  # largest table that is mapped
@@ -114,7 +114,7 @@ def compute_tsne(table: StoredTable, cache: Path) -> None:
     # Turn SIGTERM into SystemExit, so that a partly written file is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    when_parent_ends(partial(os.kill, os.getpid(), signal.SIGTERM))
+    on_parent_exit(partial(os.kill, os.getpid(), signal.SIGTERM))
     with suppress(AttributeError, OSError):
         os.nice(10)
     cache.mkdir(parents=True, exist_ok=True)

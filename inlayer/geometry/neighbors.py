@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_id_array, check_size
 from inlayer.errors import InputError
-from inlayer.families.tensor_names import names_head
+from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
@@ -88,7 +88,7 @@ def searched_table(model: Model, table: str) -> StoredTable:
         raise InputError(f'table is {quote(table)}; it must be "input" or "head"')
     if table == "input":
         return model.table
-    if model.head_name is None and model.is_tied and names_head(model.config) is not False:
+    if model.head_name is None and model.is_tied and config_has_head(model.config) is not False:
         return model.table
     if model.head_name is None:
         raise InputError(f"{model.source} has no head; search its input table")

@@ -22,7 +22,7 @@ from inlayer.checkpoint.find_tables import head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
-from inlayer.families.tensor_names import names_head
+from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
@@ -86,7 +86,7 @@ def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
         tensor=shorten(model.head_name, 200) if model.head_name is not None else None,
         shape=scan.shape,
         equals_table=scan.equal,
-        expected=names_head(config),
+        expected=config_has_head(config),
     )
 
 

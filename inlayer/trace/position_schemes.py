@@ -92,8 +92,9 @@ def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> 
         if isinstance(own.rope_parameters, RopeParameters)
         else {layer_type: replace(settings, theta=base) for layer_type, settings in own.rope_parameters.items()}
     )
-    layout, keep_float32 = own.layout, own.keep_float32
-    return RotaryPositions(own.head_dim, parameters, pairing=own.pairing, layout=layout, keep_float32=keep_float32)
+    return RotaryPositions(
+        own.head_dim, parameters, pairing=own.pairing, layout=own.layout, keep_float32=own.keep_float32
+    )
 
 
 def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:

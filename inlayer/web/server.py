@@ -35,7 +35,7 @@ from uvicorn.supervisors import Multiprocess
 
 from inlayer.errors import InputError
 from inlayer.files import quote
-from inlayer.threads import when_parent_ends
+from inlayer.threads import on_parent_exit
 from inlayer.web.guard import HEADERS, Guard, error_response
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def print_address(address: Address) -> None:
 
 def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:
     """Build the application inside a worker process."""
-    when_parent_ends(partial(os._exit, 0))
+    on_parent_exit(partial(os._exit, 0))
     from inlayer.encoding import row_pooling
     from inlayer.web.app import make_app
 
@@ -234,7 +234,7 @@ def find_model_names(open_pipelines: OpenPipelines, processes: BaseContext) -> l
 
 def send_model_names(sender: Connection, open_pipelines: OpenPipelines) -> None:
     """Send the names of the models, or the error of one that cannot be opened."""
-    when_parent_ends(partial(os._exit, 0))
+    on_parent_exit(partial(os._exit, 0))
     try:
         sender.send(list(open_pipelines()))
     except Exception as error:
