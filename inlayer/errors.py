@@ -79,7 +79,7 @@ def needs_package(feature: str, package: str, install: str, *modules: str) -> It
 
 def needs_torch(feature: str) -> AbstractContextManager[None]:
     """Turn a failed import of torch inside the block into a MissingExtraError saying that `feature` needs torch."""
-    return needs_package(what, "torch", "'inlayer[torch]'", "torch", "jaxtyping")
+    return needs_package(feature, "torch", "'inlayer[torch]'", "torch", "jaxtyping")
 
 
 def type_name(value: object) -> str:

@@ -2,8 +2,8 @@
 
 - the weight is a DTensor, sharded by rows over a mesh named "vocab"; every process has the same tokens and hidden
   states, so the results of all processes add up to the whole
-- there are two collectives, and each is the other's backward pass: `copy_to_processes` uses the same values everywhere and
-  sums their gradients; `all_reduce_sum` sums values and passes the gradient to all
+- there are two collectives, and each is the other's backward pass: `copy_to_processes` uses the same values
+  everywhere and sums their gradients; `all_reduce_sum` sums values and passes the gradient to all
 - torch's RowwiseParallel and loss_parallel give the same results, but need the backward pass inside their context and
   materialize all logits of their rows at once
 Tested against one process and against torch's loss_parallel in tests/training/test_parallel.py.

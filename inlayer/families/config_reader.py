@@ -46,14 +46,14 @@ def _read_file(path: Path) -> dict[str, Any]:
     return parse_json(content, format_path(path), ConfigError)
 
 
-def short(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value for a message: short, even if it is deeply nested."""
     return reprlib.repr(value)
 
 
 def invalid(name: str, value: object, expected: str) -> ConfigError:
     """Return the error for a field with this value."""
-    return ConfigError(f"the config's {name} is {short(value)}; expected {expected}")
+    return ConfigError(f"the config's {name} is {short_repr(value)}; expected {expected}")
 
 
 def _number(name: str, value: object) -> float:

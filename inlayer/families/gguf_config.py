@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import short
+from inlayer.families.config_reader import short_repr
 from inlayer.families.model_types import FAMILIES
 from inlayer.families.rope import NO_ROTARY
 from inlayer.families.rope_scaling_settings import MAX_SETTING
@@ -125,7 +125,7 @@ class _Architecture:
     def need(self, name: str) -> int:
         value = self.get(name)
         if type(value) is not int or value < 1:
-            raise ConfigError(f"its {self.name}.{name} is {short(value)}; it must be a positive integer")
+            raise ConfigError(f"its {self.name}.{name} is {short_repr(value)}; it must be a positive integer")
         return value
 
     def _find_family(self, *, has_token_types: bool) -> str:
@@ -188,7 +188,8 @@ def _gemma4_rotary(arch: _Architecture) -> dict[str, Any]:
     """Return Gemma-4's settings: layers with full attention have wider heads and rotate the pairs with divisor 1."""
     head, divisors = arch.need("attention.key_length"), list(arch.factors.get(SCALED, ()))
     if any(1 != divisor < NOT_ROTATED for divisor in divisors) or len(divisors) not in (0, head // 2):
-        raise ConfigError(f"its {SCALED} is {short(divisors)}; expected {head // 2} divisors, each 1 or very large")
+        found = short_repr(divisors)
+        raise ConfigError(f"its {SCALED} is {found}; expected {head // 2} divisors, each 1 or very large")
     full = {
         "rope_type": "proportional",
         "rope_theta": arch.get("rope.freq_base") or 1e6,
@@ -219,7 +220,7 @@ ROTARY_READERS = {"gemma4_text": _gemma4_rotary, "deepseek_v4": _deepseek_v4_rot
 def _rotated_fraction(rotated: object, head: object) -> float:
     """Return the rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
     if type(rotated) is not int or type(head) is not int or not 2 <= rotated <= head or rotated % 2:
-        channels = f"{short(rotated)} of the {short(head)} channels of a head"
+        channels = f"{short_repr(rotated)} of the {short_repr(head)} channels of a head"
         raise ConfigError(f"it rotates {channels}; expected an even number of them, 2 or more")
     fraction = rotated / head
     return fraction if int(fraction * head) == rotated else math.nextafter(fraction, 1.0)
@@ -240,7 +241,7 @@ def _scaling(arch: _Architecture) -> dict[str, Any]:
     if kind == "linear" and factor == 1:
         return {"rope_type": "default"}
     if isinstance(factor, (int, float)) and not 0 < factor < math.inf:
-        raise ConfigError(f"its {arch.name}.rope.scaling.factor is {short(factor)}; it must be positive")
+        raise ConfigError(f"its {arch.name}.rope.scaling.factor is {short_repr(factor)}; it must be positive")
     return {"rope_type": kind, "factor": factor, **original, **(_yarn(arch) if kind == "yarn" else {})}
 
 
@@ -251,7 +252,7 @@ def _yarn(arch: _Architecture) -> dict[str, Any]:
     if multiplier is None:
         return settings
     if type(multiplier) not in (int, float) or not abs(multiplier) < MAX_SETTING:
-        raise ConfigError(f"its {arch.name}.{name} is {short(multiplier)}; it must be a number")
+        raise ConfigError(f"its {arch.name}.{name} is {short_repr(multiplier)}; it must be a number")
     # DeepSeek stores 0.1 x mscale_all_dim; mscale is not stored, because it is the same number in all of these models
     mscale = multiplier if arch.family == "ministral3" else _shortest(float(np.float32(multiplier * 10)))
     return settings | {"mscale": mscale, "mscale_all_dim": mscale}

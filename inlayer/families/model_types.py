@@ -66,7 +66,8 @@ _partial = _like(_plain, has_partial_rotary=True, rotary_dim_field="rotary_dim")
 _mamba = _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED)
 _hunyuan_v1 = _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0)
 _hybrid = _like(_partial, full_attention_interval=4, default_layer_type="linear_attention")
-_gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6, last_layer_is_full=True,
+_gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6,
+    last_layer_is_full=True,
     rope_parameters={SLIDING: _rope(1e4), FULL: _rope(1e6, 0.25) | {"rope_type": "proportional"}})
 _deepseek_v4 = _like(_plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4,
     compress_rope_theta=1.6e5, pairing="interleaved", layout="single", has_partial_rotary=True,
