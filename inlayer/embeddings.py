@@ -169,10 +169,10 @@ class Embeddings(ExtraTables):
         self.multiplier, self.round_multiplier = multiplier, round_multiplier
         self.projection_at, self.mask_padding, self.positions_first = projection_at, mask_padding, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
-        learned = table_kwargs | {"offset": position_offset, "seed": position_seed}
-        learned["padding_idx"] = self.position_id_rule.padding_idx
+        learned_kwargs = table_kwargs | {"offset": position_offset, "seed": position_seed}
+        learned_kwargs["padding_idx"] = self.position_id_rule.padding_idx
         self.position_embedding = build_positions(
-            positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned=learned
+            positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned_kwargs=learned_kwargs
         )
         self.token_type_embedding = (
             Table(n_token_types, sum_width, seed=type_seed, **table_kwargs) if n_token_types else None

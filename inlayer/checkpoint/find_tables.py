@@ -67,9 +67,9 @@ def value_tables(model: Model) -> dict[int, str]:
     return {int(match[1]): name for name in names if (match := tensor_names.VALUE_OF_BLOCK.search(name))}
 
 
-def limitation(model: Model) -> str:
+def unsupported_parts(model: Model) -> str:
     """Return what the files have and the layer leaves out; "" for nothing."""
-    if not _may_have_value_tables(model) or not model.store.first_of(tensor_names.SMEAR_GATES):
+    if not _may_have_value_tables(model) or not model.store.find_first(tensor_names.SMEAR_GATES):
         return ""
     return "hidden states without the smear gate, which mixes each vector with the one before it"
 
@@ -108,7 +108,7 @@ def _module(name: str) -> str:
 def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | None) -> TensorInfo:
     """Find the token table: a tensor with a common name and the required size, otherwise the best candidate."""
     size = _table_size(spec, config)
-    usual = store.first_of(tensor_names.TABLES)
+    usual = store.find_first(tensor_names.TABLES)
     if usual is not None and spec is not None and spec.positions == "learned" and not spec.head.tied:
         # In untied encoder-decoders with learned positions (BART), the encoder has its own table.
         own = usual.replace("shared.weight", "encoder.embed_tokens.weight")
@@ -138,15 +138,15 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
 
     A head that is not tied to the encoder's table, and not stored, is tied to the table of the decoder.
     """
-    usual = store.first_of(tensor_names.HEAD_TENSORS)
+    usual = store.find_first(tensor_names.HEAD_TENSORS)
     if usual is None and not store.remote:
         usual = tensor_names.choose_head(store.names(), partial(has_shape, store, shape=table.shape))
     if usual is None and spec is not None and not spec.head.tied and "encoder." in table.name:
-        usual = store.first_of((table.name.replace("encoder.", "decoder."),))
+        usual = store.find_first((table.name.replace("encoder.", "decoder."),))
     return usual
 
 
-def part_name(model: Model, part: str) -> str | None:
+def find_part_name(model: Model, part: str) -> str | None:
     """Return the tensor name of a part, given as in `embeddings.state_dict()` or as "head.bias"; None if missing."""
     return tensor_names.choose_part(part, model.store.names(), model.table_info.name)
 
@@ -177,7 +177,7 @@ def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[
 
 def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
     """Return the token weights that some model2vec models store, or None."""
-    if not model.store.first_of(["weights"]):
+    if not model.store.find_first(["weights"]):
         return None
     weights = model.store.read("weights").astype(np.float64)
     if weights.shape != (model.table.num_embeddings,):

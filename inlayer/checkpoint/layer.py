@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape, part_name, value_tables
+from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_part_name, find_parts, head_shape, value_tables
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, DtypeError
@@ -152,7 +152,7 @@ def saved_with_head(model: Model) -> bool:
 
 def find_part(model: Model, part: str) -> TensorInfo | None:
     """Find the tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
-    name = part_name(model, part)
+    name = find_part_name(model, part)
     return None if name is None else model.store.find(name)
 
 

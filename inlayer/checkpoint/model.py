@@ -71,7 +71,8 @@ class Model:
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.is_static, self.skipped, self.dtype, self.trainable = store.is_static, store.skipped, dtype, trainable
+        self.is_static, self.skipped_tokens = store.is_static, store.skipped_tokens
+        self.dtype, self.trainable = dtype, trainable
         self.table_info = find_tables.find_table(store, self.spec, self.config)
         if self.spec is not None and self.spec.is_generic:
             name, shape, size = self.spec.family, self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
@@ -80,7 +81,7 @@ class Model:
             else:
                 self.spec_error = ConfigError(f"{name}: its table is {shape}, but its config requires {size}")
                 self.spec = None
-        self.note = "; ".join(filter(None, (self.note, find_tables.limitation(self))))
+        self.note = "; ".join(filter(None, (self.note, find_tables.unsupported_parts(self))))
 
     @cached_property
     def spec(self) -> LayerSpec | None:
@@ -113,7 +114,7 @@ class Model:
         padding_idx = None if self.spec is None else self.spec.padding_idx
         has_row = padding_idx is not None and padding_idx < self.table_info.shape[0]
         table = self.store.table(self.table_info.name, padding_idx if has_row else None)
-        if self.is_static and self.store.first_of(["mapping"]):
+        if self.is_static and self.store.find_first(["mapping"]):
             table.source = ClusteredRows(table.source, self.store.read_integers("mapping"))
             table.num_embeddings = table.source.rows
         return table if self.dtype is None else table.astype(self.dtype)

@@ -182,7 +182,7 @@ def _open_folder(folder: Path) -> Store:
     store = _open_weights(folder)
     is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
     if kinds[:1] == ["StaticEmbedding"]:  # model2vec also names this class, but has its own name for the table
-        _make_static(store, "unknown" if store.first_of(["embeddings"]) else "none", is_unit)
+        _make_static(store, "unknown" if store.find_first(["embeddings"]) else "none", is_unit)
     elif kinds[:1] == ["TableModule"]:  # inlayer's own class
         settings = _read_json(folder / "inlayer.json")
         skipped = settings.get("skipped") if isinstance(settings, dict) else None
@@ -190,9 +190,9 @@ def _open_folder(folder: Path) -> Store:
     return store
 
 
-def _make_static(store: Store, skipped: str, is_unit: object) -> None:
+def _make_static(store: Store, skipped_tokens: str, is_unit: object) -> None:
     """Label a store as a model that has only a table; `is_unit` says that its own library returns unit vectors."""
-    store.is_static, store.skipped, store.config = True, skipped, None
+    store.is_static, store.skipped_tokens, store.config = True, skipped_tokens, None
     store.note = STATIC_NOTE + (UNIT_NOTE if is_unit else "")
 
 

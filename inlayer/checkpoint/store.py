@@ -33,7 +33,7 @@ from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
 from inlayer.formats.safetensors import BITS, read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.formats.torch_file import read_file
-from inlayer.formats.torch_pickle import View
+from inlayer.formats.torch_pickle import TensorView
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype
 from inlayer.tokenizers import Tokenizer, open_tokenizer
@@ -59,13 +59,14 @@ class Store(ABC):
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     is_static = False  # a model2vec or StaticEmbedding model, which has only a table
     note: str = ""  # shown with the source, for example that it is a sample
-    skipped: str = "special"  # tokens that `encode` skips: "special", "unknown" (model2vec), "none" (StaticEmbedding)
+    # tokens that `encode` skips: "special", "unknown" (model2vec), or "none" (StaticEmbedding)
+    skipped_tokens: str = "special"
 
     @abstractmethod
     def names(self) -> Collection[str]:
         """Return the names of all tensors, without reading more than an index."""
 
-    def first_of(self, candidates: Sequence[str]) -> str | None:
+    def find_first(self, candidates: Sequence[str]) -> str | None:
         """Return the first of these names that is a tensor. A remote store reads as little of its index as possible."""
         names = self.names()
         return next((name for name in candidates if name in names), None)
@@ -138,7 +139,7 @@ class Store(ABC):
 class FolderStore(Store):
     """The safetensors of a folder, or the single file `path`."""
 
-    index = INDEX  # the name of the index file
+    index_name = INDEX  # the name of the index file
 
     def __init__(self, path: Path) -> None:
         single = path_kind(path) == "file"
@@ -154,7 +155,7 @@ class FolderStore(Store):
         self.config = None if path_kind(config) == "missing" else read_config(config)
         self._header = cache(self._read_header)
         self._index: Mapping[str, str] = {}  # file by tensor name
-        if file is None and self._exists(self.index):
+        if file is None and self._exists(self.index_name):
             self._index = self._read_index()
         else:
             self._index = self._list_tensors(self._weight_files() if file is None else {file})
@@ -262,7 +263,7 @@ class FolderStore(Store):
         return {"model.safetensors"} & files or {file for file in files if file.startswith("model")} or files
 
     def _read_index(self) -> Mapping[str, str]:
-        path = self._local_path(self.index)
+        path = self._local_path(self.index_name)
         with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
             data = stream.read(MAX_INDEX + 1)
         return parse_index(data, format_path(path))
@@ -271,10 +272,10 @@ class FolderStore(Store):
 class PytorchStore(FolderStore):
     """The tensors of a .bin or .pt file, or of `pytorch_model.bin` or its shards in a folder."""
 
-    index = PYTORCH_INDEX
+    index_name = PYTORCH_INDEX
 
     def __init__(self, path: Path) -> None:
-        self._not_contiguous: dict[str, View] = {}
+        self._not_contiguous: dict[str, TensorView] = {}
         super().__init__(path)
         self.kind = "pytorch"
 

@@ -269,9 +269,9 @@ class Encoder:
 
 def _skipped_ids(model: Model) -> frozenset[int]:
     """Return the ids that do not count: special tokens, or what the library of a static model skips."""
-    if model.tokenizer is None or model.skipped == "none":
+    if model.tokenizer is None or model.skipped_tokens == "none":
         return frozenset()
-    if model.skipped == "special":
+    if model.skipped_tokens == "special":
         return model.tokenizer.special_ids
     unknown = getattr(model.tokenizer, "unknown_id", None)
     return frozenset() if unknown is None else frozenset({unknown})

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import LFS_POINTER, file_errors, format_path, printable
-from inlayer.formats.torch_pickle import MAX_PICKLE, View, find_views, read_pickle, unreadable
+from inlayer.formats.torch_pickle import MAX_PICKLE, TensorView, find_views, read_pickle, unreadable
 
 ZIP, PICKLE = b"PK\x03\x04", b"\x80"  # the first bytes of a file
 MAX_DIRECTORY = 4 << 20  # bytes of an archive's list of records; a record needs about 90
@@ -29,7 +29,7 @@ STORAGE_LENGTH = struct.Struct("<q")
 Offsets = dict[str, int]  # where the values of each storage start in the file, by its key
 
 
-def read_file(path: Path) -> tuple[dict[str, View], Offsets]:
+def read_file(path: Path) -> tuple[dict[str, TensorView], Offsets]:
     """Return the tensors of a file, and the offsets of their storages."""
     where = format_path(path)
     with file_errors(path, kind=CheckpointError), BoundedFile(path) as stream:
@@ -54,7 +54,7 @@ class BoundedFile(io.FileIO):
         return super().read(size) or b""
 
 
-def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
+def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, TensorView], Offsets]:
     """Read a zip archive: `name/data.pkl`, `name/data/0`, ..."""
     try:
         with zipfile.ZipFile(stream) as archive:
@@ -109,7 +109,7 @@ def locate(stream: BoundedFile, record: zipfile.ZipInfo, size: int, where: str) 
     return start, record.file_size
 
 
-def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
+def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, TensorView], Offsets]:
     """Read the format before torch 1.6: magic, version, platform, state dict, keys; then storages with lengths."""
     front = io.BytesIO(stream.read(MAX_PICKLE))
     if read_pickle(front, where)[0] != MAGIC:

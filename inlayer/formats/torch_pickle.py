@@ -66,7 +66,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class View:
+class TensorView:
     """A tensor as a view of a storage. Strides and offset count values of its dtype."""
 
     storage: Storage
@@ -84,19 +84,20 @@ class View:
         )
 
 
-def find_views(value: object, where: str) -> dict[str, View]:
+def find_views(value: object, where: str) -> dict[str, TensorView]:
     """Return the tensors of a state dict by name, even if a trainer has put it under "state_dict" or "model"."""
     parts = [value, value.get("state_dict"), value.get("model")] if isinstance(value, dict) else []
     for part in parts:
         if isinstance(part, dict):
-            views = {name: view for name, view in part.items() if isinstance(name, str) and isinstance(view, View)}
+            found = ((name, view) for name, view in part.items() if isinstance(name, str))
+            views = {name: view for name, view in found if isinstance(view, TensorView)}
             if views:
                 return views
     raise unreadable(where, "it has no named tensors; a checkpoint is a saved state_dict()")
 
 
 def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
-    """Return the value of a pickle (dicts, lists, plain values, and a View per tensor), and its storages."""
+    """Return the value of a pickle (dicts, lists, plain values, and a TensorView per tensor), and its storages."""
     machine = PickleMachine(where)
     try:
         for opcode, argument, _ in pickletools.genops(stream):
@@ -166,7 +167,7 @@ class PickleMachine:
         name = function if isinstance(function, GlobalName) else ""
         if name == ORDERED_DICT and arguments == ():
             return {}
-        if name == PARAMETER and isinstance(arguments[0], View):
+        if name == PARAMETER and isinstance(arguments[0], TensorView):
             return arguments[0]
         if name in TENSORS:
             return self.check_view(arguments)
@@ -187,13 +188,13 @@ class PickleMachine:
             raise ValueError("a storage described in two ways")
         return storage
 
-    def check_view(self, fields: Any, dtype: str | None = None) -> View:
+    def check_view(self, fields: Any, dtype: str | None = None) -> TensorView:
         storage, offset, shape, strides = fields[0], fields[1], tuple(fields[2]), tuple(fields[3])
         if not isinstance(storage, Storage) or storage.typed == (dtype is not None):
             raise ValueError("a tensor without a storage")
         if not all(map(is_size, (offset, *shape, *strides))) or not len(shape) == len(strides) <= MAX_AXES:
             raise ValueError("a tensor with an invalid shape")
-        view = View(storage, dtype or storage.dtype, offset, shape, strides)
+        view = TensorView(storage, dtype or storage.dtype, offset, shape, strides)
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         end = offset if 0 in shape else offset + last + 1
         if end * BITS[view.dtype] > storage.nbytes * 8:

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from inlayer.checkpoint.find_tables import has_shape, part_name
+from inlayer.checkpoint.find_tables import find_part_name, has_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.config_reader import text_config
-from inlayer.families.config_to_spec import ROW_WIDTH
+from inlayer.families.config_to_spec import ROW_WIDTH_FIELDS
 from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, RelativeBucketSpec
@@ -59,7 +59,8 @@ def table_facts(model: Model) -> TokenTableFacts:
     except InlayerError:  # a missing or damaged shard matters only if one of its tensors is needed
         total = None
     architectures = config.get("architectures")
-    config_rows, config_width = _integer(config, "vocab_size"), _integer(config, *ROW_WIDTH, "hidden_size", "n_embd")
+    config_rows = _integer(config, "vocab_size")
+    config_width = _integer(config, *ROW_WIDTH_FIELDS, "hidden_size", "n_embd")
     if spec is not None:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TokenTableFacts(
@@ -184,7 +185,7 @@ def position_facts(model: Model) -> PositionFacts:
     length = _context_length(spec, rotary)
     name = None
     if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
-        name = part_name(model, LEARNED_POSITIONS)
+        name = find_part_name(model, LEARNED_POSITIONS)
     if name is None:
         kind = "sinusoidal" if spec.sinusoidal_if_missing else spec.positions
         return PositionFacts(kind=kind, context_length=length, rotary=rotary, relative=_relative(spec))
@@ -276,7 +277,7 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
 def _find_part(model: Model, part: str) -> str | None:
     if part == RELATIVE_TABLE:
         return next(filter(RELATIVE.fullmatch, model.store.names()), None)
-    return part_name(model, part)
+    return find_part_name(model, part)
 
 
 def is_part(model: Model, name: str) -> bool:

@@ -29,7 +29,7 @@ from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_pa
 from inlayer.tokenizers.library_tokenizer import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
-from inlayer.tokenizers.untrusted_files import library_errors, open_checked, parse_tokenizer_json, steps_of
+from inlayer.tokenizers.untrusted_files import get_steps, library_errors, open_checked, parse_tokenizer_json
 
 if TYPE_CHECKING:
     import tokenizers
@@ -57,7 +57,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             token.content: token_id for token_id, token in self._added.items() if token.special
         }
         normalizers, pre_tokenizers, decoders = (
-            [step.get("type") for step in steps_of(config, part)] for part in ("normalizer", "pre_tokenizer", "decoder")
+            [step.get("type") for step in get_steps(config, part)]
+            for part in ("normalizer", "pre_tokenizer", "decoder")
         )
         self._pre_tokenizes = bool(pre_tokenizers)
         self._encodes_bytes = "ByteLevel" in pre_tokenizers + normalizers

@@ -32,7 +32,7 @@ from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with
 from inlayer.tokenizers.library_tokenizer import LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
 from inlayer.tokenizers.offsets import tokens_from_offsets
-from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
+from inlayer.tokenizers.untrusted_files import MAX_ID, first_line, library_errors
 
 MAX_SPLIT_SECONDS = 10.0  # enough for several megabytes with a real pattern
 RANK_LINE = re.compile(rb"\s*([!-~]+)[ \t]+(-?\d+)\s*")
@@ -106,7 +106,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         try:
             return self._exact.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         except ValueError as error:  # its regex engine gives up on about a million whitespace characters in a row
-            raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
+            raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {first_line(error)}") from None
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         batch = ragged_from_arrays([self._encode_array(text, parse_special) for text in texts])

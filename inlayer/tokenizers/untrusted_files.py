@@ -56,7 +56,7 @@ TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 
 
-def one_line(error: BaseException, limit: int = 200) -> str:
+def first_line(error: BaseException, limit: int = 200) -> str:
     """Return the first line of a library's message, without locations in its source code."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return printable(SOURCE_LOCATIONS.sub("", lines[0]).strip()[:limit])
@@ -72,7 +72,7 @@ def library_errors(what: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise  # Ctrl-C, SystemExit
-        detail = one_line(error)
+        detail = first_line(error)
         raise TokenizerError(f"{what}: {detail}" if detail else what) from error
 
 
@@ -120,7 +120,7 @@ def count_steps(config: dict[str, Any]) -> int:
     return sum(1 for _ in itertools.islice(nodes, MAX_STEPS + 1))
 
 
-def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
+def get_steps(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
     """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
     return [
         step for step in nodes_of(config.get(part), part) if isinstance(step, dict) and step.get("type") != "Sequence"
@@ -146,7 +146,7 @@ def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> Tok
     import tokenizers
 
     for part, module in PARTS.items():
-        for step in steps_of(config, part):
+        for step in get_steps(config, part):
             kind = step.get("type")
             if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
                 name = printable(kind[:40])
@@ -154,7 +154,7 @@ def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> Tok
     unknown = next((key for key in config if key not in FIELDS), None)
     if unknown is not None:
         return TokenizerError(f"{where}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
-    message = one_line(error)
+    message = first_line(error)
     enum = re.search(r"untagged enum (?:Py)?(Model|Merge|Normalizer|PreTokenizer|PostProcessor|Decoder)", message)
     if enum is not None:
         return TokenizerError(f"{where}: its {enum[1].lower()} is malformed")
@@ -170,10 +170,10 @@ def check_parts(config: dict[str, Any], where: str) -> None:
 
     if count_steps(config) > MAX_STEPS:
         raise TokenizerError(f"{where}: its {', '.join(STEPS[:-1])} and {STEPS[-1]} have more than {MAX_STEPS} steps")
-    for template in steps_of(config, "post_processor"):  # thousands of pieces take the library seconds to read
+    for template in get_steps(config, "post_processor"):  # thousands of pieces take the library seconds to read
         if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
             raise TokenizerError(f"{where}: its post_processor can add more than {MAX_ADDED:,} ids to a text")
-    for step in steps_of(config, "normalizer"):
+    for step in get_steps(config, "normalizer"):
         if step.get("type") == "Precompiled" and not _has_whole_map(step.get("precompiled_charsmap")):
             raise TokenizerError(f"{where}: its normalizer's character map is malformed")
     parts = {part: config.get(part) for part in STEPS}
@@ -183,7 +183,7 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
         growth, added = 1.0, 0.0
-        for is_form, run in itertools.groupby(steps_of(parsed, part), lambda step: step["type"] in NORMAL_FORMS):
+        for is_form, run in itertools.groupby(get_steps(parsed, part), lambda step: step["type"] in NORMAL_FORMS):
             rules = [rule(step) for step in run]
             for factor, more in [max(rules)] if is_form else rules:
                 growth, added = growth * factor, added * factor + more
@@ -207,11 +207,11 @@ def _has_whole_map(charsmap: object) -> bool:
 
 def check_patterns(config: dict[str, Any], where: str) -> None:
     """Raise TokenizerError if a regular expression can take exponential time, or if all together are too long."""
-    steps = [(part, step["pattern"]) for part in STEPS for step in steps_of(config, part) if "pattern" in step]
+    steps = [(part, step["pattern"]) for part in STEPS for step in get_steps(config, part) if "pattern" in step]
     patterns = [(part, pattern["Regex"]) for part, pattern in steps if "Regex" in pattern]
     is_long = sum(len(pattern) for _, pattern in patterns) > MAX_PATTERNS
     for part, pattern in patterns:
-        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else slow_part(pattern)
+        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern)
         if reason is not None:
             name = printable(pattern[:40])
             raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
@@ -261,10 +261,10 @@ class Alternative:
     choices: int = 0
 
 
-def slow_part(pattern: str) -> str | None:
+def backtracking_risk(pattern: str) -> str | None:
     """Return what makes a valid pattern potentially slow, or None.
 
-    >>> slow_part(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), slow_part("(a+)+b")
+    >>> backtracking_risk(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), backtracking_risk("(a+)+b")
     (None, 'a repeated group of variable length')
     """
     import regex

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from inlayer.checkpoint.find_quantized import packed_names
 from inlayer.checkpoint.gguf_store import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache, truncated
+from inlayer.checkpoint.remote.transfer import CHECKSUM_BYTES, Span, UnreachableError, digest, open_cache, truncated
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingFileError, needs_package
 from inlayer.files import atomic_path, file_errors, join_names
@@ -140,12 +140,12 @@ class RemoteStore(RemoteReader, FolderStore):
             message = str(error).replace(str(folder.open("config.json")), self.where)
             raise UnreachableError(message) from error.__cause__
 
-    def first_of(self, candidates: Sequence[str]) -> str | None:
+    def find_first(self, candidates: Sequence[str]) -> str | None:
         if isinstance(index := self._index, RemoteIndex):
             hinted = (name for name in candidates if any(map(index.hint, (name, *packed_names(name)))))
             if (name := next(hinted, None)) is not None:
                 return name
-        return super().first_of(candidates)
+        return super().find_first(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
         name = choose_file(self._remote.files or (), self._remote.has, self.where)
@@ -334,7 +334,7 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
                 bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
             raise truncated(file, stop)
-        stream.write(crc.to_bytes(CHECKSUM, "little"))
+        stream.write(crc.to_bytes(CHECKSUM_BYTES, "little"))
     part.replace(path)
 
 
@@ -349,4 +349,4 @@ def crc_of(stream: BinaryIO, nbytes: int) -> int:
 def is_intact(path: Path, nbytes: int) -> bool:
     """Return whether a downloaded table has `nbytes` bytes, followed by their checksum."""
     with path.open("rb") as stream:
-        return crc_of(stream, nbytes).to_bytes(CHECKSUM, "little") == stream.read()
+        return crc_of(stream, nbytes).to_bytes(CHECKSUM_BYTES, "little") == stream.read()

@@ -128,7 +128,7 @@ class RemoteFile:
             missing = [span for span in spans if span not in out]
             for (start, stop), data in zip(missing, self._send(missing), strict=True):
                 if not isinstance(data, bytes):
-                    failures.append(transfer.translate(data, self.label))
+                    failures.append(transfer.convert_error(data, self.label))
                 elif self._version is None or len(data) != min(stop, self._version.size) - start:
                     failures.append(TransferError(f"the server sent {len(data):,} bytes of {stop - start:,}"))
                 else:
@@ -171,7 +171,7 @@ class RemoteFile:
         if info.get("type") != "file":
             raise FileNotFoundError(self.url)
         etag = next((str(info[field]) for field in VERSION_FIELDS if info.get(field)), "")
-        return FileVersion(int(info["size"]), transfer.one_line(etag.strip('"')))
+        return FileVersion(int(info["size"]), transfer.one_line_error(etag.strip('"')))
 
     def _accept(self, version: FileVersion) -> FileVersion:
         """Accept the version of a response; raise an error if it differs from an earlier one."""
@@ -255,9 +255,9 @@ class HubFolder(RemoteFolder):
             status, headers = error.response.status_code, error.response.headers
             raise transfer.status_error(status, headers, self.label, hub=True) from error
         except errors.HFValidationError as error:
-            raise InputError(f"{self.label} is not a hub id: {transfer.one_line(str(error))}") from None
+            raise InputError(f"{self.label} is not a hub id: {transfer.one_line_error(str(error))}") from None
         except (errors.HTTPError, OSError) as error:
-            raise TransferError(transfer.one_line(error)) from error
+            raise TransferError(transfer.one_line_error(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError):
             pass  # the response is not that of a hub
         if not COMMIT.fullmatch(commit):
@@ -302,7 +302,7 @@ class UrlFolder(RemoteFolder):
             filesystem.invalidate_cache()
             entries = filesystem.ls(self.base, detail=True)
         except Exception as error:
-            raise transfer.translate(error, self.label) from error
+            raise transfer.convert_error(error, self.label) from error
         return sorted(str(entry["name"]).rpartition("/")[2] for entry in entries if entry["type"] == "file")
 
 
