@@ -120,24 +120,24 @@ def utf8_problem(error: UnicodeDecodeError, start: int = 0) -> str:
 
 
 def parse_json(
-    data: bytes, where: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+    data: bytes, source: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> dict[str, Any]:
-    """Parse an untrusted JSON object, or raise an error that says what `where` contains instead."""
+    """Parse an untrusted JSON object, or raise an error that says what `source` contains instead."""
     if not data.strip():
-        raise kind(f"{where} is empty")
+        raise kind(f"{source} is empty")
     try:
         text = data.decode("utf-8-sig")
         value = json.loads(text, object_pairs_hook=pairs_hook)
     except UnicodeDecodeError as error:
-        raise kind(f"{where} is not valid JSON ({utf8_problem(error)})") from None
+        raise kind(f"{source} is not valid JSON ({utf8_problem(error)})") from None
     except ValueError as error:  # JSONDecodeError, or a number with thousands of digits
         truncated = getattr(error, "pos", 0) >= len(text.rstrip()) or str(error).startswith("Unterminated string")
         hint = "; is the file truncated?" if truncated else ""
-        raise kind(f"{where} is not valid JSON ({printable(str(error))[:160]}){hint}") from None
+        raise kind(f"{source} is not valid JSON ({printable(str(error))[:160]}){hint}") from None
     except RecursionError:
-        raise kind(f"{where} is nested too deeply") from None
+        raise kind(f"{source} is nested too deeply") from None
     if not isinstance(value, dict):
-        raise kind(f"{where} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
+        raise kind(f"{source} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
     return value
 
 

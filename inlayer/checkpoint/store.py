@@ -52,7 +52,7 @@ class Store(ABC):
     """An opened checkpoint. The constructor of a subclass opens it, or raises an error with the reason."""
 
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
-    where: str  # the source in messages and reports
+    source: str  # the source in messages and reports
     config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
     folder: Path  # where local files are
     remote = False  # true if rows are downloaded when they are read
@@ -143,7 +143,7 @@ class FolderStore(Store):
 
     def __init__(self, path: Path) -> None:
         single = path_kind(path) == "file"
-        self.kind, self.where = "safetensors" if single else "folder", format_path(path)
+        self.kind, self.source = "safetensors" if single else "folder", format_path(path)
         self.folder = path.parent if single else path
         self._open(path.name if single else None)
         if self.config is None:
@@ -175,7 +175,7 @@ class FolderStore(Store):
             return quantized.info
         tensor = self.find_stored(name)
         if tensor is None:
-            raise CheckpointError(f"{self.where} has no tensor {quote(name)}")
+            raise CheckpointError(f"{self.source} has no tensor {quote(name)}")
         return tensor
 
     def find_stored(self, name: str) -> TensorInfo | None:
@@ -185,8 +185,8 @@ class FolderStore(Store):
             return None
         tensor = self._header(file).get(name)
         if tensor is None:
-            where = f"{self.where}: the index says tensor {quote(name)} is in {format_path(file)}"
-            raise CheckpointError(f"{where}, which does not contain it")
+            source = f"{self.source}: the index says tensor {quote(name)} is in {format_path(file)}"
+            raise CheckpointError(f"{source}, which does not contain it")
         return tensor
 
     def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], None]:
@@ -243,7 +243,7 @@ class FolderStore(Store):
                 if name in index:
                     files_of_it = f"both {quote(index[name])} and {quote(file)}"
                     hint = "without an index that lists the ones to use; open one of the files instead"
-                    raise CheckpointError(f"{self.where}: tensor {quote(name)} is in {files_of_it}, {hint}")
+                    raise CheckpointError(f"{self.source}: tensor {quote(name)} is in {files_of_it}, {hint}")
                 index[name] = file
         return index
 
@@ -251,7 +251,8 @@ class FolderStore(Store):
         path = self._local_path(file)
         if path_kind(path) == "missing":
             origin = ", which its index names" if self._index else ""
-            raise MissingFileError(f"{self.where} is missing the file {format_path(file)}{origin}; download it as well")
+            name = format_path(file)
+            raise MissingFileError(f"{self.source} is missing the file {name}{origin}; download it as well")
         return self._parse_header(path)
 
     def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
@@ -322,26 +323,26 @@ def check_link(path: Path) -> Path:
     return path
 
 
-def parse_index(data: bytes, where: str) -> dict[str, str]:
+def parse_index(data: bytes, source: str) -> dict[str, str]:
     """Return the file of every tensor."""
     if len(data) > MAX_INDEX:
-        raise CheckpointError(f"{where} is {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
+        raise CheckpointError(f"{source} is {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
-    weight_map: Any = parse_json(data, where, CheckpointError).get("weight_map")
+        raise CheckpointError(f"{source} has more than {MAX_VALUES:,} values; no model has that many tensors")
+    weight_map: Any = parse_json(data, source, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{where} has no weight_map, which gives the file of every tensor")
+        raise CheckpointError(f"{source} has no weight_map, which gives the file of every tensor")
     for name, file in weight_map.items():
-        check_file(file, name, where)
+        check_file(file, name, source)
     if len(set(weight_map.values())) > MAX_FILES:
-        raise CheckpointError(f"{where} names more than {MAX_FILES:,} files; no model has that many shards")
+        raise CheckpointError(f"{source} names more than {MAX_FILES:,} files; no model has that many shards")
     return weight_map
 
 
-def check_file(file: object, name: str, where: str) -> str:
+def check_file(file: object, name: str, source: str) -> str:
     """Check that the name of a shard is a plain file name, not a path that could lead out of the folder."""
     if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
         raise CheckpointError(
-            f"{where} puts tensor {quote(name)} into {quote(file)}; a shard is a plain file name in the same folder"
+            f"{source} puts tensor {quote(name)} into {quote(file)}; a shard is a plain file name in the same folder"
         )
     return file

@@ -29,7 +29,7 @@ from inlayer.encoding.source_files import PACKED, kind_of
 from inlayer.encoding.text_rows import TextRows
 from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
 from inlayer.files import format_path, join_names, quote
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tokenizers.base import check_text
 
 ROWS, ROWS_BYTES = 16_384, 2**25  # read at once from a table: rows or bytes, whichever is less
@@ -218,7 +218,7 @@ class Reader:
             for first, row in self._csv_rows(reader, lines, name):
                 if len(row) != len(header):
                     if row:
-                        problem = f"{count(len(row), 'column')} instead of {len(header)}"
+                        problem = f"{pluralize(len(row), 'column')} instead of {len(header)}"
                         self.on_bad_row(_lines_of(name, first, lines.number), problem)
                     continue
                 if not _is_text("".join(row)):

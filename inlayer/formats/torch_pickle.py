@@ -84,7 +84,7 @@ class TensorView:
         )
 
 
-def find_views(value: object, where: str) -> dict[str, TensorView]:
+def find_views(value: object, source: str) -> dict[str, TensorView]:
     """Return the tensors of a state dict by name, even if a trainer has put it under "state_dict" or "model"."""
     parts = [value, value.get("state_dict"), value.get("model")] if isinstance(value, dict) else []
     for part in parts:
@@ -93,12 +93,12 @@ def find_views(value: object, where: str) -> dict[str, TensorView]:
             views = {name: view for name, view in found if isinstance(view, TensorView)}
             if views:
                 return views
-    raise unreadable(where, "it has no named tensors; a checkpoint is a saved state_dict()")
+    raise unreadable(source, "it has no named tensors; a checkpoint is a saved state_dict()")
 
 
-def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
+def read_pickle(stream: BytesIO, source: str) -> tuple[Any, dict[str, Storage]]:
     """Return the value of a pickle (dicts, lists, plain values, and a TensorView per tensor), and its storages."""
-    machine = PickleMachine(where)
+    machine = PickleMachine(source)
     try:
         for opcode, argument, _ in pickletools.genops(stream):
             if opcode.name == "STOP":
@@ -108,14 +108,14 @@ def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
     except InlayerError:
         raise
     except DAMAGE_ERRORS as error:
-        raise unreadable(where, f"its pickle is damaged ({printable(str(error))[:80]})") from None
+        raise unreadable(source, f"its pickle is damaged ({printable(str(error))[:80]})") from None
 
 
 class PickleMachine:
     """A stack, a memo, and the opcodes that a state dict needs."""
 
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
@@ -131,7 +131,7 @@ class PickleMachine:
             self.stack.append(OPERATIONS[opcode.name](self, argument, *operands))
         elif opcode.name != "PROTO":
             raise unreadable(
-                self.where, f"its pickle uses {opcode.name}, which a plain state dict does not need; not executed"
+                self.source, f"its pickle uses {opcode.name}, which a plain state dict does not need; not executed"
             )
 
     def pop_operands(self, kinds: list[pickletools.StackObject]) -> list[Any]:
@@ -160,7 +160,7 @@ class PickleMachine:
     def look_up(self, name: str) -> GlobalName:
         if name not in NAMES:
             named = printable(name.replace(" ", ".", 1)[:80])
-            raise unreadable(self.where, f"its pickle names {named}, which a plain tensor does not need; not executed")
+            raise unreadable(self.source, f"its pickle names {named}, which a plain tensor does not need; not executed")
         return GlobalName(name)
 
     def call(self, _: None, function: Any, arguments: Any) -> Any:
@@ -173,7 +173,7 @@ class PickleMachine:
             return self.check_view(arguments)
         if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
             return self.check_view(arguments, DTYPE_NAMES[arguments[6]])
-        raise unreadable(self.where, "its pickle calls something that a plain tensor does not need; not executed")
+        raise unreadable(self.source, "its pickle calls something that a plain tensor does not need; not executed")
 
     def read_storage(self, _: None, fields: Any) -> Storage:
         """Check a persistent id: ("storage", class, key, device, length), and in old files None for "not a view"."""
@@ -199,7 +199,7 @@ class PickleMachine:
         end = offset if 0 in shape else offset + last + 1
         if end * BITS[view.dtype] > storage.nbytes * 8:
             raise unreadable(
-                self.where,
+                self.source,
                 f"a tensor of shape {shape} exceeds its storage {printable(storage.key[:40])!r} of "
                 f"{storage.nbytes:,} bytes",
             )

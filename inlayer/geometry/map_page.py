@@ -30,7 +30,7 @@ from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress
 from inlayer.tables.stored_table import StoredTable
 
@@ -152,7 +152,7 @@ def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
         f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. "
         f"{f'Not shown (zero or non-finite rows): {undrawn}. ' if undrawn else ''}{advice}"
     )
-    parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
+    parts = {"rows": pluralize(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
 
 

@@ -31,7 +31,7 @@ from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import ScannedRows
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress
 
 SCALE_RATIO = 100.0  # scale ratio between head and table
@@ -119,7 +119,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
     if scan.statistics is not None and not scan.statistics.finite.all():
         ids = tuple(scan.statistics.ids[~scan.statistics.finite].tolist())
-        message = f"NaN or infinity in {count(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
+        message = f"NaN or infinity in {pluralize(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
         yield Finding("error", "head-not-finite", message, ids=ids)
 
 

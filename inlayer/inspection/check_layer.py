@@ -32,7 +32,7 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotaryTypeFacts, TokenTableFacts, TrainingFacts, describe_tensor
 from inlayer.inspection.scan import RowStatistics, scan_rows
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tables import StoredTable
 
 MAY_BE_MEANT = "; the model type is unknown, so this may be intended"
@@ -201,10 +201,10 @@ def position_facts(model: Model) -> PositionFacts:
 
 def _relative(spec: LayerSpec) -> str | None:
     if isinstance(spec.relative, AlibiSpec):
-        return f"attention adds ALiBi, {count(spec.relative.heads, 'head')}"
+        return f"attention adds ALiBi, {pluralize(spec.relative.heads, 'head')}"
     if spec.relative is None:
         return None
-    return f"attention uses {count(spec.relative.rows, 'row')} for distances up to {spec.relative.max_distance:,}"
+    return f"attention uses {pluralize(spec.relative.rows, 'row')} for distances up to {spec.relative.max_distance:,}"
 
 
 def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:

@@ -27,7 +27,7 @@ from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
@@ -68,7 +68,7 @@ def check_tables(
         if fact.rows_read < rows and not quick:
             not_checked.append(f"{rows - fact.rows_read:,} of {rows:,} rows of {fact.tensor}")
     if len(listed) > MAX_LISTED:
-        not_checked.append(count(len(listed) - MAX_LISTED, "more table"))
+        not_checked.append(pluralize(len(listed) - MAX_LISTED, "more table"))
     return facts, findings, not_checked
 
 
@@ -150,7 +150,7 @@ def _value_findings(
     name, read = quote(info.name), len(scan.ids)
     if not scan.finite.all():
         bad = scan.ids[~scan.finite]
-        message = f"NaN or infinity in {count(len(bad), 'row')} of {name}"
+        message = f"NaN or infinity in {pluralize(len(bad), 'row')} of {name}"
         yield Finding("error", "table-not-finite", message, ids=tuple(bad.tolist()))
     if info.role not in PER_TOKEN and not scan.is_zero.all():
         return
@@ -161,7 +161,7 @@ def _value_findings(
         yield Finding("note", "table-zero-rows", f"{every} is zero, as before training", ids=())
     elif len(dead):
         severe = len(dead) > MAX_DEAD * read
-        message = f"{name} has {count(len(dead), 'zero row')} for tokens that occur in text"
+        message = f"{name} has {pluralize(len(dead), 'zero row')} for tokens that occur in text"
         yield Finding("error" if severe else "warning", "table-zero-rows", message, ids=tuple(dead.tolist()))
 
 
@@ -175,7 +175,7 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
     last = total - 1 if type(total) is int else np.iinfo(np.int64).max
     if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
         verb = "refers" if len(bad) == 1 else "refer"
-        message = f"{count(len(bad), 'row')} of {quote(info.name)} {verb} to experts that do not exist"
+        message = f"{pluralize(len(bad), 'row')} of {quote(info.name)} {verb} to experts that do not exist"
         yield Finding("error", "routing-out-of-range", message, ids=tuple(bad))
     elif not experts.any():
         message = f"{quote(info.name)} sends every token to expert 0, as before training"

@@ -18,7 +18,6 @@ from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
 from inlayer.inspection.undertrained import MIN_REFERENCES
-from inlayer.render.numbers import count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +185,7 @@ class RowFacts:
         if self.norm_threshold is not None or self.cosine_threshold is not None:
             return None
         if self.reference_rows < MIN_REFERENCES:
-            return f"only {count(self.reference_rows, 'reference token')}"
+            return f"only {pluralize(self.reference_rows, 'reference token')}"
         return "reference tokens look like ordinary ones"
 
 

@@ -94,7 +94,7 @@ def train_bpe(
     data = engine.to_str(pretty=True).encode()
     if target is not None:
         write_with_folders(target, data)
-    return HuggingFaceTokenizer(data, where="trained tokenizer" if target is None else format_path(target))
+    return HuggingFaceTokenizer(data, source="trained tokenizer" if target is None else format_path(target))
 
 
 def check_vocab_size(vocab_size: int, n_special: int) -> None:

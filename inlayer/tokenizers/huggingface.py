@@ -41,14 +41,14 @@ REPLACEMENT = "\ufffd"  # replaces bytes of a token that are not valid UTF-8
 class HuggingFaceTokenizer(LibraryTokenizer):
     """The tokenizer of a tokenizer.json, given as bytes (`data`)."""
 
-    def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:
-        config = parse_tokenizer_json(data, where)
+    def __init__(self, data: bytes, *, source: str = "tokenizer.json", pad_token: str | None = None) -> None:
+        config = parse_tokenizer_json(data, source)
         model = config["model"]
         if model.get("dropout"):
             model["dropout"] = None
             data = json.dumps(config).encode()
-        self._where, self.data = where, data
-        self._exact = open_checked(config, data.decode("utf-8-sig"), where)
+        self._where, self.data = source, data
+        self._exact = open_checked(config, data.decode("utf-8-sig"), source)
         self._exact.no_truncation()
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}

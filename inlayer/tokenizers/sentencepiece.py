@@ -33,20 +33,20 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self,
         data: bytes,
         *,
-        where: str = "tokenizer.model",
+        source: str = "tokenizer.model",
         add_bos_eos: tuple[bool, bool] = (False, False),
         pad_token: str | None = None,
     ) -> None:
         """Open a model; `add_bos_eos` says whether to add begin-of-text before and end-of-text after every text."""
         import sentencepiece
 
-        self._where = where
+        self._where = source
         self._exact = sentencepiece.SentencePieceProcessor()
-        with library_errors(f"{where} is not a valid sentencepiece model"):
+        with library_errors(f"{source} is not a valid sentencepiece model"):
             if not data or not self._exact.LoadFromSerializedProto(data) or not self._exact.get_piece_size():
-                raise TokenizerError(f"{where} is not a valid sentencepiece model")
+                raise TokenizerError(f"{source} is not a valid sentencepiece model")
         self._id_limit = int(self._exact.get_piece_size())
-        with library_errors(f"{where} has a token that is not valid UTF-8"):
+        with library_errors(f"{source} has a token that is not valid UTF-8"):
             pieces = [str(self._exact.id_to_piece(token_id)) for token_id in range(self._id_limit)]
         self.special_tokens: Mapping[str, int] = {
             piece: token_id
@@ -59,7 +59,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
         if any(token_id < 0 for token_id in before + after):
             raise TokenizerError(
-                f"{where} has no begin- or end-of-text token, but tokenizer_config.json says to add one"
+                f"{source} has no begin- or end-of-text token, but tokenizer_config.json says to add one"
             )
         self._special_tokens_around = before, after
 

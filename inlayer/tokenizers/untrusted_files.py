@@ -89,19 +89,19 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
+def parse_tokenizer_json(data: bytes, source: str) -> dict[str, Any]:
     """Parse a tokenizer.json and check its vocabulary. Everything else is left to `tokenizers`."""
-    config = parse_json(data, where, TokenizerError)
+    config = parse_json(data, source, TokenizerError)
     model = config.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if vocab is None:
-        raise TokenizerError(f"{where} has no model with a vocab; is it a tokenizer.json?")
+        raise TokenizerError(f"{source} has no model with a vocab; is it a tokenizer.json?")
     if vocab in ({}, []):
-        raise TokenizerError(f"{where} has an empty vocab in its model")
+        raise TokenizerError(f"{source} has an empty vocab in its model")
     for token, token_id in vocab.items() if isinstance(vocab, dict) else ():
         if type(token_id) is not int or not 0 <= token_id <= MAX_ID:
             raise TokenizerError(
-                f"{where} gives {printable(token[:40])!r} the id {str(token_id)[:40]!r}; ids must be in 0..{MAX_ID}"
+                f"{source} gives {printable(token[:40])!r} the id {str(token_id)[:40]!r}; ids must be in 0..{MAX_ID}"
             )
     return config
 
@@ -127,21 +127,21 @@ def get_steps(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
     ]
 
 
-def open_checked(config: dict[str, Any], text: str, where: str) -> tokenizers.Tokenizer:
+def open_checked(config: dict[str, Any], text: str, source: str) -> tokenizers.Tokenizer:
     """Open the text of a tokenizer.json with `tokenizers`, if it passes all checks."""
     from tokenizers import Tokenizer
 
-    with library_errors(f"{where} cannot be opened"):
+    with library_errors(f"{source} cannot be opened"):
         try:
-            check_parts(config, where)
+            check_parts(config, source)
             return Tokenizer.from_str(text)
         except InlayerError:
             raise
         except Exception as error:  # the library raises nothing more specific
-            raise unreadable_part(config, where, error) from error
+            raise unreadable_part(config, source, error) from error
 
 
-def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
+def unreadable_part(config: dict[str, Any], source: str, error: Exception) -> TokenizerError:
     """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
     import tokenizers
 
@@ -150,18 +150,18 @@ def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> Tok
             kind = step.get("type")
             if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
                 name = printable(kind[:40])
-                return TokenizerError(f"{where}: its {part} type {name!r} is not known to the tokenizers library")
+                return TokenizerError(f"{source}: its {part} type {name!r} is not known to the tokenizers library")
     unknown = next((key for key in config if key not in FIELDS), None)
     if unknown is not None:
-        return TokenizerError(f"{where}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
+        return TokenizerError(f"{source}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
     message = first_line(error)
     enum = re.search(r"untagged enum (?:Py)?(Model|Merge|Normalizer|PreTokenizer|PostProcessor|Decoder)", message)
     if enum is not None:
-        return TokenizerError(f"{where}: its {enum[1].lower()} is malformed")
-    return TokenizerError(f"{where} cannot be read by the tokenizers library: {message}")
+        return TokenizerError(f"{source}: its {enum[1].lower()} is malformed")
+    return TokenizerError(f"{source} cannot be read by the tokenizers library: {message}")
 
 
-def check_parts(config: dict[str, Any], where: str) -> None:
+def check_parts(config: dict[str, Any], source: str) -> None:
     """Raise TokenizerError if a part of a tokenizer.json can make a text far longer, or has a pattern that can hang.
 
     The parts are read without the vocabulary, which `tokenizers` would already normalize.
@@ -169,17 +169,17 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     from tokenizers import Tokenizer
 
     if count_steps(config) > MAX_STEPS:
-        raise TokenizerError(f"{where}: its {', '.join(STEPS[:-1])} and {STEPS[-1]} have more than {MAX_STEPS} steps")
+        raise TokenizerError(f"{source}: its {', '.join(STEPS[:-1])} and {STEPS[-1]} have more than {MAX_STEPS} steps")
     for template in get_steps(config, "post_processor"):  # thousands of pieces take the library seconds to read
         if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
-            raise TokenizerError(f"{where}: its post_processor can add more than {MAX_ADDED:,} ids to a text")
+            raise TokenizerError(f"{source}: its post_processor can add more than {MAX_ADDED:,} ids to a text")
     for step in get_steps(config, "normalizer"):
         if step.get("type") == "Precompiled" and not _has_whole_map(step.get("precompiled_charsmap")):
-            raise TokenizerError(f"{where}: its normalizer's character map is malformed")
+            raise TokenizerError(f"{source}: its normalizer's character map is malformed")
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
     parsed = json.loads(skeleton.to_str())  # has the defaults of fields that the file omits
-    check_patterns(parsed, where)
+    check_patterns(parsed, source)
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
         growth, added = 1.0, 0.0
@@ -189,7 +189,7 @@ def check_parts(config: dict[str, Any], where: str) -> None:
                 growth, added = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
             raise TokenizerError(
-                f"{where}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
+                f"{source}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
                 f"limit is {MAX_GROWTH} times plus {MAX_ADDED:,}"
             )
 
@@ -205,7 +205,7 @@ def _has_whole_map(charsmap: object) -> bool:
     return not data or (len(data) >= 4 and int.from_bytes(data[:4], "little") <= len(data) - 4)
 
 
-def check_patterns(config: dict[str, Any], where: str) -> None:
+def check_patterns(config: dict[str, Any], source: str) -> None:
     """Raise TokenizerError if a regular expression can take exponential time, or if all together are too long."""
     steps = [(part, step["pattern"]) for part in STEPS for step in get_steps(config, part) if "pattern" in step]
     patterns = [(part, pattern["Regex"]) for part, pattern in steps if "Regex" in pattern]
@@ -214,7 +214,7 @@ def check_patterns(config: dict[str, Any], where: str) -> None:
         reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern)
         if reason is not None:
             name = printable(pattern[:40])
-            raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
+            raise TokenizerError(f"{source}: its {part} has a regular expression that can hang: {reason} in {name!r}")
 
 
 def step_growth(step: dict[str, Any]) -> tuple[float, int]:

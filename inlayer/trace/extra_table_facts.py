@@ -18,7 +18,7 @@ from torch import Tensor
 from inlayer.checkpoint.store import INTEGERS, Store
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tables import RowSource, StoredEmbedding, Table
 from inlayer.trace.family_facts import PerLayerFacts, RoutingFacts, ValueFacts
 from inlayer.trace.layout import Layout
@@ -147,9 +147,9 @@ def routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
     """Yield the routing tables, and one line per token: its experts in each block."""
     first, *others = tables
     yield Text()
-    more = f" and {count(len(others), 'more table')}" if others else ""
+    more = f" and {pluralize(len(others), 'more table')}" if others else ""
     yield from layout.note(f"routing: {first.tensor}{more}", style="bold")
-    experts = count(len(first.experts[0][0]) if first.experts[0] else 0, "expert")
+    experts = pluralize(len(first.experts[0][0]) if first.experts[0] else 0, "expert")
     read = f"a token reads {first.row_bytes:,} bytes of each" if others else f"a token reads {first.row_bytes:,} bytes"
     yield from layout.note(f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block")
 

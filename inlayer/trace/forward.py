@@ -18,7 +18,7 @@ from torch import Tensor
 
 from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
@@ -134,7 +134,7 @@ class Forward:
         if first and first >= length:
             limit = f"{max(0, length - 1):,}"
             raise InputError(
-                f"first_token is {first:,}; the longest text has {count(length, 'token')}; the maximum is {limit}"
+                f"first_token is {first:,}; the longest text has {pluralize(length, 'token')}; the maximum is {limit}"
             )
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.ids_BT, self.whole_mask_BT = ids_BT, mask_BT

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_of_bytes
 from inlayer.trace.family_facts import NgramFacts, NgramRead, SharedNgrams, TokenIndex
@@ -108,12 +108,12 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     """Yield the lines of an n-gram memory: where it is, one line per token and order, and what shares rows."""
     glyphs = layout.glyphs
     where = "added to the rows" if memory.layer is None else f"read by layer {memory.layer}"
-    parts = "" if memory.n_tensors == 1 else f" and {count(memory.n_tensors - 1, 'more tensor')}"
+    parts = "" if memory.n_tensors == 1 else f" and {pluralize(memory.n_tensors - 1, 'more tensor')}"
     yield Text()
     yield from layout.note(f"n-gram memory, {where}: {memory.tensor}{parts}", style="bold")
     size = f"{memory.rows:,} {glyphs.times} {memory.width:,} {memory.dtype}"
     done = "read" if memory.layer is None else "located"  # a walk ends before the layers
-    rows_used = f"{count(memory.rows_read, 'row')} {done}, {count(memory.bytes_read, 'byte')}"
+    rows_used = f"{pluralize(memory.rows_read, 'row')} {done}, {pluralize(memory.bytes_read, 'byte')}"
     yield from layout.note(f"{size}, {memory.heads} hash heads; {rows_used}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])

@@ -142,10 +142,10 @@ def load_decoder(folder: Path) -> Decoder:
     """Load a decoder from a folder that `save_decoder` wrote, or from another GPT-2 or Llama that it supports."""
     store = open_store(folder)
     if store.config is None:
-        raise CheckpointError(f"{store.where} has no config.json, which is needed to build the decoder")
+        raise CheckpointError(f"{store.source} has no config.json, which is needed to build the decoder")
     config = from_config(store.config)
     if config.n_layer > len(store.names()):  # checked before the blocks are created
-        raise CheckpointError(f"{store.where}: its config has {config.n_layer:,} blocks, but the weights are missing")
+        raise CheckpointError(f"{store.source}: its config has {config.n_layer:,} blocks, but the weights are missing")
     if config.position_scheme == "sinusoidal" and not is_sinusoidal(store, config):  # fine-tuned elsewhere
         config = replace(config, positions="learned")
     decoder, stored = Decoder(config, device="meta"), stored_tensors(config)
@@ -155,11 +155,11 @@ def load_decoder(folder: Path) -> Decoder:
             shape, required = store.find(key).shape, tuple(part.shape)
             if shape != required:
                 message = f"tensor {key} has shape {short_repr(shape)}; its config requires {required}"
-                raise CheckpointError(f"{store.where}: {message}")
+                raise CheckpointError(f"{store.source}: {message}")
             known.add(key)
         values[name] = stored[name].from_file(store)
     if extra := set(store.names()) - known:
-        raise CheckpointError(f"{store.where} has an unexpected tensor {short_repr(min(extra))}")
+        raise CheckpointError(f"{store.source} has an unexpected tensor {short_repr(min(extra))}")
     decoder.load_state_dict(values, assign=True)
     if isinstance(decoder.embeddings.position_embedding, SinusoidalPositions):
         decoder.embeddings.position_embedding.to_empty(device="cpu")  # computes the encoding

@@ -29,7 +29,7 @@ import torch
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import file_errors, format_path, locked, new_folder, path_kind, sync, write_atomic
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import DecoderConfig, TrainConfig, bpe_vocab_size, config_to_json, is_due
@@ -226,7 +226,7 @@ class Run:
         if group.is_main:
             write_atomic(self.folder / METRICS, b"".join(map(to_line, self.metrics)))
         if repeated:
-            self.progress.warning(f"{count(repeated, 'step')} after the last saved state will be repeated")
+            self.progress.warning(f"{pluralize(repeated, 'step')} after the last saved state will be repeated")
         self.progress.stage("training", config.steps)
         self.progress.advance(trainer.step)
         with stop_signals() as received:
@@ -259,8 +259,9 @@ class Run:
         if config.validation and held_out < width:
             # The largest part that may be held out is half of the text.
             more = "hold out more of it (--validation), " if tokens.train.size + held_out >= 2 * width else ""
+            found = f"({config.validation:g} of all) has {pluralize(held_out, 'token')}"
             self.alerts.raised["validation"] = (
-                f"no validation loss: the held-out text ({config.validation:g} of all) has {count(held_out, 'token')}, "
+                f"no validation loss: the held-out text {found}, "
                 f"but a sequence has {width:,}; use more text, {more}or shorten the sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():

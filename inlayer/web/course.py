@@ -28,7 +28,7 @@ from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, parse_letter
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tensors import dtype_name
 from inlayer.trace.facts import plain
 from inlayer.web import schemas
@@ -210,7 +210,7 @@ class CourseView:
         failure, printed = verdict.failure, verdict.printed
         line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
         if len(printed) > MAX_PRINTED:
-            printed = f"{printed[:MAX_PRINTED]}\n({count(len(printed) - MAX_PRINTED, 'more character')})"
+            printed = f"{printed[:MAX_PRINTED]}\n({pluralize(len(printed) - MAX_PRINTED, 'more character')})"
         comparison = self.service.compare_with_walk(verdict)
         return verdict.to_dict() | {
             "printed": printed,

@@ -88,7 +88,7 @@ def test_find_locates_the_bytes_in_the_file(saved):
         assert data[stored.offset : stored.offset + stored.nbytes] == bits(weights()[name]).numpy().tobytes()
     assert store.find("lm_head.weight").offset == store.find(TABLE).offset
     assert store.kind == "pytorch"
-    assert store.where == str(saved)
+    assert store.source == str(saved)
     assert store.config is None
     assert store.open_tokenizer() is None
 

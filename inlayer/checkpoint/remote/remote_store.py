@@ -131,13 +131,13 @@ class RemoteStore(RemoteReader, FolderStore):
     """Safetensors in a remote folder, or one remote file."""
 
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
-        self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
+        self.kind, self.source, self._remote = folder.kind, folder.label + (file or ""), folder
         try:
             self._open(file)
         except UnreachableError as error:  # the message names what was given, not the first file that is read
             if file is None:
                 raise
-            message = str(error).replace(str(folder.open("config.json")), self.where)
+            message = str(error).replace(str(folder.open("config.json")), self.source)
             raise UnreachableError(message) from error.__cause__
 
     def find_first(self, candidates: Sequence[str]) -> str | None:
@@ -148,7 +148,7 @@ class RemoteStore(RemoteReader, FolderStore):
         return super().find_first(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
-        name = choose_file(self._remote.files or (), self._remote.has, self.where)
+        name = choose_file(self._remote.files or (), self._remote.has, self.source)
         if name is None:
             return None
         return open_tokenizer(save_locally(self._remote, [name, "config.json", *SIBLINGS]) / name)
@@ -174,10 +174,10 @@ class RemoteStore(RemoteReader, FolderStore):
 
     def _read_header(self, file: str) -> dict[str, TensorInfo]:
         remote = self._remote.open(file)
-        start, where = remote.read(0, START), str(remote)
-        stop = LENGTH_BYTES + header_length(start, remote.size, where)
+        start, source = remote.read(0, START), str(remote)
+        stop = LENGTH_BYTES + header_length(start, remote.size, source)
         data = (start + remote.read(len(start), stop))[LENGTH_BYTES:stop]
-        return parse_header(data, remote.size, where, file=file)
+        return parse_header(data, remote.size, source, file=file)
 
     def _weight_files(self) -> set[str]:
         """Return the safetensors files of a folder without index, or an error that says what it has instead."""
@@ -186,13 +186,13 @@ class RemoteStore(RemoteReader, FolderStore):
         files = self._remote.files or []
         weights = {file for file in files if file.endswith(".safetensors") and PLAIN_FILE.fullmatch(file)}
         if len(weights) > MAX_SHARDS:
-            raise CheckpointError(f"{self.where} has {len(weights)} safetensors files but no {INDEX}")
+            raise CheckpointError(f"{self.source} has {len(weights)} safetensors files but no {INDEX}")
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not weights and others:
             hint = "which cannot be read by byte range; download it and open the local file"
-            raise CheckpointError(f"{self.where} has no safetensors, only {join_names(others, limit=3)}, {hint}")
+            raise CheckpointError(f"{self.source} has no safetensors, only {join_names(others, limit=3)}, {hint}")
         if not weights:
-            raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
+            raise MissingFileError(f"{self.source} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
         return weights
 
 
@@ -200,7 +200,7 @@ class RemoteGgufStore(RemoteReader, GgufStore):
     """A remote .gguf file, or the numbered parts of one model."""
 
     def __init__(self, folder: RemoteFolder, file: str) -> None:
-        self._remote, self.where = folder, folder.label + file
+        self._remote, self.source = folder, folder.label + file
         super().__init__(Path(file))
 
     def _read_header(self, path: Path) -> GgufHeader:

@@ -85,7 +85,7 @@ def test_config_tensors_and_tokenizer(hub: Hub, folder: Path, kind: str) -> None
     assert tokenizer is not None
     assert tokenizer.encode("Hé") == [72, 195, 169]
     assert (opened.kind, opened.remote) == ("url" if kind == "url" else "hub", True)
-    assert opened.where == {"hub": REPO, "hf": f"{REPO}@main"}.get(kind, sources(hub)[kind])
+    assert opened.source == {"hub": REPO, "hf": f"{REPO}@main"}.get(kind, sources(hub)[kind])
     requested = {Path(request.path).name for request in hub.requests}
     assert not requested & {"modeling_evil.py", "generation_config.json", SHARDS[1]}
 
@@ -185,7 +185,7 @@ def test_revision_is_resolved_to_a_commit_once(hub: Hub, tmp_path: Path) -> None
         for revision in (name, commit):
             for prefix in ("", "hf://"):
                 opened = open_remote(f"{prefix}{REPO}@{revision}")
-                assert opened.where == f"{REPO}@{revision}"
+                assert opened.source == f"{REPO}@{revision}"
                 assert np.array_equal(read_rows(opened), tables[name][IDS])
     hub.stop()
     assert np.array_equal(read_rows(open_remote(f"{REPO}@old")), tables["old"][IDS])
@@ -421,7 +421,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str) -
 def test_secrets_in_a_url_are_not_shown(hub: Hub, folder: Path) -> None:
     url = hub.endpoint.replace("://", "://user:password@") + f"/{REPO}/resolve/main/{SHARDS[0]}?signature=secret"
     opened = open_remote(url)
-    assert opened.where == f"{hub.endpoint}/{REPO}/resolve/main/{SHARDS[0]}"
+    assert opened.source == f"{hub.endpoint}/{REPO}/resolve/main/{SHARDS[0]}"
     hub.fail("status", SHARDS[0], status=404)
     with pytest.raises(MissingFileError) as caught:
         read_rows(opened)
@@ -445,7 +445,7 @@ def test_any_fsspec_file_system(memory: Any, tmp_path: Path, monkeypatch: pytest
     table = make_small(tmp_path / "repo")
     memory.put(str(tmp_path / "repo"), "/bucket/model", recursive=True)
     opened = open_remote("memory://bucket/model")
-    assert (opened.kind, opened.where) == ("url", "memory://bucket/model/")
+    assert (opened.kind, opened.source) == ("url", "memory://bucket/model/")
     assert np.array_equal(read_rows(opened), table[IDS])
     assert opened.open_tokenizer().encode("Hi") == [72, 105]  # type: ignore[union-attr]
     single = open_remote(f"memory://bucket/model/{SHARDS[0]}")
