@@ -108,8 +108,8 @@ def _find_packed(store: FolderStore, name: str) -> QuantizedTable | None:
     base = values.name.removesuffix("_packed").removesuffix("_blocks")
     for other in (base + end for end in UNSUPPORTED):
         if find(other) is not None:
-            what = "int4 with zero points or reordered groups"
-            raise DtypeError(f"{store.source}: {quote(name)} has {quote(other)}; {what} is not supported")
+            feature = "int4 with zero points or reordered groups"
+            raise DtypeError(f"{store.source}: {quote(name)} has {quote(other)}; {feature} is not supported")
     if values.name.endswith("_blocks"):
         return _fp4(store, name, values, f"{base}_scales", "MXFP4")
     if values.dtype != "U8":
@@ -172,7 +172,7 @@ def _group_sizes(store: FolderStore) -> list[int]:
     schemes = _settings(store).get("config_groups")
     schemes = schemes.values() if isinstance(schemes, dict) else ()
     weights = [scheme.get("weights") for scheme in schemes if isinstance(scheme, dict)]
-    sizes = [one.get("group_size") for one in weights if isinstance(one, dict)]
+    sizes = [scheme.get("group_size") for scheme in weights if isinstance(scheme, dict)]
     return [size for size in sizes if type(size) is int and size > 0]
 
 

@@ -95,7 +95,7 @@ def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
         return True  # the error is reported when the tensor is described
     if role != "mtp" or not tensor.is_matrix:
         return tensor.is_matrix
-    originals = {_module(one) for one in (model.table_info.name, model.head_name or "")} | {"head"}
+    originals = {_module(name) for name in (model.table_info.name, model.head_name or "")} | {"head"}
     is_copy = _module(name) in originals and tensor.shape[1] == model.table_info.shape[1]
     return is_copy or tensor.shape == model.table_info.shape
 

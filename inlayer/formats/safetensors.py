@@ -85,17 +85,17 @@ def parse_header(data: bytes, file_size: int, source: str, *, file: str) -> dict
 def _entry(name: str, entry: object, start: int, source: str, file: str) -> TensorInfo:
     fields = entry if isinstance(entry, dict) else {}
     dtype, shape, span = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
-    what = f"tensor {quote(name)}"
+    label = f"tensor {quote(name)}"
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise _unreadable(source, f"{what} has the unknown dtype {quote(dtype)}")
+        raise _unreadable(source, f"{label} has the unknown dtype {quote(dtype)}")
     if not _are_sizes(shape, MAX_SIZE) or len(shape) > MAX_AXES:
-        raise _unreadable(source, f"{what} has the invalid shape {quote(shape)}")
+        raise _unreadable(source, f"{label} has the invalid shape {quote(shape)}")
     if not _are_sizes(span, 2**63) or len(span) != 2:
-        raise _unreadable(source, f"{what} has the invalid data_offsets {quote(span)}")
+        raise _unreadable(source, f"{label} has the invalid data_offsets {quote(span)}")
     nbytes = span[1] - span[0]
     if nbytes * 8 != math.prod(shape) * BITS[dtype]:
         raise _unreadable(
-            source, f"{what} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes"
+            source, f"{label} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes"
         )
     return TensorInfo(name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes)
 

@@ -18,6 +18,7 @@ from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
 from inlayer.inspection.undertrained import MIN_REFERENCES
+from inlayer.render.numbers import pluralize
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -267,7 +267,7 @@ class RotaryPositions(nn.Module):
         Example:
             >>> from inlayer.positions import RotaryPositions
             >>> rotary, q, k = RotaryPositions(head_dim=4), torch.randn(1, 2, 3, 4), torch.randn(1, 1, 3, 4)
-            >>> [one.shape for one in rotary.rotate(q, k, *rotary(torch.arange(3)[None]))]
+            >>> [x.shape for x in rotary.rotate(q, k, *rotary(torch.arange(3)[None]))]
             [torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4])]
         """
         if self.rotate_in_float32:

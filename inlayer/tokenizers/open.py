@@ -187,18 +187,18 @@ def open_tiktoken(
 def rename_special_tokens(known: dict[str, int], config: dict[str, Any], source: str) -> dict[str, int]:
     """Apply the names in the added_tokens_decoder of tokenizer_config.json to the known special tokens."""
     by_id = {token_id: token for token, token_id in known.items()}
-    what = f"added_tokens_decoder next to {source}"
+    label = f"added_tokens_decoder next to {source}"
     entries = config.get("added_tokens_decoder") or {}
     if not isinstance(entries, dict):
-        raise TokenizerError(f"{what} is {type_name(entries)}, not an object")
+        raise TokenizerError(f"{label} is {type_name(entries)}, not an object")
     for token_id, token in entries.items():
         text = token_text(token)
         if text is None or not token_id.isdecimal() or len(token_id) > len(str(MAX_ID)):
-            raise TokenizerError(f"{what} has {quote(token_id)}: {quote(token)}; expected an id and a token")
+            raise TokenizerError(f"{label} has {quote(token_id)}: {quote(token)}; expected an id and a token")
         by_id[int(token_id)] = text
     special_tokens = {token: token_id for token_id, token in by_id.items()}
     if len(special_tokens) != len(by_id):
-        raise TokenizerError(f"{what} assigns two ids to one token")
+        raise TokenizerError(f"{label} assigns two ids to one token")
     return special_tokens
 
 

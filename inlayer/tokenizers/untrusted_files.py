@@ -63,8 +63,8 @@ def first_line(error: BaseException, limit: int = 200) -> str:
 
 
 @contextmanager
-def library_errors(what: str) -> Iterator[None]:
-    """Convert any exception or panic of a tokenizer library to a TokenizerError that starts with `what`."""
+def library_errors(problem: str) -> Iterator[None]:
+    """Convert any exception or panic of a tokenizer library to a TokenizerError that starts with `problem`."""
     try:
         yield
     except InlayerError:
@@ -73,7 +73,7 @@ def library_errors(what: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise  # Ctrl-C, SystemExit
         detail = first_line(error)
-        raise TokenizerError(f"{what}: {detail}" if detail else what) from error
+        raise TokenizerError(f"{problem}: {detail}" if detail else problem) from error
 
 
 def read_file(path: Path) -> bytes:
@@ -280,9 +280,9 @@ def backtracking_risk(pattern: str) -> str | None:
             groups.append([Alternative()])
         elif match["close"] and len(groups) > 1:
             closed = groups.pop()
-            parts = max(one.parts for one in closed)
+            parts = max(branch.parts for branch in closed)
             groups[-1][-1].parts += parts
-            groups[-1][-1].choices += max(one.choices for one in closed) + (len(closed) - 1).bit_length()
+            groups[-1][-1].choices += max(branch.choices for branch in closed) + (len(closed) - 1).bit_length()
             varies = parts > 0 or len(closed) > 1
         elif match["either"]:
             groups[-1].append(Alternative())

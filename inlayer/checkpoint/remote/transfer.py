@@ -87,14 +87,14 @@ def is_unknown_host(error: BaseException | None) -> bool:
     return error is not None
 
 
-def convert_error(error: Exception, what: str) -> Exception:
+def convert_error(error: Exception, label: str) -> Exception:
     """Return the error to report in place of a library's own."""
     if isinstance(error, (InlayerError, TransferError)):
         return error
     if isinstance(error, FileNotFoundError):
-        return MissingFileError(f"{what} does not exist")
+        return MissingFileError(f"{label} does not exist")
     if isinstance(error, PermissionError):
-        return CheckpointError(f"{what} cannot be read: {one_line_error(error)}; check your credentials")
+        return CheckpointError(f"{label} cannot be read: {one_line_error(error)}; check your credentials")
     translated = TransferError(_not_connected(error) or one_line_error(error))
     translated.__cause__ = error
     return translated
@@ -169,36 +169,36 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     return size
 
 
-def truncated(what: object, byte: int) -> CheckpointError:
+def truncated(label: object, byte: int) -> CheckpointError:
     """Return the error for a file that ends before a byte."""
-    return CheckpointError(f"{what} ends before byte {byte:,}; was it truncated when it was uploaded?")
+    return CheckpointError(f"{label} ends before byte {byte:,}; was it truncated when it was uploaded?")
 
 
-def status_error(status: int, headers: Mapping[str, str], what: str, *, hub: bool) -> Exception:
+def status_error(status: int, headers: Mapping[str, str], label: str, *, hub: bool) -> Exception:
     """Return the error for a status of 400 or more."""
     if status in RETRY_STATUSES:
         wait = headers.get("Retry-After", "")  # a date, the other form of this header, is ignored
         return TransferError(f"the server responded with status {status}", float(wait[:6] if wait.isdecimal() else 0))
     code, login = headers.get("X-Error-Code", "") if hub else "", "log in with `hf auth login` or set HF_TOKEN"
     if code == "GatedRepo":
-        return CheckpointError(f"{what} is gated: request access on its page, then {login}")
+        return CheckpointError(f"{label} is gated: request access on its page, then {login}")
     if code == "RevisionNotFound":
-        return MissingFileError(f"{what} does not exist: the repository has no such revision")
+        return MissingFileError(f"{label} does not exist: the repository has no such revision")
     if code == "RepoNotFound" or (hub and status == 401):
-        return MissingFileError(f"{what} does not exist: the hub has no such repository, or it is private ({login})")
+        return MissingFileError(f"{label} does not exist: the hub has no such repository, or it is private ({login})")
     if status in {404, 410}:
-        return MissingFileError(f"{what} does not exist")
+        return MissingFileError(f"{label} does not exist")
     if not hub and status in {401, 403}:  # object stores do not reveal what does not exist
-        return MissingFileError(f"{what} does not exist or is not public: the server responded with status {status}")
-    return CheckpointError(f"{what} cannot be read: the server responded with status {status}")
+        return MissingFileError(f"{label} does not exist or is not public: the server responded with status {status}")
+    return CheckpointError(f"{label} cannot be read: the server responded with status {status}")
 
 
-def check_online(what: str) -> None:
+def check_online(label: str) -> None:
     """Raise an error if HF_HUB_OFFLINE is set."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        raise UnreachableError(f"{what} is not in the local cache, and HF_HUB_OFFLINE is set; unset it to download")
+        raise UnreachableError(f"{label} is not in the local cache, and HF_HUB_OFFLINE is set; unset it to download")
 
 
 @lru_cache(maxsize=16)
