@@ -87,7 +87,7 @@ class Embeddings(ExtraTables):
         position_offset: Unused rows at the start of learned positions.
         per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4); see `per_layer()`.
         value_embeddings: Sizes of value embeddings (NeoMME); see `value_embeddings()`.
-        head_dim: For positions="rotary": width of an attention head, n_embd by default.
+        head_dim: For positions="rotary": channels per attention head, by default n_embd, as for a single head.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
         dtype: As in torch.nn.Embedding.

@@ -246,7 +246,10 @@ class InputTable(nn.Module):
             True
         """
         if not isinstance(head, Head):
-            raise InputError(f"{type_name(head)} cannot be tied to this layer; use inlayer.Head")
+            sizes = f"{self.token_embedding.embedding_dim}, {self.vocab_size}"
+            bias = ", bias=True" if getattr(head, "bias", None) is not None else ""
+            replacement = f"replace it with inlayer.Head({sizes}{bias}).tie(layer)"
+            raise InputError(f"{type_name(head)} cannot be tied to this layer; {replacement}")
         head.tie(self)
 
     def head_from_config(

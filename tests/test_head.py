@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import inlayer
 from inlayer import chunked_loss
 from inlayer import head as head_module
 from inlayer.embeddings import Embeddings
@@ -336,6 +337,16 @@ def test_table_of_another_shape_cannot_be_tied(table: Table) -> None:
     assert str(tuple(table.weight.shape)) in str(caught.value)
     assert str((V, D)) in str(caught.value)
     assert not head.tied
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear_layer_is_replaced_by_a_head(bias: bool) -> None:
+    layer, linear = Embeddings(V, D), nn.Linear(D, V, bias=bias)
+    with pytest.raises(InputError, match="a Linear cannot be tied to this layer; replace it with ") as caught:
+        layer.tie(linear)
+    head = eval(str(caught.value).split(" with ")[1], {"inlayer": inlayer, "layer": layer})
+    assert head.tied
+    assert (head.bias is not None) == bias
 
 
 def test_module_without_rows_cannot_be_tied() -> None:

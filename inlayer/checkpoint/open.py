@@ -142,7 +142,8 @@ def _open_source(source: str | os.PathLike[str], path: Path) -> Store:
         except UnreachableError as error:
             hint = f"check your network, and note that {format_path(name)} is not a local folder"
             raise UnreachableError(f"{error}; {hint}") from error
-    sources = "a folder, a .safetensors, .gguf or .bin file, a URL, a hub id (org/name), or a sample"
+    hub = "a hub id (org/name, such as openai-community/gpt2)"
+    sources = f"a folder, a .safetensors, .gguf, or .bin file, a URL, {hub}, or a sample"
     raise MissingFileError(f"{format_path(name)}: not found; a source is {sources}: {', '.join(SAMPLES)}")
 
 

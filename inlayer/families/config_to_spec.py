@@ -90,10 +90,12 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         kind, known = short_repr(model_type or outer_type), [*FAMILIES, *NESTED]
         others = [name for name in known if name != model_type]  # it is listed if a text part has a text part
         similar = get_close_matches(kind.strip("'"), others, cutoff=0.65)
-        problem = "the config has no model_type" if kind == "None" else f"unknown model type {kind}"
+        if kind == "None":
+            types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
+            raise ConfigError(f"the config has no model_type, so the layer is unknown; set it to {types}")
         listed = f"; similar ones are {', '.join(similar)}" if similar else ""
         message = (
-            f"{problem}{listed} (inlayer.families.FAMILIES has all {len(known)}). "
+            f"unknown model type {kind}{listed} (inlayer.families.FAMILIES lists all {len(FAMILIES)}). "
             "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
         if tensor_names is None or not isinstance(model_type, str):

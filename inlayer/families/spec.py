@@ -9,7 +9,7 @@ Tested in tests/families/ and tests/positions/test_rope_scaling.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
@@ -54,6 +54,11 @@ class RopeParameters:
     sections: tuple[int, ...] | None = None
     sections_interleaved: bool = False
     head_dim: int | None = None
+
+    def __repr__(self) -> str:
+        """Show only what differs from the defaults."""
+        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return f"RopeParameters({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < math.inf:

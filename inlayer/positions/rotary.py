@@ -356,7 +356,9 @@ def deduplicate_angles(table: Tensor, layout: str) -> Tensor:
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
     rotated_dim, tracing = 2 * cos.shape[-1], is_jit_tracing()  # sizes cannot be compared while tracing
     if not tracing and rotated_dim > x.shape[-1]:
-        raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin rotate {rotated_dim} channels")
+        width = x.shape[-1]
+        advice = f"pass head_dim={width} to Embeddings or RotaryPositions"
+        raise ShapeError(f"{name} has heads of {width} channels, but cos and sin rotate {rotated_dim}; {advice}")
     fits = (ours in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False))
     if not tracing and not all(fits):
         raise ShapeError(
