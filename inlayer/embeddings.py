@@ -312,8 +312,7 @@ class Embeddings(ExtraTables):
             named: The keyword arguments of `forward`.
 
         Returns:
-            One LayerStage per operation, starting with the lookup. Each has its `name`, the vectors it `added`, and
-            the `output` vectors.
+            One LayerStage per operation, starting with the lookup: its `name`, what it `added`, and its `output`.
 
         Raises:
             InlayerError: Same as `forward`.

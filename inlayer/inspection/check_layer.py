@@ -311,7 +311,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     shapes = {
         LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
         "token_type_embedding.weight": (spec.n_token_types, sum_width) if spec.n_token_types > 0 else None,
-        "norm.weight": (sum_width,) if normed and not spec.norm.endswith("without weight") else None,
+        "norm.weight": (sum_width,) if normed and not spec.norm.endswith("_no_weight") else None,
         "norm.bias": (sum_width,) if normed and spec.norm in ("layernorm", "layernorm_fp32") else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
         "projection.bias": (spec.n_embd,) if spec.projection_at == "sum" else None,

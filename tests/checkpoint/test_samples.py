@@ -79,7 +79,5 @@ def test_single_file_module_is_not_a_sample_package(monkeypatch):
 
 
 def test_unknown_names():
-    with pytest.raises(
-        MissingFileError, match=r"gpt2: not found; .* openai-community/gpt2\), or a sample: default, .*smollm2"
-    ):
+    with pytest.raises(MissingFileError, match=r"gpt2: not found; .* openai-community/gpt2\), or a sample: default"):
         open_store("gpt2")
