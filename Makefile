@@ -23,12 +23,12 @@ run: $(VENV)/installed        ## walk one text through every step of the layer
 serve: $(VENV)/installed      ## the same as an interactive page, on this machine only
 	@$(BIN)/inlayer serve --text "I love dogs"
 
-test: $(VENV)/installed-dev   ## lint, types, import rules and the fast tests
+test: $(VENV)/installed-dev   ## lint, types, import rules, and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy & types=$$!; $(BIN)/lint-imports && $(PYTEST) -m "not slow" $(PYTEST_ARGS) && wait $$types
 
-test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, browser and documentation tests
+test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, browser, and documentation tests
 	@$(PYTEST) --numprocesses 4 -m slow $(PYTEST_ARGS)  # many of them wait for other processes
 
 test-oldest: export OMP_NUM_THREADS = 1

@@ -1,6 +1,6 @@
 """Classify texts with scikit-learn: inlayer's vectors as the first step of a pipeline.
 
-The sample model is tiny; TextEncoder("wordllama") or a model of yours gives better vectors. Needs scikit-learn.
+The sample model is tiny; TextEncoder("wordllama") or your own model gives better vectors. Needs scikit-learn.
 """
 
 from sklearn.dummy import DummyClassifier

@@ -7,7 +7,7 @@ import sys
 
 import inlayer
 
-model = inlayer.load(sys.argv[1] if len(sys.argv) > 1 else "default")  # reads headers only
+model = inlayer.load(sys.argv[1] if len(sys.argv) > 1 else "default")  # reads only headers
 info = model.table_info
 print(f"table: {info.name}, {info.shape[0]:,} x {info.shape[1]:,} {info.dtype}, at byte {info.offset:,}")
 
@@ -16,7 +16,7 @@ ids = model.tokenizer.encode("I love dogs")
 rows = model.table.rows(ids)  # reads these rows and nothing else
 print(f"ids {ids}; rows {rows.shape} {rows.dtype}")
 
-# The whole layer needs torch. docs/families.md lists the families whose hidden states equal those of transformers.
+# The whole layer needs torch. docs/families.md lists the families whose hidden states match transformers.
 if model.spec is not None:
     import torch
 

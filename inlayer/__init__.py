@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.training.config import TrainConfig as TrainConfig
     from inlayer.training.train import train as train
 
-__version__ = "0.2.0"
+__version__ = "0.2.0.dev0"
 
 _NAMES = {  # by module
     "checkpoint": ("load",),

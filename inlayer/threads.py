@@ -34,17 +34,21 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) ->
     """
     if len(items) <= 1:
         return [function(item) for item in items]
+    return [future.result() for future in [in_thread(function, item) for item in items]]
 
-    def run(item: Item, future: Future[Result]) -> None:
+
+def in_thread(function: Callable[[Item], Result], item: Item, name: str | None = None) -> Future[Result]:
+    """Start a function in a thread that does not keep the process alive."""
+    future = Future[Result]()
+
+    def run() -> None:
         try:
             future.set_result(function(item))
         except BaseException as error:  # raised where the result is read
             future.set_exception(error)
 
-    futures = [Future[Result]() for _ in items]
-    for pair in zip(items, futures, strict=True):
-        Thread(target=run, args=pair, daemon=True).start()
-    return [future.result() for future in futures]
+    Thread(target=run, name=name, daemon=True).start()
+    return future
 
 
 def on_parent_exit(action: Callable[[], object]) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import inlayer
-from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.projection import BUNDLED, fingerprint, project
+from inlayer.geometry.projection import BUNDLED, fingerprint, measure_distortion, project
 
 
 def main(folder: Path = BUNDLED) -> None:
@@ -21,7 +20,7 @@ def main(folder: Path = BUNDLED) -> None:
         old.unlink()
     points = project(table, "tsne").points
     path = folder / f"{fingerprint(table)}-tsne.npz"
-    k, ids, kept, trustworthiness = measure_distortion(table, points, sample=len(points))
+    k, ids, kept, trustworthiness, *_ = measure_distortion(table, points, sample=len(points))
     np.savez(
         path, points=points, explained=np.nan, k=k, ids=ids.astype(np.int32), kept=kept.astype(np.float16),
         trustworthiness=trustworthiness,

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import sysconfig
 import zipfile
+from email import message_from_bytes
+from email.policy import default
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -65,6 +68,27 @@ def test_wheel_has_data_files_and_no_tests(wheel: Path) -> None:
     here = [path for path in (ROOT / "inlayer").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {str(path.relative_to(ROOT)) for path in here} <= set(names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"inlayer"}
+
+
+def test_pypi_shows_a_readme_without_broken_links(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        metadata = message_from_bytes(archive.read(name), policy=default)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    text = str(metadata.get_payload())
+    assert "See and use the first layer of a language model" in text
+    assert "a classifier with scikit-learn" in text  # a link, at least its text
+    assert not [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("https://")]
+
+
+def test_links_of_the_readme_point_to_the_repository_of_the_version() -> None:
+    absolute_links = pytest.importorskip("scripts.pypi_readme").absolute_links
+    readme = "See [the docs](docs/index.md#a), [torch](https://pytorch.org), and ![the page](docs/page.png)."
+    assert absolute_links(readme, None, "1.0") == "See the docs, [torch](https://pytorch.org), and ."
+    assert absolute_links(readme, "https://host/inlayer/", "1.0") == (
+        "See [the docs](https://host/inlayer/blob/v1.0/docs/index.md#a), [torch](https://pytorch.org), "
+        "and ![the page](https://host/inlayer/raw/v1.0/docs/page.png)."
+    )
 
 
 def test_package_is_imported_from_the_wheel(bin_folder: Path, empty: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,10 @@ WORKFLOWS = sorted(path.name for path in FOLDER.glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([\w-]+):", MAKEFILE, flags=re.MULTILINE))
 VARIABLES = set(re.findall(r"^(\w+) \??:?=", MAKEFILE, flags=re.MULTILINE))
-WRITES = {("release.yml", "publish"): {"id-token": "write"}}  # trusted publishing: no token is stored
+WRITES = {  # trusted publishing: no token is stored
+    ("release.yml", "publish"): {"id-token": "write"},
+    ("release.yml", "site"): {"id-token": "write", "pages": "write"},
+}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -74,3 +79,30 @@ def test_release_checks_what_it_uploads() -> None:
     (built,) = (number for number, run in enumerate(commands) if "-m build" in run)
     (checked,) = (number for number, run in enumerate(commands) if "twine check --strict dist/*" in run)
     assert built < checked
+
+
+FILLED_IN = {
+    "pyproject.toml": 'Repository = "https://host/inlayer"',
+    "CITATION.cff": 'repository-code: "https://host/inlayer"',
+    "mkdocs.yml": "edit_uri: https://host/inlayer/edit/main/docs/",
+}
+
+
+@pytest.mark.parametrize("missing", [*FILLED_IN, None])
+def test_release_stops_without_the_url_of_the_repository(missing: str | None, tmp_path: Path) -> None:
+    for name, line in FILLED_IN.items():
+        (tmp_path / name).write_text(f"# {line}\n" if name == missing else f"first: 1\n{line}\n", encoding="utf-8")
+    steps = read("workflows/release.yml")["jobs"]["build"]["steps"]
+    (script,) = (step["run"] for step in steps if "URL" in step.get("name", ""))
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == (missing is not None), done.stderr
+    assert (f"{missing} lacks the repository's URL: see Releasing" in done.stdout) == (missing is not None)
+    assert "\n## Releasing\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_the_site_is_published_after_the_release() -> None:
+    jobs = read("workflows/release.yml")["jobs"]
+    assert jobs["site"]["needs"] == "publish"
+    assert [step.get("run", step.get("uses")) for step in jobs["build"]["steps"]][-2:] == [
+        "make docs-site", "actions/upload-pages-artifact@v3",
+    ]  # fmt: skip

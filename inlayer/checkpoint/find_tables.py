@@ -43,10 +43,25 @@ NGRAM_PROJECTION = "ngram_embeddings.post_projs"
 
 @dataclass(frozen=True, kw_only=True)
 class TableInfo(TensorInfo):
-    """A table of a checkpoint: what it is for, where it is stored, and its share of the model's parameters."""
+    """A table of a checkpoint, as listed in `Model.tables`.
+
+    Attributes:
+        name: Name of the tensor.
+        dtype: Dtype as written in the file, such as "BF16".
+        shape: Shape of the tensor.
+        file: Name of the file that contains it.
+        offset: Position of its first byte in the file.
+        nbytes: Size in bytes.
+        role: What the table is for, such as "token" or "head".
+        share: Its share of the model's parameters, or None if their number is unknown.
+
+    Example:
+        >>> inlayer.load("default").tables[0].name
+        'model.embed_tokens.weight'
+    """
 
     role: TableRole
-    share: float | None  # None if the number of parameters of the whole model is not known
+    share: float | None
 
 
 def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:

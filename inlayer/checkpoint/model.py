@@ -47,11 +47,11 @@ class Model:
         source: Where the model came from.
         note: Text to show with it, for example that it is a sample.
         config: The contents of config.json, or None.
-        table_info: Name, file, byte offset, shape and dtype of the table.
-        tables: The same, with role and share of parameters, for every tensor that token ids index.
+        dtype: The dtype passed to `load`, or None if rows keep their stored dtype.
+        trainable: Whether `embeddings` holds its rows in memory, so that they can be trained.
+        table_info: Name, file, byte offset, shape, and dtype of the table.
         is_static: Whether this is a model2vec or StaticEmbedding model, which has only a table.
-        spec: The layer that the config describes, or None if its family is unknown.
-        tokenizer: The checkpoint's tokenizer, or None.
+        skipped: Tokens that `encode` leaves out: "special", "unknown", or "none".
         table: The rows, as numpy arrays.
         embeddings: The input layer, a torch module.
         head: The head, a torch module, or None.
@@ -219,10 +219,10 @@ class Model:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
             [' five', ' four', ' six']
         """
-        from inlayer.geometry.neighbors import Filter, find_neighbors, searched_table
+        from inlayer.geometry.neighbors import find_neighbors, searched_table
 
-        only = Filter(words, script, special)
-        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, only, progress)
+        allowed = self.vocabulary.allowed(words=words, script=script, special=special)
+        return find_neighbors(searched_table(self, table), self.vocabulary, query, k, allowed, progress)
 
     def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words: bool = False) -> Analogy:
         """Answer "a - b + c", and test the answer against its baselines.
@@ -247,9 +247,9 @@ class Model:
             >>> result.answers[0].text, result.nearest_to_first[0].text  # the arithmetic added nothing
             (' mother', ' mother')
         """
-        from inlayer.geometry.neighbors import Filter, find_analogy, searched_table
+        from inlayer.geometry.neighbors import find_analogy, searched_table
 
-        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, Filter(words))
+        return find_analogy(searched_table(self, table), self.vocabulary, (a, b, c), k, only_words=words)
 
     def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.

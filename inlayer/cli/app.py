@@ -24,11 +24,10 @@ app = typer.Typer(
 )
 
 
-def _version(requested: bool) -> bool:
+def _version(requested: bool) -> None:
     if requested:
         typer.echo(f"inlayer {inlayer.__version__}")
         raise typer.Exit
-    return requested
 
 
 @app.callback()

@@ -47,11 +47,10 @@ def compare(
     from inlayer.checkpoint import load
 
     models = load(a), load(b)
-    from inlayer.geometry.compare import compare_tables, match_rows
+    from inlayer.geometry.compare import compare_page, compare_tables, match_rows
 
-    tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
-    shared = match_rows(*tables)
-    comparison = compare_tables(*tables, top=top, shared=shared)
+    shared = match_rows(*((model.table, model.vocabulary) for model in models))
+    comparison = compare_tables(shared, top)
     facts = _facts(models, comparison)
     if as_json:
         values = comparison._asdict()
@@ -62,16 +61,13 @@ def compare(
         _print_report(facts, comparison, top, [_undertrained(model) if comparison.moved else () for model in models])
     if html is None:
         return
-    from inlayer.geometry.compare_page import compare_page
-
     with progress_bar("computing maps") as progress:
         projections = [model.project("best", progress=progress) for model in models]
         if projections[0].method != projections[1].method:
             projections = [model.project("pca", progress=progress) for model in models]
     with progress_bar("finding neighbors") as progress:
-        page = compare_page(
-            (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared, facts, progress
-        )
+        names = models[0].source, models[1].source
+        page = compare_page(names, (projections[0], projections[1]), shared, facts, progress)
     write_output(Path(html), page.encode())
     if not as_json:
         console().print(f"wrote {format_path(html)}", soft_wrap=True)
@@ -111,8 +107,8 @@ def _print_report(
     if comparison.moved:
         rows = []
         for row in comparison.moved:
-            ids = {"A": row.id_a, "B": row.id_b}
-            where = [name for name, found in zip("AB", undertrained, strict=True) if ids[name] in found]
+            ids = row.id_a, row.id_b
+            where = [name for name, one, found in zip("AB", ids, undertrained, strict=True) if one in found]
             cells = (token_text(row.text), f"{row.cosine:.3f}", _norm(row.norm_a), _norm(row.norm_b))
             rows.append((*cells, f"undertrained in {' and '.join(where)}" if where else ""))
         columns = 5 if any(row[4] for row in rows) else 4

@@ -124,7 +124,7 @@ def embed(
     kind = Path(out or "").suffix
     reader = Reader(
         find_sources(texts) if inputs else [*texts], field=field, per_file=per_file, on_bad_row=on_bad_row,
-        keep=kind in {".parquet", ".jsonl"}, for_parquet=kind == ".parquet",
+        keep=kind in {".parquet", ".jsonl"},
     )  # fmt: skip
     opened = load(model)
     encoder = opened.encoder(weights)
@@ -168,7 +168,7 @@ def _write(job: EmbedJob) -> int:
 
             def progress(rows: int) -> None:
                 if bar is not None:
-                    bar(job.reader.meter.done, job.reader.meter.total or None, rows)
+                    bar(job.reader.bytes_read, job.reader.bytes_total or None, rows)
 
             return job.run(progress)
     except KeyboardInterrupt:
@@ -272,22 +272,19 @@ def search(
         raise InputError("the query is empty; specify a text to search for")
     table, vector_settings, origin_of = open_vectors(check_path(vectors, "--in"))
     stored = {name: value for name, value in vector_settings.items() if isinstance(value, str)}
-    weights = weights or stored.get("weights")
-    opened = _open_model_of(vectors, vector_settings, model or stored.get("model"), weights)
+    weights, file = weights or stored.get("weights"), format_path(vectors)
+    opened = _open_model_of(file, vector_settings, model or stored.get("model"), weights)
     text = check_argument(query, "the query")
-    texts = [text] if len(text.split()) > 1 else [text, opened.vocabulary.as_in_text(text)]  # as in a sentence: " dog"
+    in_sentence = [] if len(text.split()) > 1 else [opened.vocabulary.as_in_text(text)[0]]  # " dog"
+    texts = [text, *in_sentence]
     queries = opened.encode(texts, pool=pool or stored.get("pool", "mean"), weights=weights)
-    width = queries.shape[1]
+    width, has_width = queries.shape[1], f"{file} has vectors of {table.embedding_dim} values"
     if width < table.embedding_dim:
-        raise InputError(
-            f"{format_path(vectors)} has vectors of {table.embedding_dim} values, but {opened.source} has {width}; "
-            "pass the model that created them as --model"
-        )
+        advice = "pass the model that created them as --model"
+        raise InputError(f"{has_width}, but {opened.source} has {width}; {advice}")
     if width > table.embedding_dim != vector_settings.get("dim"):
-        sys.stderr.write(
-            f"note: {format_path(vectors)} has vectors of {table.embedding_dim} values, so only that many of the "
-            f"{width} values of {opened.source} are compared; if another model created them, pass it as --model\n"
-        )
+        advice = "if another model created them, pass it as --model"
+        _note(f"{has_width}, so only that many of the {width} values of {opened.source} are compared; {advice}")
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, queries[:, : table.embedding_dim], k, progress=progress)
     best: dict[int, float] = {}  # the larger cosine of a row
@@ -297,12 +294,9 @@ def search(
     order = sorted(best, key=lambda row: (-best[row], row))[:k]
     results = [{"row": row, "score": min(best[row], 1.0), "text": None} | origin_of(row) for row in order]
     if not results:
-        raise InputError(f"{format_path(vectors)} has no usable vectors: all are zero or not finite")
+        raise InputError(f"{file} has no usable vectors: all are zero or not finite")
     if not stored and model is None:
-        sys.stderr.write(
-            f"note: {format_path(vectors)} does not record its model; searched with --model default --pool "
-            f"{pool or 'mean'}\n"
-        )
+        _note(f"{file} does not record its model; searched with --model default --pool {pool or 'mean'}")
     if as_json:
         print_json({"query": query, "rows": results})
         return
@@ -312,7 +306,7 @@ def search(
     print_demo_note(opened.source, "embed the texts again with")
 
 
-def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | None, weights: str | None) -> Model:
+def _open_model_of(file: str, vector_settings: dict[str, Any], model: str | None, weights: str | None) -> Model:
     """Open the model of a file of vectors, and check it and the weighting against what the file says about them."""
     from inlayer.checkpoint import load
 
@@ -320,19 +314,20 @@ def _open_model_of(vectors: str, vector_settings: dict[str, Any], model: str | N
         opened = load(model)
         encoder = opened.encoder(weights)
     except MissingFileError as error:
-        advice = f"; if the model or weights that created {format_path(vectors)} were moved, pass --model or --weights"
+        advice = f"; if the model or weights that created {file} were moved, pass --model or --weights"
         raise MissingFileError(f"{error}{advice if vector_settings else ''}") from None
     if vector_settings.get("table") not in (None, [*opened.table.shape]):
-        raise InputError(
-            f"{format_path(vectors)} was created with model {quote(vector_settings.get('model'))}, but the table of "
-            f"{opened.source} has a different size; pass the original model with --model, or embed the texts again"
-        )
+        problem = f"{file} was created with model {quote(vector_settings.get('model'))}, but the table of"
+        advice = "pass the original model with --model, or embed the texts again"
+        raise InputError(f"{problem} {opened.source} has a different size; {advice}")
     if vector_settings.get("checksum") not in (None, encoder.checksum()):
-        sys.stderr.write(
-            f"note: {format_path(vectors)} was created with a different version of the model or the weighting, so "
-            "cosines may be wrong; embed the texts again\n"
-        )
+        problem = f"{file} was created with a different version of the model or the weighting"
+        _note(f"{problem}, so cosines may be wrong; embed the texts again")
     return opened
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"note: {text}\n")
 
 
 def _result_text(row: dict[str, Any]) -> str:

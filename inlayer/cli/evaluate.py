@@ -5,8 +5,9 @@ Tested in tests/geometry/test_commands.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -49,20 +50,18 @@ def evaluate(
     model = load(source)
     from inlayer.geometry.evaluation import score_analogies, score_similarity
 
-    scores = score_similarity(model.table, model.vocabulary, files)
+    scores = [score_similarity(model.table, model.vocabulary, file) for file in files]
     answers = []
     if analogies is not None:
         with progress_bar("answering") as progress:
             answers = score_analogies(model.table, model.vocabulary, check_path(analogies, "--analogies"), progress)
     if as_json:
-        print_json(
-            {"similarity": [score._asdict() for score in scores], "analogies": [score._asdict() for score in answers]}
-        )
+        print_json({"similarity": [one._asdict() for one in scores], "analogies": [one._asdict() for one in answers]})
         return
     if scores:
         print_table(
             ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
-            [(score.name, f"{score.pairs:,}", f"{score.coverage:.0%}", *map(_number, score[3:])) for score in scores],
+            [(score.name, f"{score.pairs:,}", f"{score.coverage:.0%}", *_cells(score[3:], ".3f")) for score in scores],
         )
         print_note(
             "Spearman: pairs whose words are single tokens (coverage: their share). All pairs: includes words of "
@@ -82,10 +81,7 @@ def evaluate(
     if answers:
         print_table(
             ("analogies", "questions", "covered", "correct", "nearest to C", "inputs not excluded"),
-            [
-                (score.name, f"{score.questions:,}", f"{score.covered:,}", *map(_percent, score[3:]))
-                for score in answers
-            ],
+            [(one.name, f"{one.questions:,}", f"{one.covered:,}", *_cells(one[3:], ".1%")) for one in answers],
         )
         print_note(
             "Covered: questions whose four words are single tokens with nonzero, finite rows. Nearest to C: the "
@@ -104,9 +100,5 @@ def _files(name: str) -> list[Path]:
     return files
 
 
-def _number(value: Any) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _percent(value: Any) -> str:
-    return "-" if value is None else f"{value:.1%}"
+def _cells(values: Iterable[float | None], style: str) -> list[str]:
+    return ["-" if value is None else format(value, style) for value in values]

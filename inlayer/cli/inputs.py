@@ -100,18 +100,11 @@ def read_vectors(name: str) -> npt.NDArray[Any]:
     """Read the array of a .npy file."""
     import numpy as np
 
-    path = check_is_file(check_path(name, "--embeds"))
-    try:
-        with file_errors(name):
-            mapped = np.lib.format.open_memmap(path, mode="r")
-    except InputError:
-        raise
-    except Exception:  # numpy parses the header as a Python literal; an untrusted one may raise anything
-        raise InputError(f"{format_path(name)} is not a .npy file of numbers; write one with numpy.save") from None
-    if mapped.dtype.kind != "f" or mapped.dtype.itemsize > 8:
-        raise InputError(f"{format_path(name)} has dtype {mapped.dtype}; vectors must be float16, float32 or float64")
-    if mapped.ndim not in (2, 3):
-        raise InputError(f"{format_path(name)} has shape {mapped.shape}; vectors must be (T, D) or (B, T, D)")
-    if mapped.size > MAX_VALUES:
-        raise InputError(f"{format_path(name)} has {mapped.size:,} values; the limit is {MAX_VALUES:,}")
+    from inlayer.encoding.outputs import map_array
+
+    mapped = map_array(check_is_file(check_path(name, "--embeds")))
+    is_float = mapped.dtype.kind == "f" and mapped.dtype.itemsize <= 8
+    if not is_float or mapped.ndim not in (2, 3) or mapped.size > MAX_VALUES:
+        expected = f"float16, float32 or float64 (T, D) or (B, T, D), with at most {MAX_VALUES:,} values"
+        raise InputError(f"{format_path(name)} has dtype {mapped.dtype} and shape {mapped.shape}; expected {expected}")
     return np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C")

@@ -9,23 +9,19 @@ Tested in tests/inspection/test_command.py.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Source, app, console, examples, output_file
+from inlayer.cli.app import Source, app, console, examples, output_file, print_json
 from inlayer.errors import InputError
 from inlayer.files import format_path, write_output
-from inlayer.render.progress_bar import progress_bar, stop_signals
-
-if TYPE_CHECKING:
-    from inlayer.checkpoint.model import Model
+from inlayer.render.numbers import duration
+from inlayer.render.progress_bar import Progress, no_progress, progress_bar, stop_signals
 
 INSPECT_EXAMPLES = examples(
     "inlayer inspect",
@@ -61,10 +57,8 @@ def inspect(
     ] = False,
 ) -> None:
     """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
-    if as_json and ids is not None:
-        raise InputError("--json and --ids cannot be combined; --json includes the ids of every finding")
-    if html is not None and (as_json or ids is not None):
-        raise InputError("--html cannot be combined with --json or --ids; run the command twice")
+    if as_json + (ids is not None) + (html is not None) > 1:
+        raise InputError("--json (which includes all ids), --ids and --html cannot be combined; run the command twice")
     if quick and strict:
         raise InputError("--quick and --strict cannot be combined: --quick does not check every row")
     from inlayer.checkpoint import load
@@ -72,10 +66,15 @@ def inspect(
     model = load(source)  # before further imports, so an unknown source is reported quickly
     from inlayer.inspection import inspect as inspect_model
 
-    with stop_signals() as stopped, _progress(model, with_bar=not quick) as show:
-        report = inspect_model(
-            model, quick=quick, strict=strict, progress=lambda done, total: show(done, total) or not stopped
-        )
+    announce = _announcer(*model.table_info.shape)
+    with stop_signals() as stopped, nullcontext(no_progress) if quick else progress_bar("reading rows") as bar:
+
+        def progress(done: int, total: int) -> bool:
+            bar(done, total)
+            announce(done, total)
+            return not stopped
+
+        report = inspect_model(model, quick=quick, strict=strict, progress=progress)
     if ids is not None:
         sys.stdout.writelines(f"{token_id}\n" for token_id in report.ids(ids))
     elif html is not None:
@@ -84,7 +83,7 @@ def inspect(
         write_output(Path(html), inspect_page(report, model).encode())
         sys.stdout.write(f"wrote {format_path(html)}\n")
     elif as_json:
-        sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
+        print_json(report.to_dict())
     else:
         from inlayer.inspection.terminal import print_report
 
@@ -92,32 +91,21 @@ def inspect(
     raise typer.Exit(INTERRUPTED if stopped else report.exit_code)
 
 
-@contextmanager
-def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar that disappears when the work is done, and an estimate if it takes a long time."""
-    start, first, announced = 0.0, -1, False  # the first call, which follows the time for the tokenizer
+def _announcer(rows: int, width: int) -> Progress:
+    """Return a callback that writes to stderr, once, how long reading takes if that is long."""
+    start, first, announced = 0.0, -1, False
 
     def announce(done: int, total: int) -> None:
         nonlocal start, first, announced
-        if first < 0:
+        if first < 0:  # the first call, which follows the time for the tokenizer
             start, first = time.monotonic(), done
         seconds = time.monotonic() - start
         if announced or done == first or seconds < MEASURE_SECONDS:
             return
         announced = True
         if (remaining := seconds / (done - first) * (total - done)) > LONG_SECONDS:
-            from inlayer.render.numbers import duration
-
-            rows, width = model.table_info.shape
             time_left = f"{remaining:.0f} s" if remaining < 60 else duration(remaining)
             hints = "--quick reads a sample; Ctrl-C stops and shows what was found so far"
             sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {time_left}; {hints}\n")
 
-    with progress_bar("reading rows") if with_bar else nullcontext() as bar:
-
-        def show(done: int, total: int) -> None:
-            if bar is not None:
-                bar(done, total)
-            announce(done, total)
-
-        yield show
+    return announce

@@ -19,13 +19,11 @@ from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from inlayer.geometry.distortion import Distortion
-    from inlayer.geometry.projection import TableProjection
+    from inlayer.geometry.projection import Distortion, TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
 
 SAMPLED_ROWS = 1000  # rows whose neighbors are compared for the number that is reported
 MAX_NAMED = 8  # undrawn rows that are listed
-NAMES = {"pca": "PCA", "tsne": "t-SNE"}
 INTERRUPTED = 130
 MAP_EXAMPLES = examples(
     "inlayer map",
@@ -66,9 +64,9 @@ def map_(
 
         model = load(source)
         from inlayer.geometry import map_page
-        from inlayer.geometry.distortion import measure_distortion
+        from inlayer.geometry.projection import measure_distortion
 
-        with progress_bar(f"computing {NAMES.get(method, 'the map')}") as progress:
+        with progress_bar("computing the map") as progress:
             projection = model.project(method, progress=progress)
     except KeyboardInterrupt:
         sys.stderr.write("stopped before a map was computed\n")
@@ -77,32 +75,34 @@ def map_(
     with progress_bar("measuring distortion") as progress:  # the number is the same, whatever is written
         distortion = projection.distortion or measure(sample=SAMPLED_ROWS, progress=progress)
         is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
-        measures_all = html is not None and projection.complete and is_small and projection.distortion is None
-        of_rows = measure(sample=10**9, progress=progress) if measures_all else distortion
+        if html is not None and projection.complete and is_small and projection.distortion is None:
+            _, ids, preservation, *_ = measure(sample=10**9, progress=progress)  # the page colors every row
+            distortion = distortion._replace(ids=ids, neighborhood_preservation=preservation)
+    projection = projection._replace(distortion=distortion)
     title = f"Token map of {model.source}"
     if html is not None:
         with progress_bar("finding neighbors") as progress:
-            page = map_page.map_page(title, model.table, model.vocabulary, projection, distortion, of_rows, progress)
-        write_output(Path(html), page.encode())
+            neighbors = map_page.all_neighbors(model.table, projection.points, progress)
+        facts = map_page.map_facts(model.table, model.vocabulary, projection)
+        write_output(Path(html), map_page.map_document(title, facts, neighbors).encode())
     if png is not None:
         write_output(Path(png), map_page.map_picture(title, model.vocabulary, projection))
     if parquet is not None:
-        write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection, of_rows))
+        write_output(Path(parquet), map_page.map_parquet(model.vocabulary, projection))
     written = [name for name in (html, png, parquet) if name is not None]
-    if not as_json:
-        _print_map(model.vocabulary, projection, distortion, written)
+    if as_json:
+        values = {
+            "source": model.source, "method": projection.method, "complete": projection.complete,
+            "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
+            "k": distortion.k, "measured_rows": distortion.measured_rows,
+            "mean_preservation": distortion.mean_preservation,
+            "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
+            "files": written,
+            "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
+        }  # fmt: skip
+        print_json(values)
     else:
-        print_json(
-            {
-                "source": model.source, "method": projection.method, "complete": projection.complete,
-                "rows": len(projection.points), "explained_variance_ratio": projection.explained_variance_ratio,
-                "k": distortion.k, "measured_rows": len(distortion.ids),
-                "mean_preservation": float(distortion.neighborhood_preservation.mean()),
-                "trustworthiness": distortion.trustworthiness, "undrawn_ids": projection.undrawn_ids.tolist(),
-                "files": written,
-                "points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()],
-            }
-        )  # fmt: skip
+        _print_map(model.vocabulary, projection, distortion, written)
     if not projection.complete:
         raise typer.Exit(INTERRUPTED)
 
@@ -114,12 +114,12 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
     spread = "" if ratio is None else f", {ratio:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
     undrawn = projection.undrawn_ids.tolist()
-    measured, drawn = len(distortion.ids), len(projection.points) - len(undrawn)
+    measured, drawn = distortion.measured_rows, len(projection.points) - len(undrawn)
     sampled = f" (measured on {measured:,} of the rows)" if measured < drawn else ""
     named = row_names(undrawn[:MAX_NAMED], len(undrawn), lambda row: token_text(vocabulary.text(row)))
     lines = [
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
-        f"on average, {distortion.neighborhood_preservation.mean():.1%} of a token's {distortion.k} nearest tokens are "
+        f"on average, {distortion.mean_preservation:.1%} of a token's {distortion.k} nearest tokens are "
         f"also its neighbors on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
         *(f"{pluralize(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
     ]

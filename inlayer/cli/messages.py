@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any
@@ -18,28 +18,12 @@ from inlayer.cli.app import SUFFIXES
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import format_path, quote
 
-USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and inlayer's
-    (
-        r"Invalid value for '(\S+?)': (.+) is not a valid int(?:eger)?(?: range)?\.",
-        r"\1 is \2; it must be an integer",
-    ),
-    (r"Invalid value for '(\S+?)': (.+) is not a valid float(?: range)?\.", r"\1 is \2; it must be a number"),
-    (r"Invalid value for '(\S+?)': (.+) is not in the range (\S+?)<=x<=(\S+?)\.", r"\1 is \2; it must be in \3..\4"),
-    (r"Invalid value for '(\S+?)': (.+) is not in the range x>=(\S+?)\.", r"\1 is \2; it must be at least \3"),
-    (r"Invalid value for '(\S+?)': (.+?) is not one of (.+)\.", r"\1 is \2; it must be one of \3"),
-    (
-        r"Got unexpected extra argument(?:\(s\)|s)? \((.+)\)",
-        r"unexpected argument: \1 (quote an argument that contains spaces).",
-    ),
-    (r"Missing argument '(.+)'\.", lambda found: f"missing argument: {found[1].upper()}."),
-    (r"Missing option '(\S+)'\.", r"missing option: \1."),
-    (r"Option '(\S+)' requires an argument\.", r"\1 needs a value."),
-    (r"Option '(\S+)' does not take a value\.", r"\1 does not take a value."),
-    (r"No such option: (\S+) \(Possible options: (.+)\)", r"unknown option \1; did you mean \2?"),
-    (r"No such option: (\S+); did you mean (.+)\?", r"unknown option \1; did you mean \2?"),
-    (r"No such option: (\S+)", r"unknown option \1."),
-    (r"No such command '(.+?)'\.(?: (?i:did you mean) '?(.+?)'?\?)?", r"unknown command \1; did you mean \2?"),
-)
+USAGE = {  # Typer's wording, and ours
+    r"^Invalid value for '(\S+?)': (.+) is not (a valid|in the range|one of) (.+)\.$": r"\1 is \2; it must be \3 \4",
+    r"a valid int(eger)?( range)?$": "an integer",
+    r"a valid float( range)?$": "a number",
+    r"^Got unexpected extra argument\S* \((.+)\)": r"unexpected argument: \1 (quote an argument that contains spaces).",
+}
 ALIASES = {  # by command: library arguments whose options have other names, and those that are also plain words
     "walk": {
         "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", "theta applies": "--theta applies",
@@ -63,18 +47,28 @@ def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
     names, command = _find(arguments, app)
     if isinstance(error, TyperException):
-        if hasattr(error, "possibilities") and hasattr(error, "option_name"):  # Typer compares long options only
-            if argument := _argument_like(error.option_name, command):
-                return f"unknown option {error.option_name}; {argument}. See inlayer {' '.join(names)} --help"
-            error.possibilities = _near(error.option_name, chain(*(one.opts for one in command.params), ["--help"]))
-        message = error.format_message()
-        if message.startswith("No such command") and not names and " " in arguments[0]:
-            what = f"unknown command {quote(arguments[0])}"
-            return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
-        return _usage_message(message, names)
+        message = _usage_message(error, arguments, names, command)
+        return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error) + _forgotten_option(str(error), command, arguments)
     return _name_options(str(error), " ".join(names), command, arguments)
+
+
+def _usage_message(error: TyperException, arguments: list[str], names: list[str], command: Any) -> str:
+    """Say what is wrong with the arguments of a command; without other advice, the message is a sentence."""
+    if hasattr(error, "possibilities") and hasattr(error, "option_name"):
+        option = error.option_name
+        if argument := _argument_like(option, command):
+            return f"unknown option {option}; {argument}."
+        near = _near(option, chain(*(one.opts for one in command.params), ["--help"]))
+        return f"unknown option {option}" + (f"; did you mean {', '.join(near)}?" if near else ".")
+    message = error.format_message()
+    if message.startswith("No such command") and not names and " " in arguments[0]:
+        what = f"unknown command {quote(arguments[0])}"
+        return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
+    for pattern, wording in USAGE.items():
+        message = re.sub(pattern, wording, message)
+    return message
 
 
 def _near(option: str, known: Iterable[str]) -> list[str]:
@@ -102,16 +96,6 @@ def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
             if file.lower().endswith(suffixes) and message.startswith(f"{format_path(file)}: not found"):
                 return f"; did you mean --{name} {shlex.quote(file)}?" if f"--{name}" in options - {*arguments} else ""
     return ""
-
-
-def _usage_message(message: str, names: list[str]) -> str:
-    """Return Typer's message about wrong arguments in plain words; without other advice, it refers to the help."""
-    for pattern, wording in USAGE:
-        if re.fullmatch(pattern, message):
-            message = re.sub(pattern, wording, message)
-            break
-    message = message.replace("; did you mean ?", ".")
-    return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
 
 
 def _name_options(message: str, name: str, command: Any, arguments: list[str]) -> str:

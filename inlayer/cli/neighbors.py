@@ -72,31 +72,23 @@ def neighbors(
 
     if (query is None) == (token_id is None):
         raise InputError("specify a word or a text, or --id with a token id, but not both")
-    if query is not None and not query.strip():
-        raise InputError("the query is empty; specify a word or a text, or --id with a token id")
-    opened = load(model)
+    opened, wanted, table = load(model), query if token_id is None else token_id, "head" if head else "input"
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
         nearest = opened.neighbors(
-            query if token_id is None else token_id, k, table="head" if head else "input", words=words, script=script,
-            special=special, progress=progress,
-        )  # fmt: skip
-    if as_json:
-        print_json(
-            {
-                "query": query if token_id is None else token_id,
-                "neighbors": [neighbor._asdict() for neighbor in nearest],
-            }
+            wanted, k, table=table, words=words, script=script, special=special, progress=progress
         )
-    else:
-        query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
-        if not nearest:
-            console().print(_nothing_found(words, script, special or opened.tokenizer is None))
-        print_neighbors({f"nearest to {query_name}": nearest}, ids=True)
-        _print_parts(opened.vocabulary, [query] if query is not None else [])
-        if nearest:
-            print_demo_note(opened.source, "try")
+    if as_json:
+        print_json({"query": wanted, "neighbors": [neighbor._asdict() for neighbor in nearest]})
+        return
+    if not nearest:
+        console().print(_nothing_found(words, script, special or opened.tokenizer is None))
+    query_name = f"id {token_id}" if query is None else short_text(query, MAX_QUERY)
+    print_neighbors({f"nearest to {query_name}": nearest}, ids=True)
+    _print_parts(opened.vocabulary, [query] if query is not None else [])
+    if nearest:
+        print_demo_note(opened.source, "try")
 
 
 @app.command(epilog=ANALOGY_EXAMPLES, context_settings={"ignore_unknown_options": True})
@@ -118,10 +110,8 @@ def analogy(
     opened = load(model)
     result = opened.analogy(first, second, third, k=k, table="head" if head else "input", words=only_words)
     if as_json:
-        print_json(
-            {"words": parts[::2]}
-            | {name: [neighbor._asdict() for neighbor in all_] for name, all_ in result._asdict().items()}
-        )
+        found = {name: [one._asdict() for one in neighbors] for name, neighbors in result._asdict().items()}
+        print_json({"words": parts[::2]} | found)
         return
     if not any(result):
         console().print(_nothing_found(only_words, None, opened.tokenizer is None))
@@ -133,10 +123,11 @@ def analogy(
             "inputs not excluded": result.with_inputs,
         }
     )
-    if result.answers and result.nearest_to_first and result.answers[0].id == result.nearest_to_first[0].id:
-        print_note(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.")
-    elif result.answers and result.nearest_to_first:
-        print_note(f"The arithmetic changed the top answer: the token nearest to {a} alone is different.")
+    if result.answers and result.nearest_to_first:
+        is_same = result.answers[0].id == result.nearest_to_first[0].id
+        same = f"The first answer is also nearest to {a} alone: the arithmetic added nothing."
+        changed = f"The arithmetic changed the top answer: the token nearest to {a} alone is different."
+        print_note(same if is_same else changed)
     _print_parts(opened.vocabulary, parts[::2])
     if any(result):
         print_demo_note(opened.source, "try")
@@ -147,12 +138,12 @@ def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) ->
     from inlayer.render.fitted_table import natural_width
 
     cells = [
-        [(token_text(one.text), *([str(one.id)] if ids else []), f"{one.score:.3f}") for one in column]
+        [(token_text(one.text), *[str(one.id)] * ids, f"{one.score:.3f}") for one in column]
         for column in columns.values()
     ]
-    width = 3 if ids else 2
+    width = 2 + ids
     rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("",) * width)]
-    titles = list(chain(*((title, *(["id"] if ids else []), "cosine") for title in columns)))
+    titles = list(chain(*((title, *["id"] * ids, "cosine") for title in columns)))
     if len(columns) > 1 and natural_width(titles, rows) > console().width:
         for number, (title, column) in enumerate(columns.items()):
             if number:
@@ -163,8 +154,7 @@ def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) ->
 
 
 def _nothing_found(words: bool, script: str | None, special: bool) -> str:
-    filters = ["--words"] * words + ([] if script is None else [f"--script {printable(script)}"])
-    if filters:
+    if filters := ["--words"] * words + ([] if script is None else [f"--script {printable(script)}"]):
         return f"no other token matches {' '.join(filters)}"
     if special:
         return "no other row is nonzero and finite"

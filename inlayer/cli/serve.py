@@ -7,11 +7,11 @@ Tested in tests/web/test_server.py.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 from functools import cache, partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
@@ -19,6 +19,7 @@ import typer
 
 from inlayer.cli.app import app, examples
 from inlayer.cli.inputs import check_page_texts
+from inlayer.files import base_name
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -94,7 +95,7 @@ def open_models(sources: tuple[str | None, ...]) -> dict[str, Model]:
 
     models: dict[str, Model] = {}
     for source in sources:
-        base = "default" if source is None else last_name(source)
+        base = "default" if source is None else base_name(Path(source))
         names = (base if number == 1 else f"{base}-{number}" for number in count(1))
         models[next(name for name in names if name not in models)] = load(source)
     return models
@@ -105,9 +106,3 @@ def open_pipelines(sources: tuple[str | None, ...]) -> dict[str, Pipeline]:
     from inlayer.trace import Pipeline
 
     return {name: Pipeline(model, name=name) for name, model in open_models(sources).items()}
-
-
-def last_name(source: str) -> str:
-    """Return the last part of a source: "model" for both `path/to/model/` and `org/model`."""
-    parts = [part for part in source.replace(os.sep, "/").split("/") if part not in {"", ".", ".."}]
-    return parts[-1] if parts else source

@@ -113,16 +113,25 @@ def walk(
     The rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are random.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
-    _check_output(outputs, step, {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel})
-    swapped = None if swap is None else read_pair(swap)
+    window = {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel}
+    cut = [option for option, value in window.items() if value]
+    has_vectors, is_page = embeds is not None, html is not None or web
+    random_option = "--seed" if width is None else "--width"
     is_random = width is not None or seed is not None or (tokenizer is not None and model is None)
-    if is_random and model is not None:
-        option = "--seed" if width is None else "--width"
-        raise InputError(f"{option} is only for a random table; remove it, or remove --model")
-    if embeds is not None:
-        _check_embeds([*(texts or []), *(file or [])], outputs, is_random=is_random)
+    for is_wrong, problem in (
+        (len(outputs) > 1, f"{' and '.join(outputs)} cannot be combined; choose one"),
+        (as_json and step is not None, "--step applies to the terminal and the page; --json always prints every step"),
+        (is_page and cut, f"{' and '.join(cut)}: only for the terminal and --json; the page has its own limit"),
+        (is_random and model is not None, f"{random_option} is only for a random table; remove it, or remove --model"),
+        (has_vectors and (texts or file), "--embeds replaces the text; specify vectors or a text, not both"),
+        (has_vectors and is_page, "--embeds applies to the terminal and --json; the page starts with a text"),
+        (has_vectors and is_random, "--embeds needs a model; --tokenizer, --width and --seed create a random table"),
+    ):
+        if is_wrong:
+            raise InputError(problem)
+    swapped = None if swap is None else read_pair(swap)
     vectors = None if embeds is None else read_vectors(embeds)
-    walked = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
+    walked = [] if has_vectors else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
     settings = {"width": width, "positions": positions, "seed": seed} if is_random else None
     open_pipeline = partial(_open_pipeline, walked, model, tokenizer, settings)
     pipeline = open_pipeline()
@@ -150,29 +159,9 @@ def walk(
     show(trace, console(), step=step, tokens=tokens, tokenizer=tokenizer)
 
 
-def _check_output(outputs: list[str], step: int | None, window: dict[str, int | None]) -> None:
-    if len(outputs) > 1:
-        raise InputError(f"{outputs[0]} and {outputs[1]} cannot be combined; choose one")
-    if outputs == ["--json"] and step is not None:
-        raise InputError("--step applies to the terminal and the page; --json always prints every step")
-    for option, value in window.items():
-        if outputs not in ([], ["--json"]) and value:
-            raise InputError(f"{option} applies to the terminal and --json; the page of {outputs[0]} has its own limit")
-
-
-def _check_embeds(texts: list[str], outputs: list[str], *, is_random: bool) -> None:
-    if texts:
-        raise InputError("--embeds replaces the text; specify vectors or a text, not both")
-    if outputs not in ([], ["--json"]):
-        raise InputError("--embeds applies to the terminal and --json; the page starts with a text")
-    if is_random:
-        raise InputError("--embeds needs a model; --tokenizer, --width and --seed create a random table for texts")
-
-
 def _open_pipeline(
     texts: list[str], source: str | None, tokenizer: str | None, random_settings: dict[str, Any] | None
 ) -> Pipeline:
-    """Open a model, or initialize a random table."""
     from inlayer.checkpoint import load
 
     model = load(source) if random_settings is None else None  # before torch is imported: a wrong path fails at once
@@ -227,9 +216,9 @@ def _serve(
     fields = {"step": step, "dims": None if dims == DEFAULT_DIMS else dims, **vars(change), "pad": change.pad or None}
     if change.swap is not None:
         fields["swap"] = ",".join(map(str, change.swap))
-    query = [("text", text) for text in check_page_texts(texts)]
-    query += [(name, str(value)) for name, value in fields.items() if value is not None]
-    serve(partial(_open_titled, open_pipeline), fragment=urlencode(query))
+    query: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    query["text"] = check_page_texts(texts)
+    serve(partial(_open_titled, open_pipeline), fragment=urlencode(query, doseq=True))
 
 
 def _open_titled(open_pipeline: Callable[[], Pipeline]) -> dict[str, Pipeline]:

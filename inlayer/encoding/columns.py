@@ -1,6 +1,6 @@
-"""The other columns of the input, as Arrow: each column keeps one type throughout a run.
+"""Rows of texts with their other columns, and the types of these columns in a Parquet output: one throughout a run.
 
-rows of texts -> [columns of one type] -> parts -> one file
+files -> [rows of texts, columns of one type] -> parts -> one file
 - a row whose value does not fit the earlier rows is bad. It is reported when it is read, not when parts are joined
 - a type may widen: from null to any type, from integers to floats, and by new fields of an object
 Tested in tests/encoding/test_columns.py and test_commands.py.
@@ -8,110 +8,127 @@ Tested in tests/encoding/test_columns.py and test_commands.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
-from inlayer.encoding.text_rows import TextRows
+import numpy as np
+
 from inlayer.errors import InputError
 from inlayer.files import quote
 
 
-@contextmanager
-def storable_columns(name: str | None = None) -> Iterator[None]:
-    """Report a column that cannot be stored, in one line. Without a name, pyarrow's reason contains it."""
-    import pyarrow as pa
+class TextRows(NamedTuple):
+    """Texts, the other columns of their rows (one dict per text, or an Arrow table), and where they come from."""
 
+    texts: list[str]
+    others: Any
+    place: str  # such as "a.txt, line"
+    numbers: Sequence[int]  # of the lines or rows
+
+    def slice(self, start: int, end: int) -> TextRows:
+        part = slice(start, end)
+        return TextRows(self.texts[part], self.others[part], self.place, self.numbers[part])
+
+    def take(self, kept: list[int]) -> TextRows:
+        if isinstance(self.others, list):
+            others = [self.others[index] for index in kept]
+        else:
+            others = self.others.take(np.array(kept, np.int64))  # for Arrow, an empty list has no type
+        return TextRows(
+            [self.texts[index] for index in kept], others, self.place, [self.numbers[index] for index in kept]
+        )
+
+    def location(self, index: int) -> str:
+        return f"{self.place} {self.numbers[index]}"
+
+    def other_bytes(self) -> bytes:
+        """Return the other columns as bytes, for a checksum."""
+        if isinstance(self.others, list):
+            return repr(self.others).encode(errors="surrogatepass") if any(self.others) else b""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.others.schema) as stream:  # a batch lacks column names and categories
+            stream.write_table(self.others.combine_chunks())
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+
+@contextmanager
+def column_errors(name: str | None = None, kind: str = "Parquet", instead: str = ".jsonl") -> Iterator[None]:
+    """Report a column that cannot be stored, in one line."""
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, OverflowError) as error:
+    except InputError:
+        raise
+    except (ValueError, TypeError, NotImplementedError, OverflowError, LookupError) as error:  # also those of pyarrow
         reason = " ".join(str(error).split())[:160]
-        what = "a column other than the text" if name is None else f"column {quote(name)}"
+        what = "a column" if name is None else f"column {quote(name)}"
         raise InputError(
-            f"{what} cannot be stored as Parquet, because its values differ in type, are too large or are not valid "
-            f"text: {reason}; remove it, or use --out FILE.jsonl"
+            f"{what} cannot be stored as {kind}: {reason}; remove it, or use --out FILE{instead}"
         ) from None
 
 
-def as_schema(table: Any, schema: Any) -> Any:
-    """Return the table with the columns of the schema; columns that the table lacks are null."""
-    import pyarrow as pa
-
-    columns = []
-    for field in schema:
-        with storable_columns(field.name):
-            column = table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
-            # only if needed: pyarrow cannot cast a slice of structs whose fields are null
-            columns.append(column if column.type == field.type else column.cast(field.type))
-    return pa.table(columns, schema=schema)
-
-
 class ColumnTypes:
-    """The types of the other columns so far.
+    """The types of all columns but the vectors, so far.
 
     Args:
-        schemas: Those of the parts that are finished.
+        text_column: The name of the texts.
         on_bad_row: Called with the location of a row that does not fit and its problem; may raise.
+        schemas: Those of the parts that are finished.
     """
 
-    def __init__(self, schemas: Iterable[Any], on_bad_row: Callable[[str, str], None]) -> None:
+    def __init__(self, text_column: str, on_bad_row: Callable[[str, str], None], schemas: Iterable[Any] = ()) -> None:
+        self._text_column, self._on_bad_row = text_column, on_bad_row
         self._types: dict[str, Any] = {}
-        self._on_bad_row = on_bad_row
         for schema in schemas:
             self._types |= {field.name: self._joined(field.name, field.type) for field in schema}
 
     def fitting(self, rows: TextRows) -> TextRows:
-        """Return the rows whose other columns fit these types, as an Arrow table, and report the rest."""
-        if rows.others is None or not rows.texts:
-            return rows
-        if not isinstance(rows.others, list):  # rows of Parquet files, where a column has one type
-            try:
-                self._convert(rows.others)
-            except InputError as error:
-                raise InputError(f"{rows.location(0)}: {error}") from None
-            return rows
-        if not any(rows.others):  # a table without columns would have no rows
-            return rows._replace(others=None)
+        """Return the rows that fit these types, with an Arrow table of all columns; report the rest."""
         try:
-            return rows._replace(others=self._convert(rows.others))
+            return self._convert(rows)
         except InputError:
-            rows = rows.take([index for index in range(len(rows.texts)) if self._fits(rows, index)])
-            return rows._replace(others=self._convert(rows.others) if rows.texts else None)
+            fits = [index for index in range(len(rows.texts)) if self._fits(rows.slice(index, index + 1))]
+            return self._convert(rows.take(fits))
 
     def check(self) -> None:
         """Raise InputError if Parquet cannot store one of the types, such as an object that is always empty."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with storable_columns():
+        with column_errors():
             pq.ParquetWriter(BytesIO(), pa.schema(self._types)).close()
 
-    def _fits(self, rows: TextRows, index: int) -> bool:
+    def _fits(self, row: TextRows) -> bool:
         try:
-            self._convert([rows.others[index]])
+            self._convert(row)
         except InputError as error:
-            self._on_bad_row(rows.location(index), str(error))
+            self._on_bad_row(row.location(0), str(error))
             return False
         return True
 
-    def _convert(self, others: Any) -> Any:
-        """Return an Arrow table of these columns, and make its types the types of the run."""
+    def _convert(self, rows: TextRows) -> TextRows:
+        """Convert the columns to an Arrow table, whose types become the types of the run."""
         import pyarrow as pa
 
-        is_list = isinstance(others, list)
-        names = dict.fromkeys(name for row in others for name in row) if is_list else others.column_names
-        types, columns = dict(self._types), dict[str, Any]()
-        for name in names:
-            with storable_columns(name):
-                values = [row.get(name) for row in others] if is_list else others[name]
-                column: Any = pa.array(values) if is_list else values
+        columns = {self._text_column: pa.array(rows.texts, pa.large_string())}
+        if isinstance(rows.others, list):
+            for name in dict.fromkeys(name for row in rows.others for name in row):
+                with column_errors(name):
+                    columns[name] = pa.array([row.get(name) for row in rows.others])
+        else:
+            columns |= zip(rows.others.column_names, rows.others.columns, strict=True)
+        types = dict(self._types)
+        for name, column in columns.items():
+            with column_errors(name):
                 types[name] = self._joined(name, column.type)
-                if column.type != types[name]:
-                    column = pa.array(values, types[name]) if is_list else column.cast(types[name])
-                columns[name] = column
+                if column.type != types[name]:  # pyarrow cannot cast a slice of structs whose fields are null
+                    columns[name] = column.cast(types[name])
         self._types = types
-        return pa.table(columns)
+        return rows._replace(others=pa.table(columns))
 
     def _joined(self, name: str, kind: Any) -> Any:
         """Return a type that holds the values of both types."""

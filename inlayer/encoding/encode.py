@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,11 +48,24 @@ BLOCK_BYTES = 2**24  # of rows read at once to compute the version
 
 
 class TokenVectors(NamedTuple):
-    """One vector per token: text i has `ids` and `vectors` from `offsets[i]` to `offsets[i + 1]`."""
+    """One vector per token, as returned by `Model.encode(texts, pool="none")`.
 
-    vectors: Array  # (N, D)
-    ids: IdArray  # (N,)
-    offsets: IdArray  # (B + 1,)
+    The tokens of text i are at indices `offsets[i]` to `offsets[i + 1] - 1`.
+
+    Attributes:
+        vectors: The vectors of all texts (N, D).
+        ids: The token ids of all texts (N,).
+        offsets: The index of each text's first token, and N at the end (B + 1,).
+
+    Example:
+        >>> result = inlayer.load("default").encode(["I love dogs", "Hi"], pool="none")
+        >>> result.vectors.shape, result.offsets.tolist()
+        ((6, 128), [0, 4, 6])
+    """
+
+    vectors: Array
+    ids: IdArray
+    offsets: IdArray
 
 
 class EncodeSettings(NamedTuple):
@@ -75,11 +88,6 @@ class EncodeSettings(NamedTuple):
                 raise InputError(f"dim is {self.dim}; it must be at most {width}, the width of the vectors")
         return self._replace(dtype=as_float_dtype(self.dtype))
 
-    @property
-    def is_identity(self) -> bool:
-        """True if checked settings leave pooled vectors as they are."""
-        return not self.normalize and self.dim is None and self.dtype == np.float32
-
     def finish(self, vectors: Array) -> Array:
         """Cut, normalize and convert pooled vectors (n, D)."""
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
@@ -99,7 +107,20 @@ def check_one_vector(pool: object) -> None:
 
 
 class Encoder:
-    """A model's tokenizer and rows, with fitted weights if there are any."""
+    """A model's tokenizer, its rows, and fitted weights if there are any, as returned by `Model.encoder`.
+
+    `Model.encode` and `Model.encode_iter` use it. Call those to turn texts into vectors.
+
+    Attributes:
+        tokenizer: The model's tokenizer.
+        weighting: The fitted weights, or None.
+        width: Width of the vectors.
+
+    Example:
+        >>> encoder = inlayer.load("default").encoder()
+        >>> encoder.width, encoder.ids(["I love dogs"]).flat.tolist()
+        (128, [40, 812, 2228, 82])
+    """
 
     def __init__(self, model: Model, weighting: Weighting | None = None) -> None:
         if model.tokenizer is None:
@@ -117,7 +138,18 @@ class Encoder:
         self._special[[*self._special_ids]] = True
 
     def ids(self, texts: list[str]) -> Ragged:
-        """Return the ids of texts, without special tokens."""
+        """Tokenize texts.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            The ids of the pooled tokens, without special tokens.
+
+        Example:
+            >>> inlayer.load("default").encoder().ids(["I love dogs", "Hi"]).counts.tolist()
+            [4, 2]
+        """
         return self.without_special(self.all_ids(texts))
 
     def all_ids(self, texts: list[str]) -> Ragged:
@@ -131,13 +163,14 @@ class Encoder:
         return self.tokenizer.encode_batch(texts, add_special_tokens=False)
 
     def without_special(self, ids: Ragged) -> Ragged:
-        """Return the same texts without special tokens."""
+        """Return the same texts without special tokens; IdRangeError if one of the other ids is not in the table."""
         check_id_array(ids.flat, len(self._special))
         special = self._special.take(ids.flat)
-        if not special.any():
-            return ids
-        kept = np.append(0, np.cumsum(~special))
-        return Ragged(ids.flat[~special], kept[ids.offsets])
+        if special.any():
+            kept = np.append(0, np.cumsum(~special))
+            ids = Ragged(ids.flat[~special], kept[ids.offsets])
+        check_id_array(ids.flat, self.pooler.table.num_embeddings)
+        return ids
 
     def pooled(self, ids: Ragged, settings: EncodeSettings) -> Array:
         """Return one vector per text, for checked settings."""
@@ -147,15 +180,8 @@ class Encoder:
             vectors[ids.counts == 0] = 0
         return settings.finish(vectors)
 
-    def _write_pooled(self, ids: Ragged, settings: EncodeSettings, out: Array) -> None:
-        if self.weighting is None and settings.is_identity:
-            self.pooler.pool(ids, settings.pool, out)
-        else:
-            out[:] = self.pooled(ids, settings)
-
-    def batch(self, texts: list[str], settings: EncodeSettings) -> Array | TokenVectors:
-        """Return the vectors of a batch, for checked settings."""
-        ids = self.ids(texts)
+    def vectors(self, ids: Ragged, settings: EncodeSettings) -> Array | TokenVectors:
+        """Return the vectors of texts, for checked settings."""
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
@@ -164,25 +190,19 @@ class Encoder:
         By default, vectors come in smaller batches than texts are tokenized in: memory of this size is reused when the
         caller drops a batch, while newly allocated memory takes longer than the lookup.
         """
-        done, per_token = 0, settings.pool == "none"
-        for batch in batches(texts, batch_size):
-            with self.errors_about_text(batch, done):
-                ids = self.ids(batch)
-                check_id_array(ids.flat, self.pooler.table.num_embeddings)
-            done += len(batch)
+        per_token = settings.pool == "none"
+        for ids in self._id_batches(texts, batch_size):
             start = 0
             ends = ids.offsets if per_token else np.arange(len(ids) + 1)  # counted in tokens, or in texts
             values = math.inf if batch_size is not None else TOKEN_VALUES if per_token else TEXT_VALUES
             while start < len(ids):
                 fitting = int(np.searchsorted(ends, ends[start] + values // self.pooler.width, "right")) - 1
                 stop = max(start + 1, fitting)
-                part = slice_texts(ids, start, stop)
-                yield self.per_token(part, settings) if per_token else self.pooled(part, settings)
+                yield self.vectors(slice_texts(ids, start, stop), settings)
                 start = stop
 
     def per_token(self, ids: Ragged, settings: EncodeSettings) -> TokenVectors:
         """Return one vector per token, for checked settings."""
-        check_id_array(ids.flat, self.pooler.table.num_embeddings)
         vectors: Array = np.empty((ids.flat.size, self.pooler.width), np.float32)
         self.pooler.fill(ids.flat, vectors)
         vectors = vectors if self.weighting is None else self.weighting.transform(vectors)
@@ -223,19 +243,22 @@ class Encoder:
             crc = zlib.crc32(source.take(np.arange(start, min(start + step, source.rows))).data, crc)
         return str(crc)
 
-    @contextmanager
-    def errors_about_text(self, texts: list[str], first: int) -> Iterator[None]:
-        """Add the index of the offending text to errors raised inside the block; `first` is the first text's index."""
-        try:
-            yield
-        except TEXT_ERRORS:
-            for index, text in enumerate(texts, first):
-                check_text(text, f"text {index}")
-                try:
-                    self.pooler.pool(self.ids([text]), "first")
-                except TEXT_ERRORS as error:
-                    raise type(error)(f"text {index}: {error}") from None
-            raise
+    def _id_batches(self, texts: Any, batch_size: int | None) -> Iterator[Ragged]:
+        """Yield the ids of one batch of texts after another; an error names the index of the offending text."""
+        done = 0
+        for batch in batches(texts, batch_size):
+            try:
+                ids = self.ids(batch)
+            except TEXT_ERRORS:
+                for index, text in enumerate(batch, done):
+                    check_text(text, f"text {index}")
+                    try:
+                        self.ids([text])
+                    except TEXT_ERRORS as error:
+                        raise type(error)(f"text {index}: {error}") from None
+                raise
+            yield ids
+            done += len(batch)
 
     def encode(
         self, texts: Any, settings: EncodeSettings, batch_size: int | None, progress: Progress | None
@@ -247,19 +270,20 @@ class Encoder:
             check_size(batch_size, "batch_size")
         if isinstance(texts, str):
             short = self._short(texts, settings)
-            one = self.batch([texts], settings) if short is None else short
+            one = self.vectors(self.ids([texts]), settings) if short is None else short
             return one if isinstance(one, TokenVectors) else np.asarray(one[0])
         texts = check_texts(_each(texts))
         done, parts = 0, []
+        is_plain = self.weighting is None and settings == EncodeSettings(settings.pool).checked(self.width)
         vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
-        for batch in batches(texts, batch_size):
-            with self.errors_about_text(batch, done):
-                ids = self.ids(batch)
-                if per_token:
-                    parts.append(ids)
-                else:
-                    self._write_pooled(ids, settings, vectors[done : done + len(batch)])
-            done += len(batch)
+        for ids in self._id_batches(texts, batch_size):
+            start, done = done, done + len(ids)
+            if per_token:
+                parts.append(ids)
+            elif is_plain:  # without another copy
+                self.pooler.pool(ids, settings.pool, vectors[start:done])
+            else:
+                vectors[start:done] = self.pooled(ids, settings)
             if progress is not None:
                 progress(done, len(texts))
         if not per_token:

@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.columns import as_schema, storable_columns
-from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, unreadable_parquet
-from inlayer.encoding.text_rows import TextRows
-from inlayer.errors import CheckpointError, InputError
-from inlayer.files import format_path, not_a_file, path_kind, quote
+from inlayer.encoding.columns import TextRows, column_errors
+from inlayer.encoding.reader import FIELD, FILE, VECTORS, import_pyarrow, parquet_errors
+from inlayer.encoding.weighting import parse_settings
+from inlayer.errors import InputError
+from inlayer.files import check_is_file, file_errors, format_path, path_kind, quote
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import read_header
@@ -67,13 +66,10 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text
     else:
         import pyarrow as pa
 
-        with storable_columns():
-            tables = [_arrow(part, text_column) for part in rows]
-            schema = pa.unify_schemas([part.schema for part in tables], promote_options="permissive")
-            table = pa.concat_tables([as_schema(part, schema) for part in tables])
+        with column_errors():
+            table = pa.concat_tables([part.others for part in rows], promote_options="permissive")
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
-        table = table.append_column(VECTORS, column)
-        table = table.unify_dictionaries()  # an Arrow file has one dictionary per column
+        table = table.append_column(VECTORS, column).unify_dictionaries()  # an Arrow file has one dictionary per column
         with pa.ipc.new_file(path, table.schema) as file:  # ten times faster than Parquet, written once at the end
             file.write_table(table)
 
@@ -87,41 +83,19 @@ def _json_line(row: dict[str, Any]) -> str:
 
 
 def _dicts(rows: TextRows) -> list[dict[str, Any]]:
-    if rows.others is None:
-        return [{}] * len(rows.texts)
+    """Return the other columns of each row."""
     if isinstance(rows.others, list):
         return rows.others
     columns = {}
     for name in rows.others.column_names:
-        try:
+        with column_errors(name, "JSON", ".parquet"):  # such as a date that Python cannot represent
             columns[name] = rows.others[name].to_pylist()
-        except UnicodeDecodeError:  # noqa: PERF203
-            raise InputError(f"column {quote(name)} is not valid UTF-8; remove it, or use --out FILE.npy") from None
-        except (OverflowError, ValueError, LookupError) as error:  # such as a date, a duration or a time zone
-            reason = " ".join(str(error).split())[:160]
-            raise InputError(
-                f"column {quote(name)} has a value that Python cannot represent: {reason}; remove it, or use --out "
-                "FILE.parquet"
-            ) from None
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)] or [{}] * len(
-        rows.texts
-    )
-
-
-def _arrow(rows: TextRows, text_column: str) -> Any:
-    """Return the texts and the other columns as an Arrow table."""
-    import pyarrow as pa
-
-    texts = pa.table({text_column: pa.array(rows.texts, pa.large_string())})
-    for name in [] if rows.others is None else rows.others.column_names:
-        texts = texts.append_column(name, rows.others[name])
-    return texts
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def join_parts(
     parts: list[Path], target: Path, shape: tuple[int, int], dtype: np.dtype[Any], vector_settings: Any
 ) -> None:
-    """Join parts into one file."""
     if target.suffix == ".parquet":
         _join_parquet(parts, target, vector_settings)
         return
@@ -132,9 +106,8 @@ def join_parts(
         elif target.suffix == ".safetensors":
             (name,) = [name for name, stored in SAFETENSORS_DTYPES.items() if stored == dtype]
             tensor = {"dtype": name, "shape": shape, "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize]}
-            header_bytes = json.dumps(
-                {"__metadata__": {METADATA: json.dumps(vector_settings)}, TENSOR: tensor}
-            ).encode()
+            metadata = {METADATA: json.dumps(vector_settings)}
+            header_bytes = json.dumps({"__metadata__": metadata, TENSOR: tensor}).encode()
             header_bytes += b" " * (-len(header_bytes) % 8)
             file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
         for part in parts:
@@ -146,76 +119,71 @@ def _join_parquet(parts: list[Path], target: Path, vector_settings: Any) -> None
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with storable_columns():
+    with column_errors():
         schema = pa.unify_schemas([pa.ipc.open_file(part).schema for part in parts], promote_options="permissive")
         schema = schema.with_metadata({METADATA: json.dumps(vector_settings)})
         with pq.ParquetWriter(target, schema) as writer:
             for part in parts:
                 with pa.memory_map(str(part)) as file:
-                    table = pa.ipc.open_file(file).read_all()
-                    writer.write_table(as_schema(table, schema))
+                    tables = [schema.empty_table(), pa.ipc.open_file(file).read_all()]
+                    writer.write_table(pa.concat_tables(tables, promote_options="permissive"))
 
 
 def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], dict[str, str]]]:
     """Open an output for a search: its vectors, how they were made, and text and file of a row, if they are stored."""
-    if (kind := path_kind(path)) != "file":
-        raise not_a_file(path, kind)
+    check_is_file(path)
     if path.suffix == ".parquet":
         rows = ParquetRows(path)
-        settings = _read_vector_settings(rows.metadata)
+        settings = parse_settings(rows.metadata)
         origin = partial(rows.origin, str(settings.get("column", FIELD)))
         return StoredTable(rows, rows.width, rows.dtype, name=VECTORS), settings, origin
+    metadata = None
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
-        tensors = [tensor for tensor in read_header(path).values() if len(tensor.shape) == 2]
-        if len(tensors) != 1 or tensors[0].dtype not in SAFETENSORS_DTYPES or 0 in tensors[0].shape:
+        tensors = [one for one in read_header(path).values() if one.is_matrix and one.dtype in SAFETENSORS_DTYPES]
+        if len(tensors) != 1:
             raise InputError(f"{format_path(path)} must have one tensor of vectors (n, D); it has {len(tensors)}")
-        (tensor,) = tensors
         with safe_open(path, framework="numpy") as opened:
             metadata = (opened.metadata() or {}).get(METADATA)
-        source, dtype = FileRows.for_tensor(path, tensor), SAFETENSORS_DTYPES[tensor.dtype]
-        return StoredTable(source, tensor.shape[1], dtype), _read_vector_settings(metadata), lambda _: {}
-    if path.suffix != ".npy":
+        offset, shape, dtype = tensors[0].offset, tensors[0].shape, SAFETENSORS_DTYPES[tensors[0].dtype]
+    elif path.suffix == ".npy":
+        array = map_array(path)
+        offset, shape, dtype = array.offset, array.shape, array.dtype
+        if len(shape) != 2 or dtype.kind != "f" or not dtype.isnative or not array.flags.c_contiguous:
+            raise InputError(f"{format_path(path)} is not an array of vectors (n, D): dtype {dtype}, shape {shape}")
+    else:
         raise InputError(f"{format_path(path)} cannot be searched; use .npy, .safetensors or .parquet")
+    source = FileRows(path, offset, shape[0], shape[1] * dtype.itemsize)
+    return StoredTable(source, shape[1], dtype), parse_settings(metadata), lambda _: {}
+
+
+def map_array(path: Path) -> np.memmap[Any, Any]:
+    """Map the array of a .npy file. Pickled objects are not loaded, and the file limits the size."""
     try:
-        mapped = np.lib.format.open_memmap(path, mode="r")
-        rows_, width = mapped.shape
-        source = FileRows(path, mapped.offset, rows_, width * mapped.itemsize)
-        if mapped.dtype.kind != "f" or not mapped.dtype.isnative or not mapped.flags.c_contiguous or mapped.size == 0:
-            raise ValueError(f"dtype {mapped.dtype}, shape {mapped.shape}")
-    except CheckpointError:
+        with file_errors(path):
+            return np.lib.format.open_memmap(path, mode="r")
+    except InputError:
         raise
     except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
         cause = "; was the download cut short?" if CUT_SHORT.search(str(error)) else ""
-        raise InputError(f"{format_path(path)} is not an array of vectors (n, D): {str(error)[:160]}{cause}") from None
-    return StoredTable(source, width, mapped.dtype), {}, lambda _: {}
-
-
-def _read_vector_settings(metadata: str | bytes | None) -> dict[str, Any]:
-    try:
-        vector_settings = json.loads(metadata or "{}")
-    except ValueError:
-        vector_settings = {}
-    return vector_settings if isinstance(vector_settings, dict) else {}
+        raise InputError(f"{format_path(path)} is not a .npy file of numbers: {str(error)[:160]}{cause}") from None
 
 
 class ParquetRows(RowSource):
     """The vectors of a Parquet file as rows; one row group at a time is in memory."""
 
     def __init__(self, path: Path) -> None:
-        pa = import_pyarrow(format_path(path))
-        import pyarrow.parquet as pq
+        self.name = format_path(path)
+        with parquet_errors(self.name):
+            import pyarrow as pa
+            import pyarrow.parquet as pq
 
-        self.path = path
-        with self._reading():
             self._file = pq.ParquetFile(path)
             schema = self._file.schema_arrow
         kind = schema.field(VECTORS).type if VECTORS in schema.names else None
         if kind is None or not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
-            raise InputError(
-                f"{format_path(path)} has no column {quote(VECTORS)} of vectors; write it with inlayer embed"
-            )
+            raise InputError(f"{self.name} has no column {quote(VECTORS)} of vectors; write it with inlayer embed")
         self.width, self.dtype = kind.list_size, np.dtype(kind.value_type.to_pandas_dtype())
         self.metadata = (schema.metadata or {}).get(METADATA.encode())
         groups = [self._file.metadata.row_group(index).num_rows for index in range(self._file.num_row_groups)]
@@ -228,30 +196,21 @@ class ParquetRows(RowSource):
         groups = np.searchsorted(self._starts, ids, side="right") - 1
         for group in np.unique(groups).tolist():
             if self._group[0] != group:
-                with self._reading():
+                with parquet_errors(self.name):
                     column = self._file.read_row_group(group, columns=[VECTORS])[VECTORS].combine_chunks()
                 flat = np.ascontiguousarray(column.flatten().to_numpy(zero_copy_only=False), self.dtype)
                 if len(flat) != len(column) * self.width:
-                    raise InputError(f"{format_path(self.path)} has rows without a vector; write it with inlayer embed")
+                    raise InputError(f"{self.name} has rows without a vector; write it with inlayer embed")
                 self._group = group, flat.reshape(-1, self.width).view(np.uint8)
             in_group = groups == group
             out[in_group] = self._group[1][ids[in_group] - self._starts[group]]
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        import pyarrow as pa
-
-        try:
-            yield
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # damaged bytes
-            raise unreadable_parquet(format_path(self.path), error) from None
-
     def origin(self, text_column: str, row: int) -> dict[str, str]:
         """Return the text and the file of a row, if they are stored."""
-        columns = {"text": text_column, "file": FILE if text_column != FILE else ""}
+        columns = {"text": text_column} | ({} if text_column == FILE else {"file": FILE})
         columns = {name: column for name, column in columns.items() if column in self._file.schema_arrow.names}
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        with self._reading():
+        with parquet_errors(self.name):
             table = self._file.read_row_group(group, columns=[*columns.values()])
             values = {name: table[at][row - int(self._starts[group])].as_py() for name, at in columns.items()}
         return {name: str(value) for name, value in values.items() if value is not None}

@@ -17,13 +17,15 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from inlayer.encoding.columns import ColumnTypes
 from inlayer.encoding.encode import EncodeSettings
 from inlayer.encoding.outputs import write_part
-from inlayer.encoding.reader import Reader, import_pyarrow, rows_at_once, unreadable_parquet
-from inlayer.encoding.resumable_job import PART, PART_BYTES, EmbedJob, embed_rows
+from inlayer.encoding.reader import Reader, parquet_errors, rows_at_once
+from inlayer.encoding.resumable_job import PART_BYTES, EmbedJob, Part, embed_rows
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import atomic_path, format_path
@@ -38,20 +40,6 @@ class RowGroup(NamedTuple):
     number: int  # index in its file
     first: int
     slices: int
-
-
-class WorkerConfig(NamedTuple):
-    """The settings of a worker."""
-
-    model: str
-    weighting: Weighting | None
-    settings: EncodeSettings
-    field: str | None
-    keep_columns: bool  # the other columns are stored as well
-    skip_bad_rows: bool  # bad rows are skipped; otherwise the run stops at the first
-    slice_rows: int
-    folder: str  # where the parts are written
-    suffix: str
 
 
 class RayJob(EmbedJob):
@@ -70,12 +58,9 @@ class RayJob(EmbedJob):
     def _write_parts(self, progress: Callable[[int], None]) -> int:
         groups = list(self._groups())
         states = {group.first + index: group.state for group in groups for index in range(group.slices)}
-        done: dict[int, int] = {}
-        for part in self.parts():
-            number, _, state, rows = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
-            if states.get(int(number)) != int(state, 16):
-                raise self._changed()
-            done[int(number)] = int(rows)
+        done = {part.start: part.rows for part in self.parts() if states.get(part.start) == part.checksum}
+        if len(done) < len(self.parts()):
+            raise self._changed()
         items = [
             {"group": tuple(group), "done": finished}
             for group in groups
@@ -87,28 +72,24 @@ class RayJob(EmbedJob):
             if report["error"]:
                 raise InputError(report["error"])
             done |= dict(report["written"])
-            self.reader.meter.done = self.reader.meter.total * len(done) // len(states)
+            self.reader.bytes_read = self.reader.bytes_total * len(done) // len(states)
             progress(sum(done.values()))
         return sum(done.values())
 
     def _groups(self) -> Iterator[RowGroup]:
-        """Yield all row groups of the input."""
-        pa = import_pyarrow("--engine ray")
-        import pyarrow.parquet as pq
-
         first = 0
         for source in self.reader.sources:
             if not isinstance(source, Path) or source.suffix != ".parquet":
                 raise InputError(f"--engine ray reads .parquet files only, not {format_path(source)}")
-            path, facts = source.resolve(), source.stat()
-            try:
+            path, name, facts = source.resolve(), format_path(source), source.stat()
+            with parquet_errors(name):
+                import pyarrow.parquet as pq
+
                 metadata = pq.read_metadata(path)
-            except (pa.ArrowException, OSError) as error:
-                raise unreadable_parquet(format_path(source), error) from None
             state = zlib.crc32(f"{path}:{facts.st_size}:{facts.st_mtime_ns}".encode())
             for index in range(metadata.num_row_groups):
                 slices = -(-metadata.row_group(index).num_rows // rows_at_once(metadata, self.slice_rows))
-                yield RowGroup(str(path), format_path(source), state, index, first, slices)
+                yield RowGroup(str(path), name, state, index, first, slices)
                 first += slices
 
     def _reports(self, items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -119,74 +100,73 @@ class RayJob(EmbedJob):
         except ImportError:
             raise MissingExtraError("--engine ray needs Ray: pip install 'inlayer[embed,ray]'") from None
         model = Path(self.vector_settings["model"])
-        config = WorkerConfig(
-            str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
-            self.encoder.weighting, self.settings, self.reader.field, self.reader.keep, self.skip_bad_rows,
-            self.slice_rows, str(self.folder.resolve()), self.out.suffix,
-        )  # fmt: skip
+        worker = {
+            "model": str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
+            "weighting": self.encoder.weighting, "settings": self.settings, "slice_rows": self.slice_rows,
+            "field": self.reader.field, "keep_columns": self.reader.keep, "skip_bad_rows": self.skip_bad_rows,
+            "folder": str(self.folder.resolve()), "suffix": self.out.suffix,
+        }  # fmt: skip
         with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies
             try:
-                _start(ray)
+                ray.init(log_to_driver=False, logging_level=logging.ERROR)
                 ray.data.DataContext.get_current().enable_progress_bars = False
                 logging.getLogger("ray.data").setLevel(logging.ERROR)
                 workers = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
                 rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
-                    GroupWorker, fn_constructor_args=(config,), num_cpus=1, concurrency=(1, workers)
+                    GroupWorker, fn_constructor_kwargs=worker, num_cpus=1, concurrency=(1, workers)
                 )
                 for row in rows.iter_rows():
                     yield json.loads(row["report"])
-            except (ray.exceptions.RayError, ConnectionError) as error:
-                raise InputError(f"the Ray cluster failed: {_reason(error)}") from None
+            except Exception as error:  # a node that does not start in time raises a plain Exception
+                reason = (str(error).strip() or type(error).__name__).splitlines()[-1][:200]
+                raise InputError(f"the Ray cluster failed: {reason}") from error
             finally:
                 ray.shutdown()
 
 
-def _start(ray: Any) -> None:
-    try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR)
-    except ConnectionError:
-        raise
-    except Exception as error:  # a node that does not start in time raises a plain Exception
-        raise InputError(f"the Ray cluster did not start: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[-1][:200]
-
-
+@dataclass
 class GroupWorker:
     """An actor: opens the model once, then writes the parts of one row group after another."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    model: str
+    weighting: Weighting | None
+    settings: EncodeSettings
+    slice_rows: int
+    field: str | None
+    keep_columns: bool  # the other columns are stored as well
+    skip_bad_rows: bool  # bad rows are skipped; otherwise the run stops at the first
+    folder: str  # where the parts are written
+    suffix: str
+
+    def __post_init__(self) -> None:
         from inlayer.checkpoint import load
 
-        self.config, self.encoder = config, load(config.model).encoder(config.weighting)
+        self.encoder = load(self.model).encoder(self.weighting)
 
     def __call__(self, item: dict[str, Any]) -> dict[str, str]:
         """Write the missing slices of a row group. Return their ranges, the bad rows and an error, as JSON."""
-        group, config = RowGroup(*item["group"]), self.config
+        group = RowGroup(*item["group"])
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []
-        reader = Reader(
-            [], field=config.field, per_file=False, on_bad_row=lambda *row: bad.append(row), keep=config.keep_columns
-        )  # fmt: skip
         error = ""
+
+        def on_bad_row(where: str, problem: str) -> None:
+            bad.append((where, problem))
+            if not self.skip_bad_rows:
+                raise InputError(problem)  # the command reports it with its place, and stops
+
+        reader = Reader([], field=self.field, per_file=False, on_bad_row=on_bad_row, keep=self.keep_columns)
+        types = ColumnTypes(reader.text_column, on_bad_row) if self.suffix == ".parquet" else None
+        slices = reader.parquet_rows(Path(group.path), group.name, group.number, self.slice_rows)
         try:
-            for index, rows in enumerate(
-                reader.row_group(Path(group.path), group.name, group.number, config.slice_rows)
-            ):
-                if bad and not config.skip_bad_rows:
-                    break
-                if index in item["done"] or not rows.texts:
+            for index, rows in enumerate(slices):
+                if index in item["done"]:
                     continue
-                kept, vectors = embed_rows(self.encoder, config.settings, rows, reader.on_bad_row)
-                if bad and not config.skip_bad_rows:
-                    break
-                number, count = group.first + index, len(kept.texts)
-                name = f"{number:012d}-{group.number:012d}-{group.state:08x}-{count:012d}"
-                with atomic_path(Path(config.folder) / name) as path:
-                    write_part(path, config.suffix, [kept], vectors, reader.text_column)
-                written.append((number, count))
+                kept, vectors = embed_rows(self.encoder, self.settings, rows, on_bad_row, types)
+                part = Part(group.first + index, group.number, group.state, len(vectors))
+                with atomic_path(Path(self.folder) / part.name) as path:
+                    write_part(path, self.suffix, [kept], vectors, reader.text_column)
+                written.append((part.start, part.rows))
         except InlayerError as problem:
             error = str(problem)
         return {"report": json.dumps({"written": written, "bad": bad, "error": error})}

@@ -14,36 +14,34 @@ import csv
 import gzip
 import io
 import json
+import math
 import sys
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from inlayer.encoding.lines import BLOCK, MAX_TEXT, CountedLines, LongLineError, blocks, check_storable, parse_line
+from inlayer.encoding.columns import TextRows
+from inlayer.encoding.lines import BLOCK, MAX_TEXT, TOO_LONG, CountedLines, blocks
 from inlayer.encoding.source_files import PACKED, kind_of
-from inlayer.encoding.text_rows import TextRows
-from inlayer.errors import InlayerError, InputError, MissingExtraError, TextError
-from inlayer.files import format_path, join_names, quote
+from inlayer.errors import InlayerError, InputError, MissingExtraError
+from inlayer.files import file_errors, format_path, join_names, quote, utf8_problem
 from inlayer.render.numbers import pluralize
 from inlayer.tokenizers.base import check_text
 
+Record = tuple[str, dict[str, Any]]  # a text, and the other columns of its row
 ROWS, ROWS_BYTES = 16_384, 2**25  # read at once from a table: rows or bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the texts (by default), and the vectors of an output
-TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"
 FILE = "file"  # column: where a text comes from, if there are several .txt files
-
-
-@dataclass
-class ReadProgress:
-    """How many bytes of all files have been read."""
-
-    total: int = 0
-    done: int = 0
+CSV_PROBLEMS = {  # part of the message of csv.Error: what is wrong, and what to do about it
+    "field limit": f"{TOO_LONG}; is a quote not closed?",
+    "end of data": 'a quote is not closed, so the rest of the file is one record; close it, or write "" for a quote '
+    "in a field",
+    "expected after": 'text follows a closing quote; write "" for a quote in a field',
+}
 
 
 def import_pyarrow(what: str) -> Any:
@@ -55,9 +53,14 @@ def import_pyarrow(what: str) -> Any:
     return pyarrow
 
 
-def unreadable_parquet(name: str, error: Exception) -> InputError:
-    """Return the error for a Parquet file that pyarrow cannot read."""
-    return InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}")
+@contextmanager
+def parquet_errors(name: str) -> Iterator[None]:
+    """Turn an error of pyarrow about a file inside the block into one line."""
+    pa = import_pyarrow(name)
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a name of a column may be damaged
+        raise InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}") from None
 
 
 def rows_at_once(metadata: Any, max_rows: int = ROWS) -> int:
@@ -67,7 +70,7 @@ def rows_at_once(metadata: Any, max_rows: int = ROWS) -> int:
 
 
 class Reader:
-    """Reads rows from sources.
+    """Reads rows from sources, and counts the bytes that it has read: `bytes_read` of `bytes_total`.
 
     Args:
         sources: What `find_sources` returned.
@@ -75,40 +78,31 @@ class Reader:
         per_file: Read a .txt file as one text instead of one text per line.
         on_bad_row: Called with the location of a bad row and its problem; may raise.
         keep: Also read the other columns.
-        for_parquet: Their values must be of kinds that Parquet can store.
     """
 
     def __init__(
         self, sources: list[Path | str], *, field: str | None, per_file: bool, on_bad_row: Callable[[str, str], None],
-        keep: bool, for_parquet: bool = False,
+        keep: bool,
     ) -> None:  # fmt: skip
         self.sources, self.field, self.per_file, self.on_bad_row = sources, field, per_file, on_bad_row
-        self.keep, self.for_parquet = keep, for_parquet
+        self.keep = keep
         self.text_column = field or FIELD  # the name is also used in the output
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
             raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
         if per_file and ".txt" not in kinds:
             raise InputError("--per-file is for .txt files, but the input has none; omit it")
-        for source in sources if for_parquet and len(sources) > 1 else ():
-            if isinstance(source, Path) and kind_of(source) == ".txt" and not _is_text(str(source)):
-                raise InputError(
-                    f"{format_path(source)} has a name that is not valid UTF-8; rename it, or use --out FILE.jsonl"
-                )
-        sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
-        self.meter, self._sizes = ReadProgress(sum(sizes)), sizes
+        self.bytes_total = sum(source.stat().st_size for source in sources if isinstance(source, Path))
+        self.bytes_read = 0
 
     def __iter__(self) -> Iterator[TextRows]:
-        before = 0
-        for number, (source, size) in enumerate(zip(self.sources, self._sizes, strict=True), 1):
+        for number, source in enumerate(self.sources, 1):
             if isinstance(source, str) and source != "-":
-                yield self._checked([source], "text", number)
+                yield self._rows("text", [(number, source)], lambda text: (check_text(text), {}))
             else:
                 name = "standard input" if source == "-" else format_path(source)
                 with _read_errors(name):
-                    yield from self._file(source, name, before)
-            before += size
-            self.meter.done = before
+                    yield from self._file(source, name)
 
     def _kind(self, source: Path | str) -> str:
         """Say how a source is read; empty for a text."""
@@ -116,133 +110,95 @@ class Reader:
             return kind_of(source)
         return "" if source != "-" else ".txt" if self.field is None else ".jsonl"
 
-    def _file(self, source: Path | str, name: str, before: int) -> Iterator[TextRows]:
-        kind = self._kind(source)
+    def _file(self, source: Path | str, name: str) -> Iterator[TextRows]:
+        kind, before = self._kind(source), self.bytes_read
         if kind == ".parquet":
-            yield from self._parquet(Path(source), name, before)
+            yield from self.parquet_rows(Path(source), name)
             return
-        with _open(source) as (stream, raw):
-            reader = {".txt": self._lines, ".jsonl": self._json}.get(kind)
-            if reader is None:
-                rows = self._csv(stream, name, "\t" if kind == ".tsv" else ",")
-            elif self.per_file and kind == ".txt":
-                rows = self._whole(stream, name)
+        with _open(source) as (stream, position):
+            for rows in self._stream(stream, name, kind):
+                self.bytes_read = before + position()
+                if kind == ".txt" and self.keep and len(self.sources) > 1 and self.text_column != FILE:
+                    yield rows._replace(others=[{FILE: str(source)}] * len(rows.texts))
+                else:
+                    yield rows
+
+    def _stream(self, stream: Any, name: str, kind: str) -> Iterator[TextRows]:
+        if kind in {".csv", ".tsv"}:
+            with io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+                yield from self._csv(text, name, "\t" if kind == ".tsv" else ",")
+        elif kind == ".txt" and self.per_file:
+            data = stream.read(MAX_TEXT + 1).removeprefix(BOM_UTF8)
+            yield self._rows(f"{name}, text", [(1, data)], _decode)
+        else:
+            read, place = self._lines if kind == ".txt" else self._json, f"{name}, line"
+            for number, block in blocks(stream, lambda line: self.on_bad_row(f"{place} {line}", TOO_LONG)):
+                yield read(place, number, block)
+
+    def _rows(self, place: str, numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Record]) -> TextRows:
+        """Parse numbered records; report those for which `parse` raises an error."""
+        texts, all_others, numbers = list[str](), list[dict[str, Any]](), list[int]()
+        for number, record in numbered:
+            try:
+                text, others = parse(record)
+            except InlayerError as error:  # noqa: PERF203
+                self.on_bad_row(f"{place} {number}", str(error))
             else:
-                numbered = blocks(stream, lambda line: self.on_bad_row(f"{name}, line {line}", TOO_LONG))
-                rows = (reader(name, number, block) for number, block in numbered)
-            with closing(rows):  # close them before the file, if the caller stops early
-                for batch in rows:
-                    if raw is not None:
-                        self.meter.done = before + raw.tell()
-                    if batch.texts:
-                        yield self._with_file(batch, source) if kind == ".txt" else batch
+                texts.append(text)
+                all_others.append(others if self.keep else {})
+                numbers.append(number)
+        return TextRows(texts, all_others, place, numbers)
 
-    def _with_file(self, rows: TextRows, source: Path | str) -> TextRows:
-        """Return rows of a .txt file with the file's name, which distinguishes them from the rows of other files."""
-        if not self.keep or len(self.sources) == 1 or self.text_column == FILE:
-            return rows
-        return rows._replace(others=[{FILE: str(source)}] * len(rows.texts))
-
-    def _lines(self, name: str, number: int, block: bytes) -> TextRows:
-        where = f"{name}, line"
+    def _lines(self, place: str, number: int, block: bytes) -> TextRows:
         try:
             lines = block.decode("utf-8").split("\n")
         except UnicodeDecodeError:
-            return self._checked(block.split(b"\n"), where, number)
+            return self._rows(place, enumerate(block.split(b"\n"), number), _decode)
         if b"\r" in block:
             lines = [line.removesuffix("\r") for line in lines]
-        return TextRows(lines, None, where, range(number, number + len(lines)))
+        return TextRows(lines, [{}] * len(lines), place, range(number, number + len(lines)))
 
-    def _whole(self, stream: Any, name: str) -> Generator[TextRows, None, None]:
-        data = stream.read(MAX_TEXT + 1)
-        if len(data) > MAX_TEXT:
-            self.on_bad_row(name, TOO_LONG)
-            return
-        yield self._checked([data.removeprefix(BOM_UTF8)], name, None)
+    def _json(self, place: str, number: int, block: bytes) -> TextRows:
+        numbered = ((index, line) for index, line in enumerate(block.split(b"\n"), number) if line.strip())
+        return self._rows(place, numbered, self._json_record)
 
-    def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
-        """Check the texts of these values; report bad ones by their number."""
-        texts, numbers = list[str](), list[int]()
-        for index, value in enumerate(values):
-            location = where if number is None else f"{where} {number + index}"
-            try:
-                text = value.decode("utf-8").removesuffix("\r") if isinstance(value, bytes) else value
-                texts.append(check_text(text))
-                numbers.append((number or 0) + index)
-            except UnicodeDecodeError as error:
-                self.on_bad_row(location, f"not valid UTF-8: byte 0x{value[error.start]:02x} at offset {error.start:,}")
-            except TextError as error:
-                self.on_bad_row(location, str(error))
-        return TextRows(texts, None, where, None if number is None else numbers)
+    def _json_record(self, line: bytes) -> Record:
+        value, field = _parse_json(line), self.text_column
+        record = {field: value} if isinstance(value, str) else value
+        if not isinstance(record, dict) or field not in record:
+            has = f"; it has {join_names(record)}" if isinstance(record, dict) else ""
+            raise InputError(f"no field {quote(field)}{has}; choose one with --field")
+        self._check_columns(record, "the line")
+        return check_text(record.pop(field), f"field {quote(field)}"), record
 
-    def _json(self, name: str, number: int, block: bytes) -> TextRows:
-        field = self.text_column
-        texts: list[str] = []
-        others: list[dict[str, Any]] = []
-        numbers: list[int] = []
-        for index, line in enumerate(block.split(b"\n")):
-            if not line.strip():
-                continue
-            try:
-                value = parse_line(line)
-                record = {field: value} if isinstance(value, str) else value
-                if not isinstance(record, dict) or field not in record:
-                    has = f"; it has {join_names(record)}" if isinstance(record, dict) else ""
-                    raise InputError(f"no field {quote(field)}{has}; choose one with --field")
-                self._check_columns(record, "the line")
-                if record[field] is None:
-                    raise InputError(f"field {quote(field)} is null, not a text")
-                text = check_text(record.pop(field), f"field {quote(field)}")
-                if self.for_parquet:
-                    check_storable(record, line)
-                texts.append(text)
-                others.append(record)
-                numbers.append(number + index)
-            except (InlayerError, ValueError, RecursionError) as error:
-                reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-                problem = str(error) if isinstance(error, InlayerError) else f"not valid JSON ({reason})"
-                self.on_bad_row(f"{name}, line {number + index}", problem)
-        return TextRows(texts, others if self.keep else None, f"{name}, line", numbers)
-
-    def _csv(self, stream: Any, name: str, delimiter: str) -> Generator[TextRows, None, None]:
+    def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
         csv.field_size_limit(MAX_TEXT)
-        decoded = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        lines = CountedLines(decoded)
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        lines = CountedLines(stream)
+        reader = csv.reader(iter(lines.read, ""), delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
-            if not _is_text("".join(header)):
-                raise InputError(f"{_lines_of(name, 1, lines.number)}: not valid UTF-8")
-            text_column = header.index(self._column(header, name))
-            size, texts, others, numbers = 0, list[str](), list[dict[str, Any]](), list[int]()
-            for first, row in self._csv_rows(reader, lines, name):
-                if len(row) != len(header):
-                    if row:
-                        problem = f"{pluralize(len(row), 'column')} instead of {len(header)}"
-                        self.on_bad_row(_lines_of(name, first, lines.number), problem)
-                    continue
-                if not _is_text("".join(row)):
-                    bad = next(key for key, value in zip(header, row, strict=True) if not _is_text(value))
-                    self.on_bad_row(_lines_of(name, first, lines.number), f"column {quote(bad)} is not valid UTF-8")
-                    continue
-                texts.append(row[text_column])
-                others.append(
-                    {
-                        key: value
-                        for index, (key, value) in enumerate(zip(header, row, strict=True))
-                        if index != text_column
-                    }
-                )
-                numbers.append(first)
-                size += sum(map(len, row))
-                if len(texts) == ROWS or size > ROWS_BYTES:
-                    yield TextRows(texts, others if self.keep else None, f"{name}, line", numbers)
-                    size, texts, others, numbers = 0, [], [], []
-            yield TextRows(texts, others if self.keep else None, f"{name}, line", numbers)
-        except (csv.Error, LongLineError) as error:
+            _check_utf8("".join(header), "the header")
+        except (csv.Error, InputError) as error:
             raise InputError(f"{name}, line {lines.number}: {_csv_problem(error)}") from None
-        finally:
-            decoded.detach()  # the stream belongs to the caller
+        column = self._column(header, name)
+
+        def parse(row: list[str]) -> Record:
+            if len(row) != len(header):
+                raise InputError(f"{pluralize(len(row), 'column')} instead of {len(header)}")
+            record = dict(zip(header, row, strict=True))
+            if not all(map(str.isascii, row)):
+                for key, value in record.items():
+                    _check_utf8(value, f"column {quote(key)}")
+            return record.pop(column), record
+
+        rows, size = list[tuple[int, list[str]]](), 0
+        for first, row in self._csv_rows(reader, lines, name):
+            rows.append((first, row))
+            size += sum(map(len, row))
+            if len(rows) == ROWS or size > ROWS_BYTES:
+                yield self._rows(f"{name}, line", rows, parse)
+                rows, size = [], 0
+        yield self._rows(f"{name}, line", rows, parse)
 
     def _csv_rows(self, reader: Any, lines: CountedLines, name: str) -> Iterator[tuple[int, list[str]]]:
         """Yield each row with its first line; report rows with misplaced or unclosed quotes or long fields."""
@@ -250,12 +206,15 @@ class Reader:
             first = lines.number + 1
             try:
                 row = next(reader, None)
-            except (csv.Error, LongLineError) as error:
-                self.on_bad_row(_lines_of(name, first, lines.number), _csv_problem(error))
+            except csv.Error as error:
+                last = lines.number  # a quoted field may span several lines
+                place = f"lines {first} to {last}" if last > first else f"line {first}"
+                self.on_bad_row(f"{name}, {place}", _csv_problem(error))
                 continue
             if row is None:
                 return
-            yield first, row
+            if row:
+                yield first, row
 
     def _column(self, names: list[str], where: str) -> str:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)
@@ -277,111 +236,119 @@ class Reader:
                 "--out FILE.npy, which has no columns"
             )
 
-    def row_group(self, path: Path, name: str, group: int, max_rows: int) -> Iterator[TextRows]:
-        """Yield the rows of one row group of a Parquet file; a batch has `rows_at_once`, or fewer if some are bad."""
-        with _read_errors(name):
-            yield from self._parquet(path, name, 0, group, max_rows)
+    def parquet_rows(self, path: Path, name: str, group: int | None = None, max_rows: int = ROWS) -> Iterator[TextRows]:
+        """Yield the rows of a Parquet file, or of one row group, in batches of `rows_at_once` without the bad ones."""
+        before = self.bytes_read
+        with parquet_errors(name):
+            import pyarrow as pa
+            import pyarrow.parquet as pq
 
-    def _parquet(
-        self, path: Path, name: str, before: int, group: int | None = None, max_rows: int = ROWS
-    ) -> Iterator[TextRows]:
-        pa = import_pyarrow(name)
-        import pyarrow.parquet as pq
-
-        try:
             # in blocks: otherwise all columns of a row group are in memory
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
-                schema = file.schema_arrow
+                schema, metadata = file.schema_arrow, file.metadata
                 column = self._column(schema.names, name)
                 kind = schema.field(column).type
                 plain = kind.value_type if pa.types.is_dictionary(kind) else kind  # a category of pandas
                 if plain not in {pa.string(), pa.large_string(), pa.string_view()}:
                     raise InputError(f"{name}: column {quote(column)} has type {kind}, not string")
                 groups = range(file.num_row_groups) if group is None else [group]
-                number = sum(file.metadata.row_group(index).num_rows for index in range(group or 0))
-                size, columns = path.stat().st_size, None if self.keep else [column]
-                batch_rows = rows_at_once(file.metadata, max_rows)
-                for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns):
-                    yield self._batch(pa.Table.from_batches([batch]), column, name, number)
+                number = sum(metadata.row_group(index).num_rows for index in range(group or 0))
+                columns = None if self.keep else [column]
+                for batch in file.iter_batches(rows_at_once(metadata, max_rows), row_groups=groups, columns=columns):
+                    yield self._batch(pa.Table.from_batches([batch]), column, f"{name}, row", number)
                     number += len(batch)
-                    self.meter.done = before + size * number // max(file.metadata.num_rows, 1)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # UnicodeDecodeError concerns a column name
-            raise unreadable_parquet(name, error) from None
+                    self.bytes_read = before + path.stat().st_size * number // metadata.num_rows
 
-    def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:
-        others, where = table.drop_columns([column]) if self.keep else None, f"{name}, row"
-        numbers = range(number, number + len(table))
+    def _batch(self, table: Any, column: str, place: str, number: int) -> TextRows:
+        texts, others = table[column], table.drop_columns([column])
+        if not others.column_names:  # a table without columns has no rows
+            others = [{}] * len(table)
         with suppress(UnicodeDecodeError):
-            values = table[column].to_pylist()
+            values = texts.to_pylist()
             if None not in values:
-                return TextRows(values, others, where, numbers)
-        texts, valid = [""] * len(table), []
-        for index, value in enumerate(table[column]):
+                return TextRows(values, others, place, range(number, number + len(table)))
+
+        def parse(value: Any) -> Record:
             try:
-                text = value.as_py()
-                if text is None:
-                    raise TextError("the text is null")
-                texts[index] = text
-                valid.append(index)
-            except (TextError, UnicodeDecodeError) as error:  # noqa: PERF203
-                problem = str(error) if isinstance(error, TextError) else "not valid UTF-8"
-                self.on_bad_row(f"{where} {number + index}", problem)
-        return TextRows(texts, others, where, numbers).take(valid)
+                return check_text(value.as_py(), f"column {quote(column)}"), {}
+            except UnicodeDecodeError as error:
+                raise InputError(f"column {quote(column)} is {utf8_problem(error)}") from None
+
+        valid = self._rows(place, enumerate(texts, number), parse)
+        rows = TextRows([""] * len(table), others, place, range(number, number + len(table)))
+        return rows.take([row - number for row in valid.numbers])._replace(texts=valid.texts)
 
 
 @contextmanager
-def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
-    """A stream of bytes, and the file behind it, whose position shows the progress."""
+def _open(source: Path | str) -> Iterator[tuple[Any, Callable[[], int]]]:
+    """A stream of bytes, and a function that returns how many bytes of the file have been read."""
     if not isinstance(source, Path):
         if sys.stdin is None:
             raise InputError("standard input is closed")
-        yield sys.stdin.buffer, None
+        yield sys.stdin.buffer, lambda: 0
         return
+    packing = source.suffix.lower()
     with source.open("rb") as raw:
-        if source.suffix.lower() in PACKED and not source.stat().st_size:
+        if packing in PACKED and not source.stat().st_size:
             raise InputError(f"{format_path(source)} is empty; was the download cut short?")
-        if source.suffix.lower() == ".gz":
-            yield gzip.GzipFile(fileobj=raw), raw
-        elif source.suffix.lower() == ".zst":
-            yield import_pyarrow(format_path(source)).CompressedInputStream(raw, "zstd"), raw
+        if packing == ".gz":
+            yield gzip.GzipFile(fileobj=raw), raw.tell
+        elif packing == ".zst":
+            pa = import_pyarrow(format_path(source))
+            yield io.BufferedReader(pa.CompressedInputStream(raw, "zstd")), raw.tell
         else:
-            yield raw, raw
-
-
-def _lines_of(name: str, first: int, last: int) -> str:
-    """Say where a record is: a quoted field may span several lines."""
-    return f"{name}, lines {first} to {last}" if last > first else f"{name}, line {first}"
-
-
-def _csv_problem(error: Exception) -> str:
-    """Say what is wrong with a record, and what to do about it."""
-    reason = str(error)
-    if isinstance(error, LongLineError) or "field limit" in reason:
-        return f"{TOO_LONG}; is a quote not closed?"
-    if "end of data" in reason:
-        return (
-            'a quote is not closed, so the rest of the file is one record; close it, or write "" for a quote in a field'
-        )
-    if "expected after" in reason:
-        return 'text follows a closing quote; write "" for a quote in a field'
-    return reason
-
-
-def _is_text(value: str) -> bool:
-    """Return whether a value has only characters, and no bytes that surrogateescape kept."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            yield raw, raw.tell
 
 
 @contextmanager
 def _read_errors(name: str) -> Iterator[None]:
     try:
-        yield
-    except InlayerError:
+        with file_errors(name):
+            yield
+    except (EOFError, zlib.error) as error:  # of a compressed file
+        raise InputError(f"{name} cannot be read: {error}") from None
+
+
+def _decode(data: bytes) -> Record:
+    """Return the text of a line or of a whole file."""
+    if len(data) > MAX_TEXT:
+        raise InputError(TOO_LONG)
+    try:
+        return data.decode().removesuffix("\r"), {}
+    except UnicodeDecodeError as error:
+        raise InputError(utf8_problem(error)) from None
+
+
+def _parse_json(line: bytes) -> Any:
+    """Parse a line of JSON; InputError if it is not JSON, or if a number would become infinity."""
+    try:
+        return json.loads(line, parse_constant=_not_json, parse_float=_finite)
+    except InputError:
         raise
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{name} cannot be read: {reason}") from None
+    except (ValueError, RecursionError) as error:
+        reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+        raise InputError(f"not valid JSON ({reason})") from None
+
+
+def _not_json(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _finite(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise InputError(f"the number {digits[:40]} is too large for float64")
+    return number
+
+
+def _csv_problem(error: Exception) -> str:
+    """Say what is wrong with a record, and what to do about it."""
+    reason = str(error)
+    return next((advice for part, advice in CSV_PROBLEMS.items() if part in reason), reason)
+
+
+def _check_utf8(value: str, what: str) -> None:
+    """Check that a value has only characters, and no bytes that surrogateescape kept."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what} is not valid UTF-8") from None

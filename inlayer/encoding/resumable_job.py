@@ -17,40 +17,55 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.columns import ColumnTypes
+from inlayer.encoding.columns import ColumnTypes, TextRows
 from inlayer.encoding.encode import BATCH, TEXT_ERRORS, Encoder, EncodeSettings
 from inlayer.encoding.outputs import check_output, join_parts, write_part
 from inlayer.encoding.reader import VECTORS, Reader
-from inlayer.encoding.text_rows import TextRows
-from inlayer.errors import InlayerError, InputError
-from inlayer.files import atomic_path, format_path, join_names, locked, path_kind, sync, write_atomic
+from inlayer.errors import InputError
+from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, sync, write_atomic
 
 PART_BYTES = 2**26  # size of the vectors in one part
-PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})")  # the last number is the number of rows in the part
-JOB_FILE_PATTERN = re.compile(rf"lock|job\.json|joined\.\w+|{PART.pattern}|\.(job\.json|{PART.pattern})\.saving")
+PART = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
+JOB_FILE = re.compile(rf"lock|job\.json|joined\.\w+|{PART}|\.(job\.json|{PART})\.saving")
+
+
+class Part(NamedTuple):
+    """What the name of a part says."""
+
+    start: int  # the first of its input rows; with Ray, the number of its slice
+    end: int  # the end of its input rows; with Ray, its row group
+    checksum: int  # of all input rows so far; with Ray, the state of its file
+    rows: int  # how many rows it has
+
+    @property
+    def name(self) -> str:
+        return f"{self.start:012d}-{self.end:012d}-{self.checksum:08x}-{self.rows:012d}"
 
 
 def embed_rows(
-    encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None]
-) -> tuple[TextRows, npt.NDArray[Any]]:
-    """Return rows and their vectors. Rows that the model cannot encode are left out and reported."""
+    encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None],
+    types: ColumnTypes | None = None,
+) -> tuple[TextRows, npt.NDArray[Any]]:  # fmt: skip
+    """Return rows and their vectors. Rows that do not fit the types, or that the model cannot encode, are reported."""
+    if types is not None:
+        rows = types.fitting(rows)
     try:
-        return rows, np.asarray(encoder.batch(rows.texts, settings))
+        return rows, encoder.pooled(encoder.ids(rows.texts), settings)
     except TEXT_ERRORS:
         kept = []
         for index, text in enumerate(rows.texts):
             try:
-                encoder.batch([text], settings)
+                encoder.ids([text])
                 kept.append(index)
             except TEXT_ERRORS as error:  # noqa: PERF203
                 on_bad_row(rows.location(index), str(error))
         rows = rows.take(kept)
-        return rows, np.asarray(encoder.batch(rows.texts, settings))
+        return rows, encoder.pooled(encoder.ids(rows.texts), settings)
 
 
 class EmbedJob:
@@ -83,7 +98,7 @@ class EmbedJob:
         Raises:
             InputError: If the input has changed since the interrupted run, or the output cannot be written.
         """
-        try:
+        with file_errors(self.out, "cannot be written"):
             self._check_folder()
             self.folder.mkdir(exist_ok=True)
             with locked(self.folder / "lock", "another inlayer embed process is writing this output"):
@@ -97,77 +112,63 @@ class EmbedJob:
                 finally:
                     if not self.parts():
                         self._remove()
-        except InlayerError:
-            raise
-        except OSError as error:
-            raise InputError(f"{format_path(self.out)} cannot be written: {error.strerror or error}") from error
         return rows
 
-    def parts(self) -> list[Path]:
-        """Return the finished parts, in order."""
-        return sorted(file for file in self.folder.glob("*-*-*-*") if PART.fullmatch(file.name))
+    def parts(self) -> list[Part]:
+        names = (re.fullmatch(PART, path.name) for path in self.folder.glob("*-*-*-*"))
+        return sorted(Part(int(name[1]), int(name[2]), int(name[3], 16), int(name[4])) for name in names if name)
+
+    def _files(self) -> list[Path]:
+        return [self.folder / part.name for part in self.parts()]
 
     def _check_settings(self) -> None:
         file, arguments = self.folder / "job.json", self._arguments
         if not self.parts():
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
-            raise InputError(
-                f"{format_path(self.folder)} has the parts of an interrupted run with different arguments, or a "
-                "different "
-                "version of the model or the weighting; run it again with the same ones, or delete that folder"
-            )
-
-    def _finished(self) -> tuple[int, int]:
-        """Return how many input rows the finished parts cover, and the checksum of these rows."""
-        end = crc = 0
-        for part in self.parts():
-            first, last, checksum, _ = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
-            if int(first) != end:
-                raise InputError(f"{format_path(self.folder)} is missing the part from row {end:,}; delete that folder")
-            end, crc = int(last), int(checksum, 16)
-        return end, crc
+            problem = "has the parts of an interrupted run with different arguments, or a different version"
+            advice = "run it again with the same ones, or delete that folder"
+            raise self._error(f"{problem} of the model or the weighting; {advice}")
 
     def _write_parts(self, progress: Callable[[int], None]) -> int:
-        (finished, expected), seen, crc, size = self._finished(), 0, 0, 0
-        done = finished
-        pending: list[TextRows] = []
+        finished = expected = 0  # how many input rows the finished parts cover, and the checksum of these rows
+        for part in self.parts():
+            if part.start != finished:
+                raise self._error(f"is missing the part from row {finished:,}; delete that folder")
+            finished, expected = part.end, part.checksum
         types = self._column_types()
-        vectors: list[npt.NDArray[Any]] = []
+        start, seen, crc, size = finished, 0, 0, 0
+        pending: list[tuple[TextRows, npt.NDArray[Any]]] = []
         for rows in self._slices(finished):
             data = ("\0".join(rows.texts) + "\0").encode() + rows.other_bytes()
-            crc, seen, size = zlib.crc32(data, crc), seen + len(rows.texts), size + len(data)
+            crc, seen = zlib.crc32(data, crc), seen + len(rows.texts)
             if seen <= finished:
                 if seen == finished and crc != expected:
                     raise self._changed()
-                size = 0
                 continue
-            fitting = rows if types is None else types.fitting(rows)
-            kept, values = embed_rows(self.encoder, self.settings, fitting, self.reader.on_bad_row)
-            pending.append(kept)
-            vectors.append(values)
-            if sum(batch.nbytes for batch in vectors) + size >= PART_BYTES:
-                self._write_part(done, seen, crc, pending, vectors)
-                done, pending, vectors, size = seen, [], [], 0
+            pending.append(embed_rows(self.encoder, self.settings, rows, self.reader.on_bad_row, types))
+            size += len(data) + pending[-1][1].nbytes
+            if size >= PART_BYTES:
+                self._write_part(start, seen, crc, pending)
+                start, pending, size = seen, [], 0
             progress(seen)
         if seen < finished:
             raise self._changed()
         if types is not None:
             types.check()
         if pending:
-            self._write_part(done, seen, crc, pending, vectors)
-        return sum(int(part.name.rpartition("-")[2]) for part in self.parts())  # rows in the finished parts
+            self._write_part(start, seen, crc, pending)
+        return sum(part.rows for part in self.parts())
 
     def _column_types(self) -> ColumnTypes | None:
-        """Return the types of the other columns, if the output has typed columns."""
+        """Return the types of the columns, if the output has typed columns."""
         if self.out.suffix != ".parquet":
             return None
         import pyarrow as pa
 
-        schemas = [pa.ipc.open_file(part).schema for part in self.parts()]
-        own = {self.reader.text_column, VECTORS}
-        others = [pa.schema([field for field in schema if field.name not in own]) for schema in schemas]
-        return ColumnTypes(others, self.reader.on_bad_row)
+        schemas = [pa.ipc.open_file(file).schema for file in self._files()]
+        others = [schema.remove(schema.get_field_index(VECTORS)) for schema in schemas]
+        return ColumnTypes(self.reader.text_column, self.reader.on_bad_row, others)
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
         """Yield the rows in slices of bounded size, with a cut at row `boundary`."""
@@ -181,17 +182,15 @@ class EmbedJob:
                 yield rows.slice(start, end)
                 position, start = position + end - start, end
 
-    def _write_part(
-        self, start: int, end: int, crc: int, rows: list[TextRows], vectors: list[npt.NDArray[Any]]
-    ) -> None:
-        count = sum(len(batch.texts) for batch in rows)
-        with atomic_path(self.folder / f"{start:012d}-{end:012d}-{crc:08x}-{count:012d}") as path:
-            write_part(path, self.out.suffix, rows, np.concatenate(vectors), self.reader.text_column)
+    def _write_part(self, start: int, end: int, crc: int, pending: list[tuple[TextRows, npt.NDArray[Any]]]) -> None:
+        rows, vectors = [rows for rows, _ in pending], np.concatenate([vectors for _, vectors in pending])
+        with atomic_path(self.folder / Part(start, end, crc, len(vectors)).name) as path:
+            write_part(path, self.out.suffix, rows, vectors, self.reader.text_column)
 
     def _join(self, rows: int) -> None:
         joined = self.folder / f"joined{self.out.suffix}"
         try:
-            join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
+            join_parts(self._files(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
             sync(joined)
             check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
             joined.replace(self.out)
@@ -202,24 +201,21 @@ class EmbedJob:
 
     def _check_folder(self) -> None:
         """Reject a folder that contains files not written by this job."""
-        if path_kind(self.folder) != "folder":
-            return
-        if foreign := [path.name for path in self.folder.iterdir() if not JOB_FILE_PATTERN.fullmatch(path.name)]:
-            raise InputError(
-                f"{format_path(self.folder)} was not created by inlayer embed: it contains "
-                f"{join_names(foreign, 3)}; choose another --out, or move that folder"
-            )
+        if foreign := [path.name for path in self.folder.glob("*") if not JOB_FILE.fullmatch(path.name)]:
+            problem = f"was not created by inlayer embed: it contains {join_names(foreign, 3)}"
+            raise self._error(f"{problem}; choose another --out, or move that folder")
 
     def _remove(self) -> None:
         """Remove the folder with its parts; files that are not parts stay, and the folder with them."""
         with suppress(OSError):
             for path in self.folder.iterdir():
-                if JOB_FILE_PATTERN.fullmatch(path.name):
+                if JOB_FILE.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             self.folder.rmdir()
 
     def _changed(self) -> InputError:
-        return InputError(
-            "the input has changed since the interrupted run: the first rows differ; delete "
-            f"{format_path(self.folder)} to start over"
-        )
+        problem = "the input has changed since the interrupted run: the first rows differ"
+        return InputError(f"{problem}; delete {format_path(self.folder)} to start over")
+
+    def _error(self, problem: str) -> InputError:
+        return InputError(f"{format_path(self.folder)} {problem}")

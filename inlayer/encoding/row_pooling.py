@@ -16,7 +16,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checks import check_id_array
 from inlayer.geometry.nearest import to_float32
 from inlayer.ragged import IdArray, Ragged, slice_texts
 from inlayer.tables.stored_table import StoredTable
@@ -41,9 +40,7 @@ BLOCK_VALUES = 2**22  # values of rows gathered, or of sums of segments computed
 BLOCK_TEXTS = 2048  # texts whose sums are computed at once, so they are still in the cache when they are divided
 MIN_VALUES_PER_THREAD = 2**20
 
-torch_process = (
-    os.getpid()
-)  # threads are not forked, so if torch has computed something before a fork, it waits forever in the child
+torch_process = os.getpid()  # threads are not forked: torch, used before a fork, would wait for them in the child
 
 
 class RowPooler:
@@ -79,14 +76,12 @@ class RowPooler:
         map_in_threads(lambda part: rows.take(index[part], 0, out=out[part], mode="clip"), parts)
 
     def pool(self, ids: Ragged, mode: str, out: Vectors | None = None) -> Vectors:
-        """Return one vector per text (B, D), written to `out` if given; a text without tokens gives zeros."""
-        check_id_array(ids.flat, self.table.num_embeddings)
+        """Return one vector per text (B, D) of checked ids, in `out` if given; a text without tokens gives zeros."""
         out = np.empty((len(ids), self.width), np.float32) if out is None else out
         if mode == "mean":
             for start in range(0, len(ids), BLOCK_TEXTS):
-                self._mean(
-                    slice_texts(ids, start, min(start + BLOCK_TEXTS, len(ids))), out[start : start + BLOCK_TEXTS]
-                )
+                stop = min(start + BLOCK_TEXTS, len(ids))
+                self._mean(slice_texts(ids, start, stop), out[start:stop])
             return out
         out[:] = 0
         filled = np.flatnonzero(ids.counts)
@@ -100,7 +95,7 @@ class RowPooler:
     def _mean(self, ids: Ragged, out: Vectors) -> None:
         step, texts = SEGMENT * max(1, BLOCK_VALUES // self.width), len(ids)
         if ids.flat.size <= step:
-            write_means(partial(self._sums, ids.flat), ids.offsets, out)
+            self._short_means(ids, out)
         elif texts > 1:
             for half in (slice(0, texts // 2), slice(texts // 2, texts)):
                 self._mean(slice_texts(ids, half.start, half.stop), out[half])
@@ -108,12 +103,27 @@ class RowPooler:
             total = np.zeros(self.width)
             for start in range(0, ids.flat.size, step):
                 block = ids.flat[start : start + step]
-                segments = self._sums(block, np.append(np.arange(0, block.size, SEGMENT), block.size)).astype(
-                    np.float64
-                )
+                offsets = np.append(np.arange(0, block.size, SEGMENT), block.size)
+                segments = self._sums(block, offsets).astype(np.float64)
                 segments[0] += total  # so all segments are added in order, as in a shorter text
                 total = segments.sum(0)
             out[0] = total / ids.flat.size
+
+    def _short_means(self, ids: Ragged, out: Vectors) -> None:
+        """Write the means of texts whose segments fit into memory."""
+        counts = ids.counts
+        pieces = np.maximum(-(-counts // SEGMENT), 1)  # segments of each text
+        first = np.cumsum(pieces) - pieces
+        starts = np.repeat(ids.offsets[:-1] - SEGMENT * first, pieces) + SEGMENT * np.arange(pieces.sum())
+        found = self._sums(ids.flat, np.append(starts, ids.flat.size))
+        divisors = np.maximum(counts, 1)[:, None]
+        if len(found) > len(out):
+            found.take(first, 0, out=out, mode="clip")  # "clip" writes to `out` directly
+        np.divide(found if len(found) == len(out) else out, divisors.astype(np.float32), out=out)
+        for number in np.unique(pieces[pieces > 1]).tolist():
+            texts = np.flatnonzero(pieces == number)
+            segments = found[first[texts, None] + np.arange(number)]
+            out[texts] = segments.sum(1, dtype=np.float64) / divisors[texts]
 
     def _sums(self, ids: IdArray, offsets: IdArray) -> Vectors:
         rows, index = self._of_batch(ids)
@@ -136,36 +146,17 @@ class RowPooler:
         starts, ends = ids.offsets[:-1].tolist(), ids.offsets[1:].tolist()
         step = max(1, BLOCK_VALUES // self.width)
         for text in filled.tolist():
-            start, end = starts[text], ends[text]
-            np.maximum.reduce(rows.take(index[start : min(start + step, end)], 0), 0, out=out[text])
-            for later in range(start + step, end, step):
-                block = np.maximum.reduce(rows.take(index[later : min(later + step, end)], 0), 0)
-                np.maximum(out[text], block, out=out[text])
-
-
-def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vectors) -> None:
-    """Write the means of texts; `sums` returns the sums of the rows between given offsets."""
-    counts = np.diff(offsets)
-    pieces = np.maximum(-(-counts // SEGMENT), 1)  # segments of each text
-    first = np.cumsum(pieces) - pieces
-    starts = np.repeat(offsets[:-1] - SEGMENT * first, pieces) + SEGMENT * np.arange(pieces.sum())
-    found = sums(np.append(starts, offsets[-1]))
-    divisors = np.maximum(counts, 1)[:, None]
-    if len(found) > len(out):
-        found.take(first, 0, out=out, mode="clip")  # "clip" writes to `out` directly
-    np.divide(found if len(found) == len(out) else out, divisors.astype(np.float32), out=out)
-    for number in np.unique(pieces[pieces > 1]).tolist():
-        texts = np.flatnonzero(pieces == number)
-        segments = found[first[texts, None] + np.arange(number)]
-        out[texts] = segments.sum(1, dtype=np.float64) / divisors[texts]
+            out[text] = -np.inf
+            for start in range(starts[text], ends[text], step):
+                block = rows.take(index[start : min(start + step, ends[text])], 0)
+                np.maximum(out[text], block.max(0), out=out[text])
 
 
 def choose_sums() -> Sums:
     """Choose the fastest way to sum rows: torch if loaded, else SciPy, else torch if installed, else numpy."""
     has_scipy = "scipy" in sys.modules or importlib.util.find_spec("scipy") is not None
-    if os.getpid() != torch_process:
-        return sum_with_scipy if has_scipy else sum_with_numpy
-    if "torch" in sys.modules or (not has_scipy and importlib.util.find_spec("torch") is not None):
+    has_torch = "torch" in sys.modules or (not has_scipy and importlib.util.find_spec("torch") is not None)
+    if has_torch and os.getpid() == torch_process:
         return sum_with_torch
     return sum_with_scipy if has_scipy else sum_with_numpy
 
@@ -195,7 +186,6 @@ def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
 
 
 def sum_with_numpy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
-    """Sum rows text by text."""
     bounds, sums = offsets.tolist(), np.empty((offsets.size - 1, rows.shape[1]), np.float32)
     for text in range(len(bounds) - 1):
         np.add.reduce(rows.take(ids[bounds[text] : bounds[text + 1]], 0), 0, out=sums[text])

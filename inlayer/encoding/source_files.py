@@ -17,6 +17,7 @@ from inlayer.files import format_path, not_a_file, path_kind
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
+READABLE = f"{', '.join(SUFFIXES)}, .gz or .zst"
 # What looks like a path, a pattern or a file name is not taken for a text.
 PATH_LIKE = re.compile(
     r"(?:\.{0,2}|~)/.*|\S*/\S*|\S*[*?\[]\S*\.\S*|\S*\.\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}", re.DOTALL
@@ -41,22 +42,19 @@ def find_sources(arguments: list[str]) -> list[Path | str]:
             files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
             files = [file for file in files if not any(part[0] == "." for part in file.relative_to(path).parts)]
             if not files:
-                raise MissingFileError(f"{format_path(path)} has no files to read: {', '.join(SUFFIXES)}, .gz or .zst")
+                raise MissingFileError(f"{format_path(path)} has no files to read: {READABLE}")
             sources += files
         elif kind == "file":
             if not kind_of(path):
-                raise InputError(
-                    f"{format_path(path)} has an unknown suffix; use one of {', '.join(SUFFIXES)}, .gz or .zst"
-                )
+                raise InputError(f"{format_path(path)} has an unknown suffix; use one of {READABLE}")
             sources.append(path)
         elif kind == "missing" and any(mark in argument for mark in "*?[") and (files := _matches(argument)):
             sources += files
         elif kind == "special" or (kind == "missing" and kind_of(path)):
             raise not_a_file(path, kind)
         elif kind == "missing" and PATH_LIKE.fullmatch(argument):
-            raise MissingFileError(
-                f"{format_path(path)}: not found; to embed it as text, pass it on standard input (-)"
-            )
+            advice = "to embed it as text, pass it on standard input (-)"
+            raise MissingFileError(f"{format_path(path)}: not found; {advice}")
         else:
             sources.append(argument)
     if sources.count("-") > 1:

@@ -26,6 +26,7 @@ from inlayer.encoding.row_pooling import RowPooler
 from inlayer.errors import CheckpointError, DtypeError, InputError, type_name
 from inlayer.files import check_is_file, check_path, format_path, write_output
 from inlayer.formats.safetensors import read_header
+from inlayer.ragged import Ragged, concatenate_batches
 from inlayer.tokenizers.base import check_texts
 
 if TYPE_CHECKING:
@@ -108,16 +109,16 @@ class Weighting:
             dim = check_size(dim, "dim")
             if not whiten or dim > width:
                 raise InputError(f"dim is {dim}; it requires whiten=True and must be at most {width}")
-        encoder, counts = Encoder(model), np.zeros(model.table.num_embeddings, np.int64)
-        for batch in batches(texts):
-            counts += np.bincount(encoder.ids(batch).flat, minlength=len(counts))
+        encoder = Encoder(model)
+        id_batches = [encoder.ids(batch) for batch in batches(texts)]
+        counts = np.bincount(concatenate_batches(id_batches).flat, minlength=model.table.num_embeddings)
         if not counts.any():
             raise InputError(
                 f"none of the given texts ({len(texts):,}) has tokens; pass texts similar to those you want to encode"
             )
         weights = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
         scale = weights if model.token_weights is None else weights * model.token_weights
-        mean, moment = _moments(RowPooler(model.table, scale), encoder, texts)
+        mean, moment = _moments(RowPooler(model.table, scale), id_batches)
         matrix, shift = np.eye(width), np.zeros(width)
         if components:
             common = np.linalg.eigh(moment)[1][:, -components:]
@@ -158,10 +159,8 @@ class Weighting:
             >>> weighting.transform(np.ones((3, 128))).shape
             (3, 128)
         """
-        transformed: Vectors = ((vectors.astype(np.float64) - self.mean) @ self.matrix.astype(np.float64)).astype(
-            np.float32
-        )
-        return transformed
+        transformed = (vectors.astype(np.float64) - self.mean) @ self.matrix.astype(np.float64)
+        return transformed.astype(np.float32)
 
     def check(self, model: Model) -> None:
         """Check that it was fitted on a table of the model's size.
@@ -219,7 +218,7 @@ class Weighting:
 
         Raises:
             CheckpointError: If the file is not a weighting.
-        MissingFileError: If there is no such file.
+            MissingFileError: If there is no such file.
 
         Example:
             >>> model = inlayer.load("default")
@@ -235,18 +234,22 @@ class Weighting:
             raise CheckpointError(f"{format_path(file)} is not a weighting: expected float32 tokens, mean and matrix")
         with safe_open(file, framework="numpy") as opened:
             tensors = {name: opened.get_tensor(name) for name in actual}
-            metadata = (opened.metadata() or {}).get("weighting", "{}")
+            metadata = (opened.metadata() or {}).get("weighting")
         if len(tensors["mean"]) != len(tensors["matrix"]):
             raise CheckpointError(f"{format_path(file)}: mean and matrix have different sizes; fit the weighting again")
-        try:
-            settings = json.loads(metadata)
-        except ValueError:
-            settings = None
-        token_weights = tensors.pop("tokens")
-        return cls(token_weights, **tensors, settings=settings if isinstance(settings, dict) else {})
+        return cls(tensors["tokens"], tensors["mean"], tensors["matrix"], parse_settings(metadata))
 
     def __repr__(self) -> str:
         return f"Weighting({len(self.token_weights):,} tokens, {len(self.mean)} -> {self.width}, {self.settings})"
+
+
+def parse_settings(metadata: str | bytes | None) -> dict[str, Any]:
+    """Return the settings in the metadata of a file; without valid ones, none."""
+    try:
+        settings = json.loads(metadata or "{}")
+    except ValueError:
+        settings = {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _file(path: str | os.PathLike[str], name: str = "path") -> Path:
@@ -268,11 +271,10 @@ def open_weighting(weights: Weighting | str | os.PathLike[str] | None) -> Weight
     return weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
 
 
-def _moments(pooler: RowPooler, encoder: Encoder, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _moments(pooler: RowPooler, id_batches: list[Ragged]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the mean and the second moments of the texts' vectors, in float64; texts without tokens do not count."""
     total, products, count = np.zeros(pooler.width), np.zeros((pooler.width, pooler.width)), 0
-    for batch in batches(texts):
-        ids = encoder.ids(batch)
+    for ids in id_batches:
         vectors = pooler.pool(ids, "mean")[ids.counts > 0].astype(np.float64)
         total, products, count = total + vectors.sum(0), products + vectors.T @ vectors, count + len(vectors)
     return total / count, products / count

@@ -186,12 +186,52 @@ class HeadSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSpec:
-    """An input layer and its head, named as the arguments of `Embeddings`."""
+    """An input layer and its head, as returned by `inlayer.describe`.
+
+    Most attributes are arguments of `Embeddings`, which describes them.
+
+    Attributes:
+        family: The model type.
+        vocab_size: Rows of the token table.
+        n_embd: Width of the hidden states.
+        block_size: Rows of learned positions, or a rotary model's maximum length; None if there is no limit.
+        positions: "none", "learned", "sinusoidal", or "rotary".
+        rotary: Arguments of `positions.RotaryPositions`, or None.
+        position_id_rule: How positions are numbered.
+        position_offset: Unused rows at the start of learned positions.
+        padding_idx: The padding row, or None.
+        init_std: Standard deviation of randomly initialized rows.
+        scale: Multiplier for the rows.
+        round_scale: Whether the scale is rounded to the table's dtype before it is applied.
+        multiplier: Multiplier for both rows and inputs_embeds.
+        round_multiplier: Whether the multiplier is rounded to the dtype of the vectors.
+        n_token_types: Number of token types; 0 if there are none.
+        norm: Kind of norm.
+        norm_eps: Epsilon of the norm, or None if there is no norm.
+        norm_at: Where the norm is applied.
+        positions_first: Whether positions are added before token types.
+        mask_padding: Whether the result is multiplied by the attention mask.
+        n_streams: Number of times the model repeats each hidden state.
+        dropout: Dropout rate.
+        row_width: Width of the token rows if they are narrower than n_embd, otherwise None.
+        projection_at: Whether such rows are projected to n_embd before positions ("rows") or after ("sum"); or None.
+        per_layer: Sizes of per-layer embeddings, or None.
+        value_embeddings: Sizes of value embeddings, or None.
+        head: Arguments of `Head`, and whether it is tied.
+        ngrams: The n-gram memories.
+        sinusoidal_if_missing: Whether the layer uses sinusoidal positions if the file has no learned ones.
+        relative: Relative positions, which add nothing to the rows, or None.
+
+    Example:
+        >>> spec = inlayer.load("default").spec
+        >>> spec.family, spec.n_embd, spec.positions, spec.head.tied, spec.is_generic
+        ('llama', 128, 'rotary', True, False)
+    """
 
     family: str
     vocab_size: int
     n_embd: int
-    block_size: int | None  # rows of learned positions, or the maximum length of a rotary model; None: no limit
+    block_size: int | None
     positions: Literal["none", "learned", "sinusoidal", "rotary"]
     rotary: RotarySpec | None
     position_id_rule: PositionIdRule
@@ -199,7 +239,7 @@ class LayerSpec:
     padding_idx: int | None
     init_std: float
     scale: float
-    round_scale: bool  # the scale is rounded to the dtype of the table before it is applied
+    round_scale: bool
     multiplier: float
     round_multiplier: bool
     n_token_types: int
@@ -208,16 +248,16 @@ class LayerSpec:
     norm_at: Literal["sum", "start", "rows"]
     positions_first: bool
     mask_padding: bool | Literal["ids"]
-    n_streams: int  # the number of streams that the model repeats each hidden state into
+    n_streams: int
     dropout: float
     row_width: int | None
-    projection_at: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions
+    projection_at: Literal["rows", "sum"] | None
     per_layer: PerLayerSpec | None
     value_embeddings: ValueEmbeddingSpec | None
     head: HeadSpec
-    ngrams: tuple[NgramSpec, ...] = ()  # the n-gram memories
-    sinusoidal_if_missing: bool = False  # learned positions that a file may lack
-    relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions, which add nothing to the rows
+    ngrams: tuple[NgramSpec, ...] = ()
+    sinusoidal_if_missing: bool = False
+    relative: AlibiSpec | RelativeBucketSpec | None = None
 
     @property
     def is_generic(self) -> bool:

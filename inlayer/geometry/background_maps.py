@@ -28,7 +28,7 @@ from inlayer.geometry.map_page import MapFacts, map_facts
 from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
-from inlayer.threads import on_parent_exit
+from inlayer.threads import in_thread, on_parent_exit
 
 WAIT = 20.0  # seconds, less than a client waits for a response
 MAX_ROWS = 500_000  # largest table that is mapped
@@ -48,20 +48,20 @@ class BackgroundMaps:
         self._process: multiprocessing.process.BaseProcess | None = None
         self._lock = threading.Lock()
 
-    def get(self, method: str = "best", seconds: float = WAIT) -> MapFacts:
-        """Describe a map. After `seconds`, its points are missing and `is_improving` is true; call again later."""
-        ready, is_improving = self._find(method, seconds)
+    def get(self, method: str = "best") -> MapFacts:
+        """Describe a map. After WAIT, its points are missing and `is_improving` is true; call again later."""
+        ready, is_improving = self._find(method)
         return NOT_READY if ready is None else replace(ready[1], is_improving=is_improving)
 
-    def projection(self, method: str = "best", seconds: float = WAIT) -> TableProjection | None:
+    def projection(self, method: str = "best") -> TableProjection | None:
         """Return the projection behind `get`; None if it is not ready, or if the table cannot be mapped."""
         try:
-            ready, _ = self._find(method, seconds)
+            ready, _ = self._find(method)
         except InputError:
             return None
         return None if ready is None else ready[0]
 
-    def _find(self, method: str, seconds: float) -> tuple[tuple[TableProjection, MapFacts] | None, bool]:
+    def _find(self, method: str) -> tuple[tuple[TableProjection, MapFacts] | None, bool]:
         if self.remote:
             raise InputError("the table is remote; a map would download all of it")
         if self.table.num_embeddings > MAX_ROWS:
@@ -71,23 +71,18 @@ class BackgroundMaps:
         with self._lock:
             chosen = "tsne" if method != "pca" and self._has_tsne() else "pca"
             if chosen not in self._maps:
-                self._maps[chosen] = Future()
-                threading.Thread(target=self._describe, args=[chosen], name="inlayer-map", daemon=True).start()
+                self._maps[chosen] = in_thread(self._describe, chosen, "inlayer-map")
             future = self._maps[chosen]
-        wait([future], seconds)
+        wait([future], WAIT)
         if not future.done():
             return None, True
         ready = future.result()  # this raises the error of a failed PCA; without PCA, there is no t-SNE
         with self._lock:
             return ready, method != "pca" and chosen == "pca" and self._improve()
 
-    def _describe(self, method: str) -> None:
-        future = self._maps[method]
-        try:
-            projection = project(self.table, method, cache=cache_folder(), content=self._fingerprint)
-            future.set_result((projection, map_facts(self.table, self.vocabulary, projection)))
-        except BaseException as error:
-            future.set_exception(error)
+    def _describe(self, method: str) -> tuple[TableProjection, MapFacts]:
+        projection = project(self.table, method, cache=cache_folder(), content=self._fingerprint)
+        return projection, map_facts(self.table, self.vocabulary, projection)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -101,9 +96,8 @@ class BackgroundMaps:
         if find_spec("openTSNE") is None or self.table.num_embeddings > MAX_TSNE_ROWS:
             return False
         if self._process is None and isinstance(self.table.source, FileRows):
-            arguments = self.table, cache_folder()
             self._process = multiprocessing.get_context("spawn").Process(
-                target=compute_tsne, args=arguments, name="inlayer-tsne", daemon=True
+                target=compute_tsne, args=(self.table, cache_folder()), name="inlayer-tsne", daemon=True
             )
             self._process.start()
         return self._process is not None and (self._process.is_alive() or self._has_tsne())

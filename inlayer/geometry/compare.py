@@ -8,13 +8,18 @@ table, table -> shared tokens -> [alignment -> movement, overlap]
   norms and angles within it
 - overlap is the share of a token's K nearest shared tokens in one table that are also among its K nearest in the other.
   It needs no alignment
-Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py.
+- the page has both maps side by side. The second is rotated, mirrored and scaled onto the first (Procrustes over shared
+  tokens). The shared tokens that moved most, and the tokens that only one model has, are colored; hovering and choosing
+  a token affect both maps
+Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py, in Chromium in
+tests/browser/test_map.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +29,11 @@ import regex
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
-from inlayer.geometry.nearest import nearest_others, square_norms, to_float32
+from inlayer.geometry.map_page import METHODS, all_neighbors, encode, encode_words, maps_page
+from inlayer.geometry.nearest import Ids, Vectors, nearest_others, square_norms, to_float32
+from inlayer.geometry.projection import Points, TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.base import token_bytes
 
@@ -35,12 +43,29 @@ SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
 SPACE = "▁".encode()  # SentencePiece's symbol for a space
 WORD_START = regex.compile(rb"(?=[^\W_]|[\x80-\xff])")
-Ids = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+MOVED_SHARE = 0.1  # share of the shared tokens that are colored as moved
+MOVED_BELOW = 0.99  # cosine
+MOVED_NORM = 1.1  # ratio of the norms; not compared if the second table was rotated, because its units differ
+MAX_LISTED = 200
 NamedTable = tuple[StoredTable, Vocabulary]
 
 
 class MovedRow(NamedTuple):
-    """A shared token, the cosine of its two rows (NaN if one is zero or not finite), and their norms."""
+    """A token that two models share, and its row in each.
+
+    Attributes:
+        text: The text of the token.
+        id_a: Its id in the first model.
+        id_b: Its id in the second model.
+        cosine: Cosine similarity of the two rows; NaN if one of them is zero or not finite.
+        norm_a: Norm of the first row.
+        norm_b: Norm of the second row.
+
+    Example:
+        >>> inlayer.compare("default", "default").moved  # no row differs
+        []
+    """
 
     text: str
     id_a: int
@@ -51,19 +76,26 @@ class MovedRow(NamedTuple):
 
 
 class ModelComparison(NamedTuple):
-    """What two tables have in common.
+    """How the tables of two models differ, as returned by `inlayer.compare`.
 
-    shared: Number of tokens in both.
-    only_a, only_b: Texts of tokens that only one model has, in the order of their ids.
-    aligned: Whether the second table was rotated onto the first.
-    median_cosine: Median cosine of the two rows of a shared token, after the rotation if there was one; NaN if no token
-        has two rows that are nonzero and finite.
-    equal: Number of shared tokens with exactly equal rows.
-    moved: The rows that moved most, smallest cosine first.
-    overlap: Mean share of common neighbors; None with too few shared tokens.
-    damaged: The first rows that are zero or not finite in a model, except those that are zero in both. The norm of such
-        a row is 0, NaN or infinity.
-    n_damaged: Number of all such rows.
+    Attributes:
+        shared: Number of tokens that both models have.
+        only_a: Texts of the tokens that only the first model has, sorted by id.
+        only_b: Texts of the tokens that only the second model has, sorted by id.
+        aligned: True if the second table was rotated onto the first.
+        median_cosine: Median cosine similarity between the two rows of a shared token, after the rotation if there was
+            one; NaN if no token has two rows that are nonzero and finite.
+        equal: Number of shared tokens whose rows are identical.
+        moved: The rows that differ most, lowest cosine first.
+        overlap: Mean share of nearest neighbors that a token has in both tables; None if too few tokens are shared.
+        damaged: The first rows that are zero or not finite in one of the models. Rows that are zero in both are not
+            included.
+        n_damaged: Number of all such rows.
+
+    Example:
+        >>> result = inlayer.compare("default", "default")
+        >>> result.shared == result.equal, result.median_cosine
+        (True, 1.0)
     """
 
     shared: int
@@ -78,32 +110,34 @@ class ModelComparison(NamedTuple):
     n_damaged: int
 
 
+class Side(NamedTuple):
+    """One of two tables, with the ids of the tokens that both have, in one order, and of those that only it has."""
+
+    table: StoredTable
+    vocabulary: Vocabulary
+    ids: Ids
+    only: list[int]
+
+    @property
+    def only_texts(self) -> list[str]:
+        return [self.vocabulary.text(token_id) for token_id in self.only]
+
+
 class MatchedRows(NamedTuple):
-    """Tokens of two tables matched by their bytes.
+    """The tokens that two tables share, matched by their bytes; every array has one entry per token."""
 
-    ids_a, ids_b: The ids of every shared token.
-    cosines: Cosine of each token's two rows; NaN if one is zero or not finite.
-    norms_a, norms_b: Norms of the rows.
-    equal: Whether the two rows are exactly equal.
-    aligned: Whether rows of the second table were rotated onto the first.
-    only_a, only_b: Ids of tokens that only one table has.
-    """
-
-    ids_a: Ids
-    ids_b: Ids
-    cosines: npt.NDArray[np.float64]
-    norms_a: npt.NDArray[np.float64]
-    norms_b: npt.NDArray[np.float64]
-    equal: npt.NDArray[np.bool_]
-    aligned: bool
-    only_a: list[int]
-    only_b: list[int]
+    a: Side
+    b: Side
+    cosines: Numbers  # of each token's two rows; NaN if one is zero or not finite
+    norms_a: Numbers
+    norms_b: Numbers
+    equal: npt.NDArray[np.bool_]  # whether the two rows are exactly equal
+    aligned: bool  # whether rows of the second table were rotated onto the first
 
     def moved_first(self) -> Ids:
         """Return the indices of shared tokens whose rows differ, smallest cosine first."""
-        differs = ~(np.isnan(self.cosines) | self.equal)
-        order = np.argsort(np.where(differs, self.cosines, np.inf), kind="stable")
-        return order[: int(differs.sum())]
+        differs = np.flatnonzero(~(np.isnan(self.cosines) | self.equal))
+        return differs[np.argsort(self.cosines[differs], kind="stable")]
 
     def damaged(self) -> Ids:
         """Return the indices of shared tokens without a cosine, except those whose rows are zero in both tables."""
@@ -131,56 +165,48 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
         (6144, 6144)
     """
     one, other = (source if isinstance(source, Model) else load(source) for source in (a, b))
-    return compare_tables((one.table, one.vocabulary), (other.table, other.vocabulary), top=top)
+    return compare_tables(match_rows((one.table, one.vocabulary), (other.table, other.vocabulary)), top)
 
 
-def compare_tables(
-    a: NamedTable, b: NamedTable, *, top: int = 20, shared: MatchedRows | None = None
-) -> ModelComparison:
+def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
-    (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
-    matched = match_rows(a, b) if shared is None else shared
     damaged = matched.damaged()
-    moved, first_damaged = (
-        [
-            MovedRow(vocabulary_a.text(int(matched.ids_a[i])), int(matched.ids_a[i]), int(matched.ids_b[i]),
-                     float(matched.cosines[i]), float(matched.norms_a[i]), float(matched.norms_b[i]))
-            for i in which[:top].tolist()
-        ]
-        for which in (matched.moved_first(), damaged)
-    )  # fmt: skip
+
+    def rows(indices: Ids) -> list[MovedRow]:
+        columns = matched.a.ids, matched.b.ids, matched.cosines, matched.norms_a, matched.norms_b
+        values = zip(*(column[indices[:top]].tolist() for column in columns), strict=True)
+        return [MovedRow(matched.a.vocabulary.text(id_a), id_a, *others) for id_a, *others in values]
+
     return ModelComparison(
-        shared=len(matched.ids_a),
-        only_a=[vocabulary_a.text(token_id) for token_id in matched.only_a],
-        only_b=[vocabulary_b.text(token_id) for token_id in matched.only_b],
+        shared=len(matched.cosines),
+        only_a=matched.a.only_texts,
+        only_b=matched.b.only_texts,
         aligned=matched.aligned,
         median_cosine=_median(matched.cosines),
         equal=int(matched.equal.sum()),
-        moved=moved,
-        overlap=_overlap(table_a, table_b, matched.ids_a, matched.ids_b),
-        damaged=first_damaged,
+        moved=rows(matched.moved_first()),
+        overlap=_overlap(matched.a, matched.b),
+        damaged=rows(damaged),
         n_damaged=len(damaged),
     )
 
 
 def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
-    (table_a, vocabulary_a), (table_b, vocabulary_b) = a, b
-    ids_by_token_a, ids_by_token_b = tokens_by_bytes(vocabulary_a), tokens_by_bytes(vocabulary_b)
-    common = [token for token in ids_by_token_a if token in ids_by_token_b]
+    tokens_a, tokens_b = tokens_by_bytes(a[1]), tokens_by_bytes(b[1])
+    common = [token for token in tokens_a if token in tokens_b]
     if not common:
         raise InputError("the two models have no token in common; is one of the tokenizers damaged?")
-    ids_a = np.array([ids_by_token_a[token] for token in common], np.int64)
-    ids_b = np.array([ids_by_token_b[token] for token in common], np.int64)
-    rotation, facts = None, None
-    if table_a.embedding_dim == table_b.embedding_dim:
-        facts = _row_facts(table_a, table_b, ids_a, ids_b, None)
-    if facts is None or _median(facts[0]) < SAME_SPACE:
-        rotation = _procrustes(table_a, table_b, ids_a, ids_b)
-        facts = _row_facts(table_a, table_b, ids_a, ids_b, rotation)
-    only_a = [token_id for token, token_id in ids_by_token_a.items() if token not in ids_by_token_b]
-    only_b = [token_id for token, token_id in ids_by_token_b.items() if token not in ids_by_token_a]
-    return MatchedRows(ids_a, ids_b, *facts, rotation is not None, only_a, only_b)
+
+    def side(table: NamedTable, ids: dict[bytes, int], others: dict[bytes, int]) -> Side:
+        only = [token_id for token, token_id in ids.items() if token not in others]
+        return Side(*table, np.array([ids[token] for token in common], np.int64), only)
+
+    one, other = side(a, tokens_a, tokens_b), side(b, tokens_b, tokens_a)
+    facts = _row_facts(one, other, None) if one.table.embedding_dim == other.table.embedding_dim else None
+    if needs_rotation := facts is None or _median(facts[0]) < SAME_SPACE:
+        facts = _row_facts(one, other, _procrustes(one, other))
+    return MatchedRows(one, other, *facts, needs_rotation)
 
 
 def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
@@ -204,26 +230,21 @@ def _in_text(token: bytes, prefix: bytes) -> bytes:
     return b" " + token if WORD_START.match(token) else token
 
 
-def _pairs(
-    table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids
-) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
-    """Yield blocks of rows of shared tokens, in float32."""
-    size = max(1, BLOCK_VALUES // max(table_a.embedding_dim, table_b.embedding_dim))
-    for start in range(0, len(ids_a), size):
-        rows_a, rows_b = table_a.rows(ids_a[start : start + size]), table_b.rows(ids_b[start : start + size])
-        yield start, to_float32(rows_a), to_float32(rows_b)
+def _blocks(a: Side, b: Side) -> Iterator[tuple[slice, Vectors, Vectors]]:
+    """Yield the rows of shared tokens in float32, in blocks."""
+    size = max(1, BLOCK_VALUES // max(a.table.embedding_dim, b.table.embedding_dim))
+    for start in range(0, len(a.ids), size):
+        part = slice(start, start + size)
+        yield part, to_float32(a.table.rows(a.ids[part])), to_float32(b.table.rows(b.ids[part]))
 
 
-def _row_facts(
-    table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids, rotation: npt.NDArray[np.float32] | None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _row_facts(a: Side, b: Side, rotation: Vectors | None) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.bool_]]:
     """Return the cosine (NaN if a row is zero or not finite), both norms, and the equality of every pair of rows."""
-    cosines, norms_a, norms_b = np.full((3, len(ids_a)), np.nan)
-    equal = np.zeros(len(ids_a), np.bool_)
-    for start, one, other in _pairs(table_a, table_b, ids_a, ids_b):
-        part = slice(start, start + len(one))
-        equal[part] = rotation is None and (one == other).all(axis=1)
-        (unit_a, norms_a[part]), (unit_b, norms_b[part]) = _units(one), _units(other)
+    cosines, norms_a, norms_b = np.full((3, len(a.ids)), np.nan)
+    equal = np.zeros(len(a.ids), np.bool_)
+    for part, rows_a, rows_b in _blocks(a, b):
+        equal[part] = rotation is None and (rows_a == rows_b).all(axis=1)
+        (unit_a, norms_a[part]), (unit_b, norms_b[part]) = _units(rows_a), _units(rows_b)
         with np.errstate(all="ignore"):
             rotated = unit_b if rotation is None else unit_b @ rotation
             cosines[part] = np.vecdot(unit_a, rotated) / np.sqrt(np.vecdot(rotated, rotated))
@@ -231,45 +252,105 @@ def _row_facts(
     return np.minimum(cosines, 1.0), norms_a, norms_b, equal
 
 
-def _units(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+def _units(rows: Vectors) -> tuple[Vectors, Numbers]:
     """Return rows divided by their norms, and the norms; a row that is zero or not finite becomes NaN."""
     norms = np.sqrt(square_norms(rows))
     with np.errstate(all="ignore"):
         return (rows / norms[:, None]).astype(np.float32), norms
 
 
-def _median(cosines: npt.NDArray[np.float64]) -> float:
+def _median(cosines: Numbers) -> float:
     known = cosines[~np.isnan(cosines)]
     return float(np.median(known)) if len(known) else math.nan
 
 
-def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
+def _procrustes(a: Side, b: Side) -> Vectors:
     """Return the orthogonal matrix (Db, Da) that brings unit rows of b closest to the unit rows of a."""
-    product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
-    for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
-        one, other = (_units(rows)[0] for rows in pair)
-        valid = np.isfinite(one).all(axis=1) & np.isfinite(other).all(axis=1)
-        product += other[valid].T @ one[valid]
+    product = np.zeros((b.table.embedding_dim, a.table.embedding_dim))
+    for _, rows_a, rows_b in _blocks(a, b):
+        unit_a, unit_b = _units(rows_a)[0], _units(rows_b)[0]
+        valid = np.isfinite(unit_a).all(axis=1) & np.isfinite(unit_b).all(axis=1)
+        product += unit_b[valid].T @ unit_a[valid]
     left, _, right = np.linalg.svd(product, full_matrices=False)
-    rotation: npt.NDArray[np.float32] = (left @ right).astype(np.float32)
-    return rotation
+    return np.asarray(left @ right, np.float32)
 
 
-def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> float | None:
+def _overlap(a: Side, b: Side) -> float | None:
     """Return the mean share of common neighbors, for an evenly spaced sample of the shared tokens."""
-    if len(ids_a) <= NEIGHBORS:
+    if len(a.ids) <= NEIGHBORS:
         return None
-    sample = np.unique(np.linspace(0, len(ids_a) - 1, SAMPLE).astype(np.int64))
+    sample = np.unique(np.linspace(0, len(a.ids) - 1, SAMPLE).astype(np.int64))
     neighbors = []
-    for table, ids in ((table_a, ids_a), (table_b, ids_b)):
+    for table, ids in ((a.table, a.ids), (b.table, b.ids)):
         index = np.full(table.num_embeddings, -1, np.int64)
         index[ids] = np.arange(len(ids))
         rows = to_float32(table.rows(ids[sample]))
         valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
         rows[~valid] = 1.0
         near, _ = nearest_others(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
-        neighbors.append(
-            [set(index[row[row >= 0]].tolist()) if ok else set() for row, ok in zip(near, valid, strict=True)]
-        )
-    pairs = [(one, other) for one, other in zip(*neighbors, strict=True) if one and other]
-    return float(np.mean([len(one & other) / max(len(one), len(other)) for one, other in pairs])) if pairs else None
+        neighbors.append([set(index[row[row >= 0]]) if ok else set() for row, ok in zip(near, valid, strict=True)])
+    shares = [
+        len(one & other) / max(len(one), len(other)) for one, other in zip(*neighbors, strict=True) if one and other
+    ]
+    return float(np.mean(shares)) if shares else None
+
+
+# ---- the page
+
+
+def compare_page(
+    names: tuple[str, str],
+    projections: tuple[TableProjection, TableProjection],
+    shared: MatchedRows,
+    facts: Sequence[tuple[str, str]],
+    progress: Progress = no_progress,
+) -> str:
+    """Return the whole document; `facts` are labels and texts of the comparison."""
+    points_a = projections[0].points
+    points_b = align_points(points_a, projections[1].points, shared)
+    order = shared.moved_first()
+    with np.errstate(divide="ignore"):
+        norm_change = np.abs(np.log(shared.norms_b[order] / shared.norms_a[order]))
+    has_moved = (shared.cosines[order] < MOVED_BELOW) | (not shared.aligned and norm_change > math.log(MOVED_NORM))
+    moved = order[has_moved][: max(1, int(len(shared.cosines) * MOVED_SHARE))]
+    damaged = shared.damaged()
+    sides = []
+    for (table, words, ids, only), points in ((shared.a, points_a), (shared.b, points_b)):
+        groups = np.zeros(table.num_embeddings, np.uint8)
+        groups[only], groups[ids[moved]] = 1, 2
+        side: dict[str, Any] = {
+            "points": encode(points), "texts": [words.text(token_id) for token_id in range(table.num_embeddings)],
+            "words": encode_words(words), "groups": encode(groups, "u1"), "ids": encode(ids, "<i4"), "only": len(only),
+        }  # fmt: skip
+        sides.append(side | all_neighbors(table, points, progress))
+    data = {
+        "sides": sides, "cosines": encode(shared.cosines),
+        "norms_a": encode(shared.norms_a, "<f8"), "norms_b": encode(shared.norms_b, "<f8"),
+        "moved": moved[:MAX_LISTED].tolist(), "n_moved": int(has_moved.sum()),
+        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged),
+    }  # fmt: skip
+    or_norm = "" if shared.aligned else f", or a norm that changed by more than {MOVED_NORM - 1:.0%}"
+    about = (
+        f"Each map is computed from its own table ({METHODS[projections[0].method]}); map B is rotated onto map A. "
+        f"Moved: a cosine below {MOVED_BELOW}{or_norm}."
+    )
+    parts = {
+        "a": escape(names[0]), "b": escape(names[1]), "about": escape(about),
+        "facts": "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in facts),
+    }  # fmt: skip
+    return maps_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)
+
+
+def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
+    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places on the first."""
+    target, moved = points_a[shared.a.ids].astype(np.float64), points_b[shared.b.ids].astype(np.float64)
+    finite = np.isfinite(target).all(axis=1) & np.isfinite(moved).all(axis=1)
+    target, moved = target[finite], moved[finite]
+    if len(target) < 2:
+        return points_b
+    center_a, center_b = target.mean(axis=0), moved.mean(axis=0)
+    target, moved = target - center_a, moved - center_b
+    left, _, right = np.linalg.svd(moved.T @ target)
+    scale = np.sqrt(np.square(target).sum() / max(float(np.square(moved).sum()), 1e-12))
+    aligned: Points = ((points_b - center_b) @ (left @ right) * scale + center_a).astype(np.float32)
+    return aligned

@@ -14,7 +14,7 @@ Tested against plain loops in tests/geometry/test_evaluation.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,14 +23,14 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError
 from inlayer.files import file_errors, format_path, not_a_file, path_kind, quote
-from inlayer.geometry.nearest import nearest, to_float32
-from inlayer.geometry.neighbors import Filter
+from inlayer.geometry.nearest import Ids, nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
 BATCH = 1024  # questions per search
 MAX_LINE = 1_000
+Numbers = npt.NDArray[np.float64]
 
 
 class SimilarityScore(NamedTuple):
@@ -55,37 +55,33 @@ class AnalogyScore(NamedTuple):
     with_inputs: float | None
 
 
-def score_similarity(table: StoredTable, vocabulary: Vocabulary, files: Sequence[Path]) -> list[SimilarityScore]:
-    """Score lists of word pairs: lines of two words and a number, separated by whitespace, tabs or commas."""
-    return [_similarity(table, vocabulary, path) for path in files]
-
-
-def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> SimilarityScore:
+def score_similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> SimilarityScore:
+    """Score a list of word pairs: lines of two words and a number, separated by whitespace, tabs or commas."""
     pairs = [_pair(path, number, line) for number, line in _lines(path)]
     if len(pairs) < 2:
         raise InputError(f"{format_path(path)} has {len(pairs)} word pairs; at least 2 are needed")
-    words = sorted({word for word_a, word_b, _ in pairs for word in (word_a, word_b)})
-    ids = {word: vocabulary.ids_of(word) for word in words}
+    ids = {word: vocabulary.ids_of(word) for pair in pairs for word in pair[:2]}
     used = np.unique(np.array([token_id for word_ids in ids.values() for token_id in word_ids], np.int64))
     judged = np.array([score for _, _, score in pairs])
-    random = np.random.default_rng(0).standard_normal((len(used), table.embedding_dim)).astype(np.float32)
-    cosines = []
-    for rows in (to_float32(table.rows(used)).astype(np.float64), random.astype(np.float64)):
-        # Sums have the same cosines as means; a word without tokens gets zeros.
-        with np.errstate(all="ignore"):  # rows may contain infinity
-            vectors = {word: rows[np.searchsorted(used, word_ids)].sum(axis=0) for word, word_ids in ids.items()}
-        cosines.append(np.array([_cosine(vectors[word_a], vectors[word_b]) for word_a, word_b, _ in pairs]))
     single = np.array([len(ids[word_a]) == len(ids[word_b]) == 1 for word_a, word_b, _ in pairs])
-    scores = spearman(cosines[0][single], judged[single]), spearman(cosines[0], judged), spearman(cosines[1], judged)
+    stored = to_float32(table.rows(used)).astype(np.float64)
+    random = np.random.default_rng(0).standard_normal(stored.shape).astype(np.float32).astype(np.float64)
+    cosines, of_random = (
+        # Sums have the same cosines as means; a word without tokens gets zeros.
+        np.array(
+            [_cosine(*(rows[np.searchsorted(used, ids[word])].sum(axis=0) for word in pair[:2])) for pair in pairs]
+        )
+        for rows in (stored, random)
+    )
+    scores = spearman(cosines[single], judged[single]), spearman(cosines, judged), spearman(of_random, judged)
     return SimilarityScore(path.stem, len(pairs), float(single.mean()), *scores)
 
 
 def score_analogies(
-    table: StoredTable, vocabulary: Vocabulary, path: Path, progress: Progress | None = None
+    table: StoredTable, vocabulary: Vocabulary, path: Path, progress: Progress = no_progress
 ) -> list[AnalogyScore]:
     """Score a list of questions `a b c d` (a is to b as c is to d) by category and overall."""
-    totals: dict[str, int] = {}
-    questions, names = list[list[int]](), list[str]()  # questions whose words are single tokens; their categories
+    questions, names = list[list[int]](), list[str]()  # ids, -1 for a word that is not a single token; categories
     name = path.stem
     for number, line in _lines(path):
         if line.startswith(":"):
@@ -94,48 +90,44 @@ def score_analogies(
         words = line.split()
         if len(words) != 4:
             raise InputError(f"{format_path(path)}, line {number}: expected four words, found {len(words)}")
-        totals[name] = totals.get(name, 0) + 1
         ids = [vocabulary.ids_of(word) for word in words]
-        if all(len(word_ids) == 1 for word_ids in ids):
-            questions.append([word_ids[0] for word_ids in ids])
-            names.append(name)
-    covered, correct = _answers(table, vocabulary, np.array(questions, np.int64).reshape(-1, 4), progress)
-    correct, categories = correct[covered], np.array(names, object)[covered]
-    scores = []
-    for name, total in totals.items():
-        of_category = correct[categories == name]
-        scores.append(AnalogyScore(name, total, len(of_category), *_means(of_category)))
-    return [*scores, AnalogyScore("all", sum(totals.values()), len(correct), *_means(correct))]
+        questions.append([word_ids[0] if len(word_ids) == 1 else -1 for word_ids in ids])
+        names.append(name)
+    correct = _answers(table, vocabulary, np.array(questions, np.int64).reshape(-1, 4), progress)
+    scores, categories = [], np.array(names, object)
+    groups = [(name, correct[categories == name]) for name in dict.fromkeys(names)]
+    for name, answers in [*groups, ("all", correct)]:
+        covered = answers[~np.isnan(answers[:, 0])]
+        means = covered.mean(axis=0).tolist() if len(covered) else (None, None, None)
+        scores.append(AnalogyScore(name, len(answers), len(covered), *means))
+    return scores
 
 
-def _answers(
-    table: StoredTable, vocabulary: Vocabulary, questions: npt.NDArray[np.int64], progress: Progress | None
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which questions count (N,), and which are answered by arithmetic, the nearest token, or with inputs."""
-    allowed = Filter(words=True).mask(vocabulary)
-    covered, correct = np.zeros(len(questions), np.bool_), np.zeros((len(questions), 3), np.bool_)
-    for start in range(0, len(questions), BATCH):
-        batch = questions[start : start + BATCH]
-        rows = to_float32(table.rows(batch)).astype(np.float64)
+def _answers(table: StoredTable, vocabulary: Vocabulary, questions: Ids, progress: Progress) -> Numbers:
+    """Return which questions arithmetic, the nearest token, and all inputs answer (N, 3); NaN if one does not count."""
+    allowed = vocabulary.allowed(words=True)
+    correct = np.full((len(questions), 3), np.nan)
+    single = np.flatnonzero((questions >= 0).all(axis=1))
+    for start in range(0, len(single), BATCH):
+        which = single[start : start + BATCH]
+        rows = to_float32(table.rows(questions[which])).astype(np.float64)
         with np.errstate(all="ignore"):
             unit = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
             arithmetic = unit[:, 1] - unit[:, 0] + unit[:, 2]
         usable = np.isfinite(unit).all(axis=(1, 2)) & unit.any(axis=2).all(axis=1) & arithmetic.any(axis=1)
-        which, batch = start + np.flatnonzero(usable), batch[usable]
-        covered[which] = True
+        which = which[usable]
         for column, queries in ((0, arithmetic[usable]), (1, unit[usable, 2])):
             answers, _ = nearest(table, queries, 4, allowed=allowed)
-            excluded = (answers[:, :, None] == batch[:, None, :3]).any(axis=-1)
+            excluded = (answers[:, :, None] == questions[which, None, :3]).any(axis=-1)
             first = np.take_along_axis(answers, excluded.argmin(axis=1)[:, None], 1)[:, 0]
-            correct[which, column] = first == batch[:, 3]
+            correct[which, column] = first == questions[which, 3]
             if column == 0:
-                correct[which, 2] = answers[:, 0] == batch[:, 3]
-        if progress is not None:
-            progress(min(start + BATCH, len(questions)), len(questions))
-    return covered, correct
+                correct[which, 2] = answers[:, 0] == questions[which, 3]
+        progress(min(start + BATCH, len(single)), len(single))
+    return correct
 
 
-def spearman(scores_a: npt.NDArray[np.float64], scores_b: npt.NDArray[np.float64]) -> float | None:
+def spearman(scores_a: Numbers, scores_b: Numbers) -> float | None:
     """Rank correlation with averaged ranks for ties; None if a side is constant or not finite."""
     if len(scores_a) < 2 or not (np.isfinite(scores_a).all() and np.isfinite(scores_b).all()):
         return None
@@ -144,16 +136,12 @@ def spearman(scores_a: npt.NDArray[np.float64], scores_b: npt.NDArray[np.float64
     return float(first @ second) / scale if scale else None
 
 
-def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _ranks(values: Numbers) -> Numbers:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-def _means(correct: npt.NDArray[np.bool_]) -> tuple[float | None, ...]:
-    return tuple(correct.mean(axis=0).tolist()) if len(correct) else (None, None, None)
-
-
-def _cosine(vector_a: npt.NDArray[np.float64], vector_b: npt.NDArray[np.float64]) -> float:
+def _cosine(vector_a: Numbers, vector_b: Numbers) -> float:
     with np.errstate(all="ignore"):
         return float(np.float32(vector_a @ vector_b / (np.linalg.norm(vector_a) * np.linalg.norm(vector_b))))
 

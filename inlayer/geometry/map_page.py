@@ -24,14 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
-from inlayer.geometry.distortion import Distortion, measure_distortion
 from inlayer.geometry.nearest import nearest_others, to_float32
-from inlayer.geometry.projection import TableProjection, cache_folder, project
+from inlayer.geometry.projection import Distortion, Points, TableProjection, cache_folder, measure_distortion, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import pluralize
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
 MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
@@ -75,28 +74,19 @@ class MapFacts:
     words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
 
 
-def map_facts(
-    table: StoredTable,
-    vocabulary: Vocabulary,
-    projection: TableProjection,
-    distortion: Distortion | None = None,
-    of_rows: Distortion | None = None,
-) -> MapFacts:
-    """Describe a projection; its faithfulness is measured here, unless it is given or was saved with it.
-
-    `of_rows` can measure more rows than `distortion`, whose averages are reported.
-    """
+def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProjection) -> MapFacts:
+    """Describe a projection; its faithfulness is measured here, unless the projection has it."""
     rows, undrawn = table.num_embeddings, projection.undrawn_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
-    distortion = distortion or projection.distortion or measure_distortion(table, projection.points, sample=sample)
+    distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
     return MapFacts(
         method=projection.method,
         complete=projection.complete,
         is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
-        neighborhood_preservation=encode(preservation_by_row(rows, of_rows or distortion)),
-        mean_preservation=float(distortion.neighborhood_preservation.mean()),
+        neighborhood_preservation=encode(preservation_by_row(rows, distortion)),
+        mean_preservation=distortion.mean_preservation,
         preservation_k=distortion.k,
         trustworthiness=distortion.trustworthiness,
         n_undrawn=len(undrawn),
@@ -110,10 +100,11 @@ def encode_words(vocabulary: Vocabulary) -> str | None:
     return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
 
 
-def preservation_by_row(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
+def preservation_by_row(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
     """Return the neighborhood preservation of every row; NaN for rows that were not measured."""
     shares = np.full(rows, np.nan, np.float32)
-    shares[distortion.ids] = distortion.neighborhood_preservation
+    if distortion is not None:
+        shares[distortion.ids] = distortion.neighborhood_preservation
     return shares
 
 
@@ -122,35 +113,19 @@ def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
 
 
-def map_page(
-    title: str,
-    table: StoredTable,
-    vocabulary: Vocabulary,
-    projection: TableProjection,
-    distortion: Distortion,
-    of_rows: Distortion | None = None,
-    progress: Progress | None = None,
-) -> str:
-    """Return the whole document, with the true neighbors of every row of a table that is not too large."""
-    facts = map_facts(table, vocabulary, projection, distortion, of_rows)
-    return map_document(title, facts, all_neighbors(table, projection.points, progress))
-
-
 def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     """Return the page of one map, optionally with the neighbors of all rows."""
     undrawn = row_names(
         facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
     )
-    advice = (
-        "Click a token to see its true neighbors."
-        if neighbors
-        else "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
-    )
+    advice = "Click a token to see its true neighbors."
+    if not neighbors:
+        advice = "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
     preserved = f"{facts.mean_preservation:.0%} of a token's {facts.preservation_k} nearest tokens"
+    omitted = f"Not shown (zero or non-finite rows): {undrawn}. " if undrawn else ""
     about = (
         f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {preserved} are also its "
-        f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. "
-        f"{f'Not shown (zero or non-finite rows): {undrawn}. ' if undrawn else ''}{advice}"
+        f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. {omitted}{advice}"
     )
     parts = {"rows": pluralize(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
@@ -204,9 +179,10 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         words = vocabulary.words if vocabulary.tokenizer is not None else np.zeros(len(points), np.bool_)
+        size = float(np.clip(6e4 / max(int(drawn.sum()), 1), 0.4, 8))
         for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
             x, y = points[drawn & kind].T
-            axes.scatter(x, y, s=_point_size(int(drawn.sum())), c=kind_color, alpha=0.45, linewidths=0, label=name)
+            axes.scatter(x, y, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
         if (drawn & words).any():
             figure.legend(
                 loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c", markerscale=3
@@ -225,27 +201,21 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
     return output.getvalue()
 
 
-def _point_size(count: int) -> float:
-    return float(np.clip(6e4 / max(count, 1), 0.4, 8))
-
-
 def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tuple[int, str | None]]:
     """Return rows to label, most important first: examples in their group's color, words by id, parts of words."""
     if vocabulary.tokenizer is None or not (vocabulary.words & drawn).any():  # no words: every token is a byte
         return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
     by_text = {vocabulary.text(token_id).strip(" \u2581\u0120"): token_id for token_id in reversed(words)}
-    examples = [
-        (by_text[word], color) for color, group in EXAMPLES.items() for word in group.split() if word in by_text
-    ]
-    used = {token_id for token_id, _ in examples}
-    used.update(np.flatnonzero(vocabulary.stems).tolist())
+    colors = {word: color for color, group in EXAMPLES.items() for word in group.split()}
+    examples = {by_text[word]: color for word, color in colors.items() if word in by_text}
+    used = {*examples, *np.flatnonzero(vocabulary.stems).tolist()}
     long = [token_id for token_id in words if token_id not in used and len(vocabulary.text(token_id).strip()) > 3]
     parts = [  # where there are no words
         token_id for token_id in np.flatnonzero(drawn & ~vocabulary.words).tolist()
         if len(vocabulary.text(token_id)) > 2 and vocabulary.text(token_id).isalpha()
     ]  # fmt: skip
-    return [*examples, *((token_id, None) for token_id in long[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
+    return [*examples.items(), *((token_id, None) for token_id in long[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
 
 
 def _label(
@@ -254,31 +224,24 @@ def _label(
     """Draw a label if it overlaps no other: right or left of its point, then above or below."""
     from matplotlib.patheffects import withStroke
 
-    sides = (
-        ((5, 0), "left", "center"),
-        ((-5, 0), "right", "center"),
-        ((0, 5), "center", "bottom"),
-        ((0, -5), "center", "top"),
-    )
-    for offset, horizontal, vertical in sides:
+    size, weight, point_size, gap = (9.5, "bold", 5, (1.05, 1.15)) if color else (7.5, "normal", 2.5, (1.5, 2.4))
+    color = color or "#3c484c"
+    for x, y in ((5, 0), (-5, 0), (0, 5), (0, -5)):
         label = axes.annotate(
-            text, point, xytext=offset, textcoords="offset points", ha=horizontal, va=vertical, zorder=4,
-            fontsize=9.5 if color else 7.5, fontweight="bold" if color else "normal", color=color or "#3c484c",
+            text, point, xytext=(x, y), textcoords="offset points", zorder=4, fontsize=size, fontweight=weight,
+            ha={5: "left", -5: "right", 0: "center"}[x], va={5: "bottom", -5: "top", 0: "center"}[y], color=color,
             path_effects=[withStroke(linewidth=2.5, foreground="#ffffff", alpha=0.85)],
         )  # fmt: skip
-        gap = (1.05, 1.15) if color else (1.5, 2.4)
         box = label.get_window_extent(renderer).expanded(*gap)
         inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
         if inside and not any(box.overlaps(other) for other in placed):
             placed.append(label.get_window_extent(renderer))
-            axes.plot(
-                *point, "o", color=color or "#3c484c", markersize=5 if color else 2.5, zorder=3, markeredgewidth=0
-            )
+            axes.plot(*point, "o", color=color, markersize=point_size, zorder=3, markeredgewidth=0)
             return
         label.remove()
 
 
-def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion) -> bytes:
+def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
     """Return a Parquet file with id, text, x, y and neighborhood_preservation, which embedding-atlas opens."""
     try:
         import pyarrow as pa
@@ -289,14 +252,14 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
         "x": projection.points[:, 0], "y": projection.points[:, 1],
-        "neighborhood_preservation": preservation_by_row(rows, distortion),
+        "neighborhood_preservation": preservation_by_row(rows, projection.distortion),
     }  # fmt: skip
     output = io.BytesIO()
     parquet.write_table(pa.table(columns), output)
     return output.getvalue()
 
 
-def all_neighbors(table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None) -> dict[str, Any]:
+def all_neighbors(table: StoredTable, points: Points, progress: Progress = no_progress) -> dict[str, Any]:
     """Return the nearest rows of every row, -1 for a zero or non-finite row; nothing if the table is too large."""
     rows = table.num_embeddings
     if rows > MAX_NEIGHBOR_ROWS:
@@ -308,6 +271,5 @@ def all_neighbors(table: StoredTable, points: npt.NDArray[np.float32], progress:
         near, scores = nearest_others(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
         found = near.shape[1]
         ids[batch, :found], cosines[batch, :found] = near, np.where(near < 0, 0, scores)
-        if progress is not None:
-            progress(min(start + 1024, len(known)), len(known))
+        progress(min(start + 1024, len(known)), len(known))
     return {"near": encode(ids, "<i4"), "cosines": encode(np.minimum(cosines, 1.0)), "k": NEIGHBORS}

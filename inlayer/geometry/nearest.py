@@ -4,7 +4,7 @@ table, queries -> [ids, cosines]
 - rows are read in blocks that fit in a processor's cache, so a table of any size, quantized or remote, is searched in
   constant memory; each core searches its own part
 - products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
-- for few queries, a bfloat16 file is first searched for candidates (geometry/bfloat16_candidates.py), twice as fast
+- for few queries, a bfloat16 file is first searched for candidates, which is twice as fast
 - rows of zeros (padding) and rows with NaN or infinity are never returned
 - rows whose squares overflow or underflow in float32 are computed in float64
 - equal cosines are ordered by id, so a result does not depend on the number of cores
@@ -14,7 +14,6 @@ Tested against a plain float64 computation in tests/geometry/test_nearest.py.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -26,8 +25,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_size
 from inlayer.errors import InputError, ShapeError
-from inlayer.geometry.bfloat16_candidates import CandidateSearch
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import core_count, map_in_threads, one_blas_thread
 
@@ -42,6 +40,12 @@ MIN_BATCHED_QUERIES = 8  # from this many queries on, BLAS multiplies them with 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
+# Values of a rough search that are widened at once. In shorter calls, our threads wait for the interpreter lock; in
+# longer ones, OpenBLAS starts its own threads.
+ROUGH_VALUES = 2**18
+NOISE = 2.0**-7  # largest relative change of a value by the bits below it
+ROUGH_ROUNDING = 2.0**-22  # error per channel that float32 sums can add to rough and exact cosines together
+MIN_NORM = 2.0**-40  # squares of shorter rows may underflow, so their rough cosines are unreliable
 SEARCHES: WeakKeyDictionary[StoredTable, CandidateSearch] = WeakKeyDictionary()  # keep files mapped
 
 
@@ -51,36 +55,24 @@ def nearest(
     k: int,
     *,
     allowed: npt.NDArray[np.bool_] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> tuple[Ids, Vectors]:
-    """Find the k rows with the largest cosine to each query, nearest first.
+    """Return the ids (Q, k) and cosines (Q, k) of the rows nearest to each query (Q, D), nearest first.
 
-    Args:
-        table: The rows to search.
-        queries: Vectors (Q, D).
-        k: Number of rows per query; fewer are returned if fewer are nonzero and finite.
-        allowed: (V,), true for rows that may be returned; by default all.
-        progress: Called with the number of rows searched and of all rows.
-
-    Returns:
-        Ids (Q, k) and cosines (Q, k). Missing entries have id -1 and cosine -inf.
+    If fewer than k rows are nonzero, finite and `allowed` (V,), the other entries have id -1 and cosine -inf.
     """
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
     rows, count = table.num_embeddings, len(queries_QD)
-    parts: list[Ids | range]
     few, mapped = count < MIN_BATCHED_QUERIES, _is_mapped(table)
     if few and mapped and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
         table.source.check()  # pages of a file that was truncated must not be read
         rough = SEARCHES.get(table) or SEARCHES.setdefault(table, CandidateSearch(table.stored_weight()))
         allowed_V = np.ones(rows, bool) if allowed is None else allowed
         parts = [rough.candidates(queries_QD, min(k, rows), allowed_V, progress)]
-        progress = None
+        progress = no_progress
     else:
-        n_parts = core_count() if mapped else 1
-        bounds = np.linspace(0, rows, n_parts + 1).astype(int).tolist()
-        parts = [range(first, end) for first, end in itertools.pairwise(bounds)]
-    done = np.zeros(len(parts), np.int64)
+        parts = np.array_split(np.arange(rows), core_count() if mapped else 1)
 
     def search(part: int) -> tuple[Ids, Vectors]:
         best = TopRows(count, min(k, rows))
@@ -88,15 +80,13 @@ def nearest(
             if allowed is not None:
                 scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
             best.add(ids_N, scores_QN)
-            done[part] += len(ids_N)
-            if progress is not None and part == 0:
-                progress(int(done.sum()), rows)
+            if part == 0:  # the others are about as far
+                progress(min((int(ids_N[-1]) + 1) * len(parts), rows), rows)
         return best.merge()
 
     with nullcontext() if few or len(parts) == 1 else one_blas_thread():
         results = map_in_threads(search, range(len(parts)))
-    ids_QM = np.concatenate([ids for ids, _ in results], axis=1)
-    scores_QM = np.concatenate([scores for _, scores in results], axis=1)
+    ids_QM, scores_QM = (np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True))
     order_QK = np.lexsort((ids_QM, -scores_QM), axis=1)[:, : min(k, rows)]
     ids_QK, scores_QK = np.take_along_axis(ids_QM, order_QK, 1), np.take_along_axis(scores_QM, order_QK, 1)
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
@@ -160,46 +150,45 @@ class TopRows:
         return self._ids, self._scores
 
 
-def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
+def cosine_blocks(table: StoredTable, queries_QD: Vectors, ids: Ids) -> Iterator[tuple[Ids, Vectors]]:
     """Yield the cosines (Q, n) of unit vectors with rows of ascending ids, block by block; -inf for unusable rows."""
-    values = BATCH_VALUES if len(queries_QD) >= MIN_BATCHED_QUERIES else BLOCK_VALUES
+    many = len(queries_QD) >= MIN_BATCHED_QUERIES
+    values = BATCH_VALUES if many else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
-    if len(queries_QD) >= MIN_BATCHED_QUERIES:
-        scores_QN = np.empty((len(queries_QD), size), np.float32)
-        for start, rows_ND in float32_blocks(table, ids, size):
-            part_QN = scores_QN[:, : len(rows_ND)]
-            with np.errstate(all="ignore"):
-                np.matmul(queries_QD, rows_ND.T, out=part_QN)
-                squares_N = np.vecdot(rows_ND, rows_ND)
-            ids_N = _as_array(ids[start : start + len(rows_ND)])
-            _repair(table, ids_N, queries_QD, part_QN, squares_N)
-            yield ids_N, _cosines(part_QN, squares_N)
-        return
-    # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
-    chunk = -(-CHUNK_ROWS // size) * size
-    scores_QN = np.empty((len(queries_QD), chunk), np.float32)
-    squares_N = np.empty(chunk, np.float32)
+    # Without BLAS, a block takes microseconds, so what can wait is done once per chunk of several blocks.
+    chunk = size if many else -(-CHUNK_ROWS // size) * size
+    scores_QN, squares_N = np.empty((len(queries_QD), chunk), np.float32), np.empty(chunk, np.float32)
     for start, rows_ND in float32_blocks(table, ids, size):
         at, to = start % chunk, start % chunk + len(rows_ND)
         with np.errstate(all="ignore"):
             np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
-            for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
-                np.vecdot(rows_ND, query_D, out=scores_N[at:to])
+            if many:
+                np.matmul(queries_QD, rows_ND.T, out=scores_QN[:, at:to])
+            else:  # BLAS would start threads for every block
+                for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
+                    np.vecdot(rows_ND, query_D, out=scores_N[at:to])
         if to == chunk or start + len(rows_ND) == len(ids):
-            ids_N = _as_array(ids[start - at : start - at + to])
-            _repair(table, ids_N, queries_QD, scores_QN[:, :to], squares_N[:to])
-            yield ids_N, _cosines(scores_QN[:, :to], squares_N[:to])
+            ids_N, scores = ids[start - at : start - at + to], scores_QN[:, :to]
+            _make_cosines(table, ids_N, queries_QD, scores, squares_N[:to])
+            yield ids_N, scores
 
 
-def _cosines(products_QN: Vectors, squares_N: Vectors) -> Vectors:
-    """Turn products with unit vectors into cosines, in place; zero and non-finite rows get -inf."""
+def _make_cosines(
+    table: StoredTable, ids_N: Ids, queries_QD: Vectors, products_QN: Vectors, squares_N: Vectors
+) -> None:
+    """Turn products into cosines in place, -inf for zero and non-finite rows; sums that overflowed are repaired."""
+    extreme, size = _extreme(squares_N), max(1, BLOCK_VALUES // table.embedding_dim)
+    for start in range(0, len(extreme), size):
+        which = extreme[start : start + size]
+        wide = to_float32(table.read_stored(ids_N[which])).astype(np.float64)
+        norms = np.sqrt(np.vecdot(wide, wide))
+        squares_N[which] = usable = np.isfinite(norms) & (norms > 0)
+        units, which = wide[usable] / norms[usable, None], which[usable]
+        for query_D, products_N in zip(queries_QD, products_QN, strict=True):
+            products_N[which] = np.vecdot(units, query_D)
     with np.errstate(all="ignore"):
-        norms_N = np.sqrt(squares_N)
-        products_QN /= norms_N
-    bad_N = ~np.isfinite(norms_N) | (norms_N == 0)
-    if bad_N.any():
-        products_QN[:, bad_N] = NO_DIRECTION
-    return products_QN
+        products_QN /= np.sqrt(squares_N)
+    products_QN[:, squares_N == 0] = NO_DIRECTION
 
 
 def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
@@ -212,23 +201,8 @@ def square_norms(rows_ND: Vectors) -> npt.NDArray[np.float64]:
     return squares_N
 
 
-def _repair(table: StoredTable, ids_N: Ids, queries_QD: Vectors, products_QN: Vectors, squares_N: Vectors) -> None:
-    """Replace, in place, products that overflowed or underflowed by cosines, and squares by 1; 0 if there is none."""
-    extreme, size = _extreme(squares_N), max(1, BLOCK_VALUES // table.embedding_dim)
-    for start in range(0, len(extreme), size):
-        which = extreme[start : start + size]
-        wide = to_float32(table.read_stored(ids_N[which])).astype(np.float64)
-        norms = np.sqrt(np.vecdot(wide, wide))
-        squares_N[which] = usable = np.isfinite(norms) & (norms > 0)
-        units, which = wide[usable] / norms[usable, None], which[usable]
-        for query_D, products_N in zip(queries_QD, products_QN, strict=True):
-            products_N[which] = np.vecdot(units, query_D)
-
-
 def _extreme(squares_N: npt.NDArray[Any]) -> Ids:
     """Return the indices of sums of squares outside the range of float32, zero and non-finite rows included."""
-    if squares_N.min(initial=np.inf) >= MIN_SQUARE and squares_N.max(initial=0) < np.inf:  # usually, no array is needed
-        return np.empty(0, np.int64)
     return np.flatnonzero(~((squares_N >= MIN_SQUARE) & (squares_N < np.inf)))
 
 
@@ -256,16 +230,12 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
     return wide
 
 
-def _as_array(ids: Ids | range) -> Ids:
-    return np.arange(ids.start, ids.stop) if isinstance(ids, range) else ids  # numpy would read a range id by id
-
-
 def _is_mapped(table: StoredTable) -> bool:
     """Return whether the rows of a local file are used where they are stored, without a copy."""
     return table.decode_rows is None and isinstance(getattr(table.source, "offset", None), int)
 
 
-def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:
+def float32_blocks(table: StoredTable, ids: Ids, size: int) -> Iterator[tuple[int, Vectors]]:
     """Yield rows of ascending ids in float32, in blocks with the index of their first id.
 
     The next block may overwrite the previous one.
@@ -277,5 +247,68 @@ def float32_blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[
         if whole is not None and block[-1] - block[0] < len(block):  # the rows are adjacent
             yield start, to_float32(whole[block[0] : block[-1] + 1], wide)
         else:
-            yield start, to_float32(table.read_stored(_as_array(block)), wide)
+            yield start, to_float32(table.read_stored(block), wide)
     table.source.check()
+
+
+class CandidateSearch:
+    """Searches a bfloat16 table of even width for candidates: one pass over its bytes, with bounded error.
+
+    A pair of bfloat16 values, read as one float32, is approximately its second value: the bits of the first become the
+    lowest bits and change it by less than 2**-7 of its value. Leaving those bits in place means that half of the values
+    need no copy. A row is a candidate unless k others are certainly nearer, so the exact cosines of the few candidates
+    give the exact result for any table. Norms are kept, because computing them takes half the time of a query.
+    """
+
+    def __init__(self, rows_VD: npt.NDArray[Any]) -> None:
+        self._pairs_VH = rows_VD.view("<u4")
+        self._norms_V: Vectors | None = None
+
+    def candidates(
+        self, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_], progress: Progress = no_progress
+    ) -> Ids:
+        """Return the ids, ascending, of the `allowed` rows (V,) that may be among the k nearest of a unit vector."""
+        products_QV, norms_V = self._rough(queries_QD, progress)
+        sure_V = (norms_V > MIN_NORM) & np.isfinite(norms_V)
+        candidate_V = allowed & ~sure_V
+        for query_D, products_V in zip(queries_QD, products_QV, strict=True):
+            with np.errstate(all="ignore"):
+                rough_V = np.where(sure_V, products_V / norms_V, 0)
+            # The product changes by at most NOISE * the norm of the odd channels, the norm by at most NOISE of itself.
+            error_V = NOISE * (np.linalg.norm(query_D[1::2]) + np.abs(rough_V) + 2 * NOISE) + ROUGH_ROUNDING * len(
+                query_D
+            )
+            lower_V = np.where(sure_V & allowed, rough_V - error_V, -np.inf)
+            candidate_V |= allowed & (rough_V + error_V >= np.partition(lower_V, -k)[-k])
+        return np.flatnonzero(candidate_V)
+
+    def _rough(self, queries_QD: Vectors, progress: Progress) -> tuple[Vectors, Vectors]:
+        """Compute products (Q, V) and norms (V,), with noise from neighboring bits in the odd channels."""
+        count, half = self._pairs_VH.shape
+        even_QH, odd_QH = np.ascontiguousarray(queries_QD[:, ::2]), np.ascontiguousarray(queries_QD[:, 1::2])
+        products_QV = np.empty((len(queries_QD), count), np.float32)
+        squares_V = np.empty(count if self._norms_V is None else 0, np.float32)
+        size = max(1, ROUGH_VALUES // half)
+        bounds = np.linspace(0, count, core_count() + 1).astype(int).tolist()
+
+        def search(part: int) -> None:
+            first, end = bounds[part : part + 2]
+            wide, other = np.empty((size, half), np.float32), np.empty(size, np.float32)
+            for start in range(first, end, size):
+                stop = min(start + size, end)
+                pairs, even = self._pairs_VH[start:stop], wide[: stop - start]
+                odd = pairs.view(np.float32)
+                with np.errstate(all="ignore"):
+                    np.left_shift(pairs, 16, out=even.view(np.uint32))
+                    if len(squares_V):
+                        np.add(np.vecdot(even, even), np.vecdot(odd, odd), out=squares_V[start:stop])
+                    for even_H, odd_H, products_V in zip(even_QH, odd_QH, products_QV, strict=True):
+                        np.dot(even, even_H, out=products_V[start:stop])
+                        products_V[start:stop] += np.dot(odd, odd_H, out=other[: stop - start])
+                if end == count:
+                    progress((stop - first) * count // (end - first), count)
+
+        map_in_threads(search, range(len(bounds) - 1))
+        if self._norms_V is None:
+            self._norms_V = np.sqrt(squares_V)
+        return products_QV, self._norms_V

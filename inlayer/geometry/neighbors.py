@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checks import check_id_array, check_size
+from inlayer.checks import check_size
 from inlayer.errors import InputError
 from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
-from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.render.progress_bar import Progress
+from inlayer.geometry.vocabulary import Mask, Vocabulary
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
 if TYPE_CHECKING:
@@ -33,48 +33,36 @@ Query = Any  # str, int or vector
 
 
 class Neighbor(NamedTuple):
-    """A token near a query: its id, its text, and the cosine of its row with the query."""
+    """A token near a query, as returned by `Model.neighbors`.
+
+    Attributes:
+        id: The token id.
+        text: The text of the token.
+        score: Cosine similarity of its row to the query.
+
+    Example:
+        >>> inlayer.load("default").neighbors("seven", 1)[0].text
+        ' five'
+    """
 
     id: int
     text: str
     score: float
 
 
-class Filter(NamedTuple):
-    """Which tokens a search may return.
-
-    words: Only whole words.
-    script: Only tokens in this Unicode script, such as "Latin".
-    special: Also special tokens, placeholders, and rows without a token.
-    """
-
-    words: bool = False
-    script: str | None = None
-    special: bool = False
-
-    def mask(self, vocabulary: Vocabulary) -> npt.NDArray[np.bool_]:
-        """Return the rows that may be returned."""
-        allowed = np.ones(vocabulary.rows, np.bool_)
-        if vocabulary.tokenizer is not None and not self.special:
-            allowed &= ~vocabulary.special
-        if self.words:
-            allowed &= vocabulary.words
-        if self.script is not None:
-            allowed &= vocabulary.script(self.script)
-        return allowed
-
-
-NO_FILTER = Filter()
-
-
 class Analogy(NamedTuple):
-    """The answers to "a - b + c", and what the words alone would have answered.
+    """The answers to "a - b + c" and to its baselines, as returned by `Model.analogy`.
 
-    answers: Nearest tokens to the vector a - b + c, inputs excluded, and with them tokens that are the same word as an
-        input apart from case and spaces.
-    nearest_to_first: Nearest tokens to `a` alone, with the same tokens excluded. The same answer here means that the
-        arithmetic added nothing to similarity.
-    with_inputs: Nearest tokens to a - b + c, nothing excluded: often `a` itself.
+    Attributes:
+        answers: Tokens nearest to a - b + c. The inputs are excluded, as are tokens that match an input when case and
+            whitespace are ignored.
+        nearest_to_first: Tokens nearest to `a`, with the same exclusions. If the first answer is the same here, the
+            arithmetic made no difference.
+        with_inputs: Tokens nearest to a - b + c, without exclusions: often `a` itself.
+
+    Example:
+        >>> inlayer.load("default").analogy("father", "man", "woman").answers[0].text
+        ' mother'
     """
 
     answers: list[Neighbor]
@@ -86,13 +74,11 @@ def searched_table(model: Model, table: str) -> StoredTable:
     """Return the table to search: "input", or "head" for the rows of the head."""
     if table not in {"input", "head"}:
         raise InputError(f'table is {quote(table)}; it must be "input" or "head"')
-    if table == "input":
-        return model.table
-    if model.head_name is None and model.is_tied and config_has_head(model.config) is not False:
-        return model.table
-    if model.head_name is None:
+    if table == "head" and model.head_name is not None:
+        return model.store.table(model.head_name)
+    if table == "head" and (not model.is_tied or config_has_head(model.config) is False):
         raise InputError(f"{model.source} has no head; search its input table")
-    return model.store.table(model.head_name)
+    return model.table
 
 
 def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[npt.NDArray[np.float32], list[int]]:
@@ -111,7 +97,6 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
                 f"vector of {table.embedding_dim} numbers"
             )
         return vector.astype(np.float32), []
-    check_id_array(ids, table.num_embeddings)
     with np.errstate(all="ignore"):  # rows may contain infinity
         vector_D = to_float32(table.rows(ids)).mean(axis=0, dtype=np.float64).astype(np.float32)
     if not np.isfinite(vector_D).all() or not vector_D.any():
@@ -125,30 +110,27 @@ def find_neighbors(
     vocabulary: Vocabulary,
     query: Query,
     k: int,
-    only: Filter = NO_FILTER,
+    allowed: Mask | None = None,
     progress: Progress | None = None,
 ) -> list[Neighbor]:
-    """Return the k tokens nearest to a query, nearest first."""
+    """Return the k tokens nearest to a query, nearest first; by default, special tokens are not allowed."""
     vector, ids = query_vector(query, table, vocabulary)
-    return _search(table, vocabulary, vector[None], k, only, [ids], progress)[0]
+    allowed = vocabulary.allowed() if allowed is None else allowed
+    return _search(table, vocabulary, vector[None], k, allowed, [ids], progress or no_progress)[0]
 
 
 def find_analogy(
-    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only: Filter = NO_FILTER
+    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only_words: bool = False
 ) -> Analogy:
     """Find the tokens nearest to a - b + c, for words (a, b, c), and its baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
     a, b, c = normalized([vector for vector, _ in pairs], table.embedding_dim)
     inputs = [token_id for _, ids in pairs for token_id in ids]
-    inputs += vocabulary.variants([_word(word, vocabulary) for word in words])
+    named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector stands for no word
+    inputs += vocabulary.variants(word if isinstance(word, str) else vocabulary.text(ids[0]) for word, ids in named)
     queries = np.stack([a - b + c, a, a - b + c])
-    return Analogy(*_search(table, vocabulary, queries, k, only, [inputs, inputs, []], None))
-
-
-def _word(query: Query, vocabulary: Vocabulary) -> str:
-    """Return the word that a query stands for; a vector stands for none."""
-    is_id = isinstance(query, (int, np.integer))
-    return query if isinstance(query, str) else vocabulary.text(int(query)) if is_id else ""
+    allowed = vocabulary.allowed(words=only_words)
+    return Analogy(*_search(table, vocabulary, queries, k, allowed, [inputs, inputs, []], no_progress))
 
 
 def _search(
@@ -156,20 +138,16 @@ def _search(
     vocabulary: Vocabulary,
     queries_QD: npt.NDArray[np.float32],
     k: int,
-    only: Filter,
+    allowed: Mask,
     excluded: Sequence[Sequence[int]],
-    progress: Progress | None,
+    progress: Progress,
 ) -> list[list[Neighbor]]:
     """Return the k neighbors of each query, without the ids excluded for it."""
     check_size(k, "k")
     max_excluded = max(map(len, excluded))
-    ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=only.mask(vocabulary), progress=progress)
+    ids_QK, scores_QK = nearest(table, queries_QD, k + max_excluded, allowed=allowed, progress=progress)
     results = []
     for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
-        neighbors = [
-            Neighbor(token_id, vocabulary.text(token_id), min(score, 1.0))
-            for token_id, score in zip(ids, scores, strict=True)
-            if token_id >= 0 and token_id not in skipped
-        ]
-        results.append(neighbors[:k])
+        pairs = [pair for pair in zip(ids, scores, strict=True) if pair[0] >= 0 and pair[0] not in skipped]
+        results.append([Neighbor(one, vocabulary.text(one), min(score, 1.0)) for one, score in pairs[:k]])
     return results

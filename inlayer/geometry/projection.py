@@ -9,8 +9,10 @@ table -> [coordinates (V, 2)] -> map
 - extremely large or small tables are scaled by a power of two, so nothing overflows
 - the largest loading of an axis is positive, so the same table always gives the same picture
 - results are cached by the content of the table; the t-SNE of the bundled sample is part of the package
-- see also: how faithful a map is (geometry/distortion.py)
-Tested against numpy's SVD in tests/geometry/test_projection.py.
+- faithfulness is measured exactly for each row of a sample. Neighborhood preservation is the share of a row's K nearest
+  rows (by cosine) that are also among its K nearest points. Trustworthiness (Venna and Kaski, 2001) is 1 if every
+  neighbor on the map is a true one; a false one costs more, the further down the true ranking it is
+Tested against numpy's SVD and scikit-learn's trustworthiness in tests/geometry/test_projection.py.
 """
 
 from __future__ import annotations
@@ -18,10 +20,8 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -31,10 +31,10 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quote, write_output
-from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.nearest import float32_blocks, square_norms
-from inlayer.render.progress_bar import Progress
+from inlayer.geometry.nearest import cosine_blocks, float32_blocks, normalized, square_norms, to_float32
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
+from inlayer.threads import in_thread
 
 METHODS = ("best", "pca", "tsne")
 BUNDLED = Path(__file__).parent.parent / "samples" / "default"
@@ -45,22 +45,41 @@ PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
 USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, products of thousands of rows fit in float32
 SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
+ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
+BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
-Blocks = Callable[[Progress | None], Iterator[tuple[int, Points]]]
+Blocks = Callable[[Progress], Iterator[tuple[int, Points]]]
+
+
+class Distortion(NamedTuple):
+    """The faithfulness of a map."""
+
+    k: int  # neighbors considered per row
+    ids: npt.NDArray[np.int64]  # the rows whose neighborhoods were measured, at least those of the averages
+    neighborhood_preservation: npt.NDArray[np.float32]  # (n,) share of the true neighbors that are so on the map
+    trustworthiness: float  # 1 if no neighbor on the map is a false one
+    mean_preservation: float
+    measured_rows: int  # the rows behind both averages
 
 
 class TableProjection(NamedTuple):
-    """A map of a table.
+    """Two coordinates for every row of a table, as returned by `Model.project`.
 
-    method: "pca" or "tsne".
-    points: (V, 2) float32; NaN for zero and non-finite rows. Divided by a power of two if the largest norm is outside
-        USUAL_NORMS.
-    explained_variance_ratio: Share of the variance that the points keep (PCA only).
-    complete: False if a t-SNE was interrupted.
-    axes: (D, 2) float32, which map centered rows to points (PCA only).
-    distortion: How faithful the map is, if that was saved with it.
+    Attributes:
+        method: "pca" or "tsne".
+        points: The coordinates (V, 2) in float32; NaN for rows that are zero or not finite. Divided by a power of two
+            if the largest norm is far from ordinary norms.
+        explained_variance_ratio: Share of the variance that the points preserve (PCA only).
+        complete: False if t-SNE was interrupted.
+        axes: The matrix (D, 2) in float32 that maps centered rows to points (PCA only).
+        distortion: How faithful the map is, if this was measured.
+
+    Example:
+        >>> projection = inlayer.load("default").project()
+        >>> projection.method, projection.points.shape, len(projection.undrawn_ids)
+        ('pca', (6144, 2), 1)
     """
 
     method: str
@@ -91,13 +110,11 @@ def project(
     if method not in METHODS:
         raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(METHODS)}")
     content = content or fingerprint(table)
-    projection = saved(content, "tsne" if method == "best" else method, cache)
-    if projection is None and method == "best":
-        method = "pca"
-        projection = saved(content, method, cache)
-    if projection is not None:
-        return projection
-    projection = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
+    for name in ("tsne", "pca") if method == "best" else (method,):
+        if (projection := saved(content, name, cache)) is not None:
+            return projection
+    show = progress or no_progress
+    projection = _tsne(table, show) if method == "tsne" else pca(table, progress=show)
     if cache is not None and projection.complete:
         found = (projection.explained_variance_ratio, projection.axes)
         explained, axes = (np.nan if value is None else value for value in found)
@@ -105,7 +122,7 @@ def project(
         np.savez(output, points=projection.points, explained=explained, axes=axes)
         with suppress(InputError, OSError):  # the map is returned even if the cache cannot be written
             cache.mkdir(parents=True, exist_ok=True)
-            write_output(cache / f"{content}-{method}.npz", output.getvalue())  # never a partial file under this name
+            write_output(cache / f"{content}-{projection.method}.npz", output.getvalue())  # never a partial file
     return projection
 
 
@@ -117,31 +134,38 @@ def saved(content: str, method: str, cache: Path | None) -> TableProjection | No
             continue
         try:
             with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-                explained, axes = float(stored["explained"]), stored["axes"] if method == "pca" else None
-                distortion = None
+                projection = TableProjection(method, stored["points"])
+                if method == "pca":
+                    explained = None if np.isnan(stored["explained"]) else float(stored["explained"])
+                    projection = projection._replace(explained_variance_ratio=explained, axes=stored["axes"])
                 if "kept" in stored:
-                    k, trust = int(stored["k"]), float(stored["trustworthiness"])
-                    distortion = Distortion(k, stored["ids"], stored["kept"].astype(np.float32), trust)
-                return TableProjection(
-                    method,
-                    stored["points"],
-                    None if np.isnan(explained) else explained,
-                    axes=axes,
-                    distortion=distortion,
-                )
+                    kept = stored["kept"].astype(np.float32)
+                    k, trust, mean = int(stored["k"]), float(stored["trustworthiness"]), float(kept.mean())
+                    distortion = Distortion(k, stored["ids"], kept, trust, mean, len(kept))
+                    projection = projection._replace(distortion=distortion)
+                return projection
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             if folder is cache:
                 file.unlink(missing_ok=True)  # the file is damaged, so compute the map again
     return None
 
 
-def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) -> TableProjection:
+def pca(table: StoredTable, count: int = 2, progress: Progress = no_progress) -> TableProjection:
     """Project every row onto the `count` directions of largest variance."""
     width = table.embedding_dim
     mean_D, valid_V, total, scale = _statistics(table)
     if int(valid_V.sum()) < 3:
         raise InputError(f"a map needs at least 3 rows that are nonzero and finite; the table has {int(valid_V.sum())}")
-    blocks = partial(_centered, table, mean_D, valid_V, scale)
+
+    def blocks(show: Progress) -> Iterator[tuple[int, Points]]:
+        """Yield blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
+        for start, rows in _blocks(table):
+            with np.errstate(all="ignore"):
+                centered = (rows if scale == 1 else rows * np.float32(scale)) - (mean_D * scale).astype(np.float32)
+            centered[~valid_V[start : start + len(rows)]] = 0
+            yield start, centered
+            show(start + len(rows), table.num_embeddings)
+
     if width <= count:
         axes_DA = np.eye(width, count)
     elif width <= EXACT_WIDTH:
@@ -154,7 +178,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
     largest = axes_DA[np.abs(axes_DA).argmax(axis=0), np.arange(count)]
     axes_DA = axes_DA * np.where(largest < 0, -1.0, 1.0)
     points_VA = np.full((table.num_embeddings, count), np.nan, np.float32)
-    for start, rows in blocks(None):
+    for start, rows in blocks(no_progress):
         points_VA[start : start + len(rows)] = rows @ axes_DA.astype(np.float32)
     points_VA[~valid_V] = np.nan
     spread = float(np.square(points_VA[valid_V], dtype=np.float64).sum())
@@ -162,7 +186,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
     return TableProjection("pca", points_VA, explained, axes=(axes_DA * scale).astype(np.float32))
 
 
-def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
+def _tsne(table: StoredTable, progress: Progress) -> TableProjection:
     """Compute t-SNE of the leading principal components."""
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
@@ -176,7 +200,7 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     return TableProjection("tsne", points, complete=complete)
 
 
-def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple[npt.NDArray[Any], bool]:
+def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress) -> tuple[npt.NDArray[Any], bool]:
     """Return points (n, 2) for rows, and whether they are complete: Ctrl-C returns the points computed so far.
 
     Before the first step there are none, and Ctrl-C raises KeyboardInterrupt.
@@ -186,24 +210,16 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple
     except ImportError as error:
         raise missing_tsne() from error
     latest, calls, interrupted = rows[:, :2], 0, False
-    failures: list[BaseException] = []
 
     def report(step: int, error: float, embedding: Any) -> bool:  # noqa: ARG001
         nonlocal latest, calls, interrupted
         latest, calls = np.array(embedding), calls + 1
         try:
-            if progress is not None and not interrupted:
+            if not interrupted:
                 progress(min(calls * REPORT_EVERY, TSNE_STEPS), TSNE_STEPS)
         except KeyboardInterrupt:
             interrupted = True
         return interrupted  # true ends the computation
-
-    def fit() -> None:
-        nonlocal latest
-        try:
-            latest = np.array(model.fit(rows))
-        except BaseException as error:
-            failures.append(error)
 
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)  # openTSNE warns about a larger one
     model = TSNE(
@@ -211,16 +227,12 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress | None) -> tuple
         callbacks=report, callbacks_every_iters=REPORT_EVERY,
     )  # fmt: skip
     # Finding the neighbors of a large table takes minutes of compiled code that does not react to Ctrl-C.
-    worker = threading.Thread(target=fit, name="inlayer-tsne", daemon=True)
     try:
-        worker.start()
-        worker.join()
+        latest = np.array(in_thread(model.fit, rows, "inlayer-tsne").result())
     except KeyboardInterrupt:
+        if not calls:
+            raise
         interrupted = True
-    if interrupted and not calls:
-        raise KeyboardInterrupt
-    if failures:
-        raise failures[0]
     return latest, not interrupted
 
 
@@ -262,7 +274,7 @@ def _statistics(table: StoredTable) -> tuple[Floats, Mask, float, float]:
     return mean_D, valid_V, (squares - int(valid_V.sum()) * float(mean_D @ mean_D)) * scale**2, scale
 
 
-def _subspace(blocks: Blocks, width: int, count: int, progress: Progress | None) -> Floats:
+def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Floats:
     """Return the leading axes by subspace iteration."""
     basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + SPARE)))[0]
     leading = np.zeros((width, count))
@@ -278,19 +290,45 @@ def _subspace(blocks: Blocks, width: int, count: int, progress: Progress | None)
     return leading
 
 
-def _centered(
-    table: StoredTable, mean_D: Floats, valid_V: Mask, scale: float, progress: Progress | None
-) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """Yield blocks of rows minus their mean, scaled; zero and non-finite rows become zero."""
-    mean = (mean_D * scale).astype(np.float32)
-    for start, rows in _blocks(table):
-        with np.errstate(all="ignore"):
-            centered = (rows if scale == 1 else rows * np.float32(scale)) - mean
-        centered[~valid_V[start : start + len(rows)]] = 0
-        yield start, centered
-        if progress is not None:
-            progress(start + len(rows), table.num_embeddings)
-
-
 def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    return float32_blocks(table, range(table.num_embeddings), max(1, BLOCK_VALUES // table.embedding_dim))
+    return float32_blocks(table, np.arange(table.num_embeddings), max(1, BLOCK_VALUES // table.embedding_dim))
+
+
+def measure_distortion(
+    table: StoredTable,
+    points: npt.NDArray[np.float32],
+    *,
+    k: int = 10,
+    sample: int = 1000,
+    progress: Progress = no_progress,
+) -> Distortion:
+    """Compare the neighborhoods of a sample of rows with those on the map."""
+    usable = np.isfinite(points).all(axis=1)
+    known = np.flatnonzero(usable)
+    k = min(k, max(1, (len(known) - 1) // 2))
+    ids = known[np.linspace(0, len(known) - 1, min(sample, len(known))).astype(np.int64)]
+    preservations, penalties = np.zeros(len(ids), np.float32), 0.0
+    batch = max(32, BATCH_SCORES // table.num_embeddings)
+    x_V, y_V = np.where(usable, points.T, np.inf).astype(np.float32)
+    for start in range(0, len(ids), batch):
+        queries = ids[start : start + batch]
+        scores_QV = np.empty((len(queries), table.num_embeddings), np.float32)
+        units = normalized(to_float32(table.rows(queries)), table.embedding_dim)
+        for ids_N, block in cosine_blocks(table, units, np.arange(table.num_embeddings)):
+            scores_QV[:, ids_N[0] : ids_N[-1] + 1] = block
+        scores_QV[:, ~usable] = -np.inf
+        for index, token_id in enumerate(queries.tolist()):
+            scores_V = scores_QV[index]
+            scores_V[token_id] = np.inf  # the row itself is not counted as a neighbor
+            distance_V = np.square(x_V - x_V[token_id]) + np.square(y_V - y_V[token_id])
+            distance_V[token_id] = -1.0
+            on_map = np.argpartition(distance_V, k)[: k + 1]
+            on_map = on_map[on_map != token_id][:k]
+            # The nearest row has rank 1, because the row itself counts once.
+            ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None] + ROUNDING, axis=1)
+            preservations[start + index] = (ranks <= k).mean()
+            penalties += float(np.maximum(ranks - k, 0).sum())
+        progress(min(start + batch, len(ids)), len(ids))
+    n = len(known)
+    scale = 2.0 / (len(ids) * k * (2 * n - 3 * k - 1))
+    return Distortion(k, ids, preservations, 1.0 - scale * penalties, float(preservations.mean()), len(ids))

@@ -34,12 +34,7 @@ def _plain(text: str | None) -> str:
 
 
 class Vocabulary:
-    """What the rows of a table stand for.
-
-    Args:
-        tokenizer: The tokenizer, or None: then rows have no texts, and no filter can be used.
-        rows: Number of rows of the table.
-    """
+    """What the rows of a table stand for. Without a tokenizer, rows have no texts, and no filter can be used."""
 
     def __init__(self, tokenizer: Tokenizer | None, rows: int) -> None:
         self.tokenizer, self.rows = tokenizer, rows
@@ -58,23 +53,16 @@ class Vocabulary:
     def special(self) -> Mask:
         """Rows of special tokens and placeholders, and rows without a token."""
         known = self._tokenizer().special_ids
-        return np.fromiter(
-            (
-                text is None or token_id in known or is_reserved(text.encode())
-                for token_id, text in enumerate(self.texts)
-            ),
-            np.bool_,
-            self.rows,
-        )
+        texts = enumerate(self.texts)
+        return np.array([text is None or i in known or is_reserved(text.encode()) for i, text in texts], np.bool_)
 
     @cached_property
     def words(self) -> Mask:
         """Rows of whole words."""
         stripped = [(text or "").translate(SPACES).strip() for text in self.texts]
-        candidates = [token_id for token_id, text in enumerate(stripped) if WORD.fullmatch(text)]
+        candidates = {token_id: f"{CONTEXT} {text}" for token_id, text in enumerate(stripped) if WORD.fullmatch(text)}
         before = self._tokenizer().encode(CONTEXT, add_special_tokens=False)
-        texts = [f"{CONTEXT} {stripped[token_id]}" for token_id in candidates]
-        encoded = self._tokenizer().encode_batch(texts, add_special_tokens=False, parse_special=False)
+        encoded = self._tokenizer().encode_batch(candidates.values(), add_special_tokens=False, parse_special=False)
         mask = np.zeros(self.rows, np.bool_)
         for token_id, ids in zip(candidates, encoded, strict=True):
             mask[token_id] = ids.tolist() == [*before, token_id]
@@ -91,17 +79,24 @@ class Vocabulary:
                     mask[ids_by_text[text[:end]]] = True
         return mask
 
+    def allowed(self, *, words: bool = False, script: str | None = None, special: bool = False) -> Mask:
+        """Flag the rows that a search may return: only whole words, only a script, also special tokens."""
+        mask = np.ones(self.rows, np.bool_)
+        if self.tokenizer is not None and not special:
+            mask &= ~self.special
+        if words:
+            mask &= self.words
+        if script is not None:
+            mask &= self.script(script)
+        return mask
+
     def script(self, name: str) -> Mask:
         """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:
             raise InputError(f"script {quote(name)} is unknown; use a Unicode name such as Latin or Han") from None
-        return np.fromiter(
-            (text is not None and bool(pattern.fullmatch(BYTES.sub("", text))) for text in self.texts),
-            np.bool_,
-            self.rows,
-        )
+        return np.array([text is not None and pattern.fullmatch(BYTES.sub("", text)) for text in self.texts], np.bool_)
 
     def variants(self, words: Iterable[str]) -> list[int]:
         """Return the ids of all tokens that are one of these words, apart from case and spaces."""
@@ -110,13 +105,10 @@ class Vocabulary:
 
     def ids_of(self, text: str) -> list[int]:
         """Return the ids of a word or text, as it occurs in running text."""
-        return self._as_in_text(text)[1]
+        return self.as_in_text(text)[1]
 
-    def as_in_text(self, text: str) -> str:
-        """Return a word or text as it occurs in running text: after a space, unless that takes more tokens."""
-        return self._as_in_text(text)[0]
-
-    def _as_in_text(self, text: str) -> tuple[str, list[int]]:
+    def as_in_text(self, text: str) -> tuple[str, list[int]]:
+        """Return a word or text as it occurs in running text, after a space unless that takes more tokens; its ids."""
         tokenizer = self._tokenizer()
         if not text.strip():
             raise InputError("the query is empty; pass a word, a text, or a token id")

@@ -14,7 +14,7 @@ Tested with damaged checkpoints in tests/inspection/test_faults.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,17 +25,15 @@ from inlayer.families.config_reader import text_config
 from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
-from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
-from inlayer.inspection.findings import Finding, Severity, shorten
+from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, ScannedRows, shared_rows
+from inlayer.inspection.check_tokens import TokenKind
+from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import HeadFacts
-from inlayer.inspection.rows import ScannedRows
-from inlayer.inspection.scan import Ids, RowStatistics, check_size, sample, scan_rows
-from inlayer.inspection.token_kinds import TokenKind
+from inlayer.inspection.scan import Ids, RowStatistics, check_size, is_out_of_scale, sample, scan_rows
 from inlayer.render.numbers import pluralize
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 
-SCALE_RATIO = 100.0  # scale ratio between head and table
-MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1
+MIN_RMS = 1e-4  # larger values are always accepted, up to 1: T5's head starts at 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,30 +48,28 @@ class HeadScan:
     error: str = ""
 
 
-def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *, skip: bool = False) -> HeadScan:
+def scan_head(model: Model, ids: Ids | None, progress: Progress = no_progress, *, skip: bool = False) -> HeadScan:
     """Read the head's rows `ids` (None for all) and compare them with the table's; `skip` reads no row."""
     if model.head_name is None:
         return HeadScan()
-    shape = None
+    found, table_shape = HeadScan(), model.table_info.shape
     try:
-        shape, table_shape = model.store.find(model.head_name).shape, model.table_info.shape
-        equal = None if shape == table_shape else False
+        shape = model.store.find(model.head_name).shape
+        found = HeadScan(shape=shape, equal=None if shape == table_shape else False)
         if skip or shape not in (table_shape, head_shape(model)):
-            return HeadScan(equal=equal, shape=shape)
+            return found
         head = model.store.table(model.head_name)
         rows = check_size(head, is_sampled=ids is not None)
         has_more_rows = rows > table_shape[0]
         if ids is not None:
             ids = sample(rows) if has_more_rows else ids[ids < rows]
-        statistics = scan_rows(head, ids, None, progress, model.table if equal is None else None)
+        statistics = scan_rows(head, ids, None, progress, model.table if shape == table_shape else None)
     except InlayerError as error:
-        return HeadScan(shape=shape, error=shorten(str(error), 300))
+        return replace(found, equal=None, error=shorten(str(error), 300))
     was_stopped = len(statistics.ids) < (rows if ids is None else len(ids))
-    if equal is None and (statistics.differing or not was_stopped):
-        equal = not statistics.differing
-    return HeadScan(
-        equal=equal, shape=shape, statistics=statistics, was_stopped=was_stopped, has_more_rows=has_more_rows
-    )
+    if shape == table_shape and (statistics.differing or not was_stopped):
+        found = replace(found, equal=not statistics.differing)
+    return replace(found, statistics=statistics, was_stopped=was_stopped, has_more_rows=has_more_rows)
 
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
@@ -92,11 +88,10 @@ def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
 
 def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Finding]:
     """Yield contradictions between the config's tie flag, the head in the files and its values."""
-    tied, equal = facts.tie_word_embeddings, facts.equals_table
+    tied, equal, statistics = facts.tie_word_embeddings, facts.equals_table, scan.statistics
     if facts.tensor is None:
         if tied is False and facts.expected and model.spec is not None:  # an unknown family may use any name
-            message = "the head is untied, but the files contain no head"
-            yield Finding("error", "head-missing", message)
+            yield Finding("error", "head-missing", "the head is untied, but the files contain no head")
         return
     if scan.error:
         yield Finding("warning", "head-unreadable", f"the head {facts.tensor} cannot be read: {scan.error}")
@@ -108,42 +103,37 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("warning" if unknown else "error", "head-shape-mismatch", message)
     elif tied and equal is False:
         message = "the config ties head and table, but the stored head has different values, which tying would discard"
-        severity: Severity = "error" if facts.tie_is_explicit else "warning"
-        yield Finding(
-            severity, "tied-head-differs", message, ids=scan.statistics.differing if scan.statistics is not None else ()
-        )
+        ids = statistics.differing if statistics is not None else ()
+        yield Finding("error" if facts.tie_is_explicit else "warning", "tied-head-differs", message, ids=ids)
     elif tied is False and equal:
-        message = "head and table are untied, but equal bit for bit"
-        yield Finding("note", "head-equals-table", message)
+        yield Finding("note", "head-equals-table", "head and table are untied, but equal bit for bit")
     elif tied and equal:
         yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
-    if scan.statistics is not None and not scan.statistics.finite.all():
-        ids = tuple(scan.statistics.ids[~scan.statistics.finite].tolist())
+    if statistics is not None and not statistics.finite.all():
+        ids = tuple(statistics.ids[~statistics.finite].tolist())
         message = f"NaN or infinity in {pluralize(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
         yield Finding("error", "head-not-finite", message, ids=ids)
 
 
-def head_row_findings(head: ScannedRows, table: ScannedRows) -> Iterator[Finding]:
+def head_row_findings(scan: HeadScan, table: ScannedRows) -> Iterator[Finding]:
     """Yield findings about unusual rows in a head with its own weights."""
-    zero, tokens = head.statistics.is_zero, head.tokens
-    reached, unknown = zero & tokens.has_kind(TokenKind.ORDINARY), zero & tokens.has_kind(TokenKind.UNKNOWN)
-    if unknown.mean() > MAX_UNKNOWN:
-        reached |= unknown
+    if scan.statistics is None or scan.equal is not False or scan.has_more_rows:
+        return
+    head = ScannedRows(scan.statistics, table.tokens.first(len(scan.statistics.ids)))
+    is_ordinary, is_unknown = (head.tokens.has_kind(kind) for kind in (TokenKind.ORDINARY, TokenKind.UNKNOWN))
+    zero = head.statistics.is_zero & is_ordinary
+    if (unknown := head.statistics.is_zero & is_unknown).mean() > MAX_UNKNOWN:
+        zero |= unknown
     message = "{rows} only zeros in the head; the logits of these tokens are always zero"
-    severe = reached.mean() > MAX_ZERO_ROWS
-    yield from head.finding("error" if severe else "warning", "head-zero-rows", message, reached)
-    duplicates = head.duplicates & tokens.has_kind(TokenKind.UNKNOWN)
+    yield from head.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "head-zero-rows", message, zero)
+    duplicates = head.duplicates & is_unknown
     if head.all_identical:
         duplicates = head.duplicates
     elif duplicates.mean() <= MAX_UNKNOWN:
-        duplicates = np.zeros_like(duplicates)
-        for group in shared_rows(head):
-            duplicates |= group.flags & group.is_fault
+        duplicates = np.any([group.flags & group.is_fault for group in shared_rows(head)], axis=0)
     message = "{rows} the same values as another row of the head; these tokens always get the same logit"
     yield from head.finding("error" if head.all_identical else "warning", "head-duplicate-rows", message, duplicates)
-    rms, expected = head.rms, table.rms
-    if rms is None or expected is None:
-        return
-    if rms > max(MAX_RMS, SCALE_RATIO * expected) or rms < min(MIN_RMS, expected / SCALE_RATIO):
+    rms, expected = head.statistics.rms, table.statistics.rms
+    if rms is not None and expected is not None and is_out_of_scale(rms, expected, MIN_RMS):
         message = f"values of a typical head row are about {rms:.1g}, those of the table {expected:.1g}"
         yield Finding("warning", "head-scale-mismatch", message)

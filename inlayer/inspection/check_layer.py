@@ -5,7 +5,6 @@ source -> Model -> facts -> [findings] -> Report
 - only the table's header is read here, and a few rows of a second candidate
 - learned positions are scanned in blocks; smaller tensors are read whole. Positions that no token uses are ignored: OPT
   reserves the first two, RoBERTa all up to the padding id
-- see also: row values (check_rows.py), the head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
 """
 
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from inlayer.files import printable, quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotaryTypeFacts, TokenTableFacts, TrainingFacts, describe_tensor
-from inlayer.inspection.scan import RowStatistics, scan_rows
+from inlayer.inspection.scan import RowStatistics, is_out_of_scale, scan_rows
 from inlayer.render.numbers import pluralize
 from inlayer.tables import StoredTable
 
@@ -43,8 +43,7 @@ MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
 LENGTH_SCALING_RULES = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
 MAX_IDENTICAL = 0.01  # share of the positions: in a table extended by repeating it, each position occurs a few times
-SCALE_RATIO = 100.0  # scale ratio between positions and scaled rows, which are added up
-MAX_RMS, MIN_RMS = 1.0, 1e-5  # values in between are always accepted
+MIN_RMS = 1e-5  # of positions; larger values are always accepted, up to 1
 MAX_VALUES = 2**26  # largest tensor that is read whole: 256 MB in float32
 MAX_POSITIONS = 2**23
 
@@ -54,20 +53,18 @@ MAX_POSITIONS = 2**23
 
 def table_facts(model: Model) -> TokenTableFacts:
     stored, spec, config = model.table_info, model.spec, text_config(model.config)
-    try:
+    total = scale = None
+    with suppress(InlayerError):  # a missing or damaged shard matters only if one of its tensors is needed
         total = model.store.parameters()
-    except InlayerError:  # a missing or damaged shard matters only if one of its tensors is needed
-        total = None
-    architectures = config.get("architectures")
+    architectures, model_type = config.get("architectures"), config.get("model_type")
     config_rows = _integer(config, "vocab_size")
     config_width = _integer(config, *ROW_WIDTH_FIELDS, "hidden_size", "n_embd")
     if spec is not None:
+        model_type, scale = spec.family, spec.scale * spec.multiplier
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TokenTableFacts(
-        **describe_tensor(stored, total, spec.scale * spec.multiplier if spec is not None else None),
-        model_type="static embeddings"
-        if model.is_static
-        else _string(spec.family if spec else config.get("model_type")),
+        **describe_tensor(stored, total, scale),
+        model_type="static embeddings" if model.is_static else _string(model_type),
         architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
         config_vocab_size=config_rows,
         config_width=config_width,
@@ -87,18 +84,16 @@ def is_unknown_type(model: Model) -> bool:
 
 def table_findings(model: Model, facts: TokenTableFacts) -> Iterator[Finding]:
     """Yield contradictions between the table and the config."""
-    reported = ""
-    is_unknown = is_unknown_type(model)
+    reported, is_unknown = "", is_unknown_type(model)
     if model.config is not None and model.spec is None:
-        message = reported = shorten(str(model.spec_error), 600)
-        unknown, invalid = Finding("note", "unknown-model-type", message), Finding("error", "invalid-config", message)
-        yield unknown if is_unknown else invalid
+        reported = shorten(str(model.spec_error), 600)
+        code = "unknown-model-type" if is_unknown else "invalid-config"
+        yield Finding("note" if is_unknown else "error", code, reported)
     elif model.spec is not None and model.spec.is_generic:
         yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
     tie = text_config(model.config).get("tie_word_embeddings")
     if model.spec is None and tie is not None and not isinstance(tie, bool) and "tie_word_embeddings" not in reported:
-        message = f"tie_word_embeddings is {quote(tie)}; it must be true or false"
-        yield Finding("error", "invalid-config", message)
+        yield Finding("error", "invalid-config", f"tie_word_embeddings is {quote(tie)}; it must be true or false")
     if facts.config_vocab_size not in (None, facts.rows):
         message = f"the table has {facts.rows:,} rows, but vocab_size in the config is {facts.config_vocab_size:,}"
         yield Finding("warning" if is_unknown else "error", "vocab-size-mismatch", message + MAY_BE_MEANT * is_unknown)
@@ -142,16 +137,14 @@ def unidentified_tables(model: Model) -> list[str]:
 
 def _is_second_table(model: Model, name: str) -> bool:
     """Return whether a tensor of the table's size has different rows. T5 stores the same table under three names."""
+    if not has_shape(model.store, name, model.table_info.shape):
+        return False
+    ids = np.unique(np.linspace(0, model.table_info.shape[0] - 1, 16).astype(np.int64))
     try:
-        if model.store.find(name).shape != model.table_info.shape:
-            return False
-        sample = np.unique(np.linspace(0, model.table_info.shape[0] - 1, 16).astype(np.int64))
-        table_rows, other_rows = (
-            table.rows(sample).astype(np.float64) for table in (model.table, model.store.table(name))
-        )
-        return not np.array_equal(table_rows, other_rows)
+        rows, others = (table.rows(ids).astype(np.float64) for table in (model.table, model.store.table(name)))
     except InlayerError:
         return False
+    return not np.array_equal(rows, others)
 
 
 def _integer(config: dict[str, Any], *names: str) -> int | None:
@@ -181,22 +174,20 @@ def training_facts(model: Model) -> TrainingFacts | None:
 def position_facts(model: Model) -> PositionFacts:
     if (spec := model.spec) is None:
         return PositionFacts(kind="none" if model.is_static else "unknown")
-    rotary = _rotary_facts(spec)
-    length = _context_length(spec, rotary)
-    name = None
+    rotary, name, tensor_rows = _rotary_facts(spec), None, None
     if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
         name = find_part_name(model, LEARNED_POSITIONS)
-    if name is None:
-        kind = "sinusoidal" if spec.sinusoidal_if_missing else spec.positions
-        return PositionFacts(kind=kind, context_length=length, rotary=rotary, relative=_relative(spec))
-    try:
-        tensor_rows = next(iter(model.store.find(name).shape), None)
-    except InlayerError:  # this is reported as tensor-unreadable
-        tensor_rows = None
+    if name is not None:
+        with suppress(InlayerError):  # this is reported as tensor-unreadable
+            tensor_rows = next(iter(model.store.find(name).shape), None)
     return PositionFacts(
-        kind="learned", context_length=length, tensor=shorten(name, 200), tensor_rows=tensor_rows,
+        kind="sinusoidal" if name is None and spec.sinusoidal_if_missing else spec.positions,
+        context_length=_context_length(spec, rotary),
+        tensor=None if name is None else shorten(name, 200),
+        tensor_rows=tensor_rows,
+        rotary=rotary,
         relative=_relative(spec),
-    )  # fmt: skip
+    )
 
 
 def _relative(spec: LayerSpec) -> str | None:
@@ -267,8 +258,13 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
             fits = stored.shape == shape or (is_bias and stored.shape == (1, *shape))  # as in BART
             if fits or (part == RELATIVE_TABLE and stored.shape[:1] == shape):
                 yield from _value_findings(model, spec, part, stored, row_rms)
+            elif part == LEARNED_POSITIONS and stored.shape[1:] == shape[1:]:
+                code = "positions-too-few" if stored.shape[0] < shape[0] else "positions-too-many"
+                message = f"the files contain {stored.shape[0]:,} positions, but the config requires {shape[0]:,}"
+                yield Finding("error", code, message)
             elif not is_bias or spec.head.bias:  # the head does not use other biases
-                yield _wrong_shape(part, stored, shape, positions)
+                message = f"{quote(name)} has shape {quote(stored.shape)}, but the config requires {shape}"
+                yield Finding("error", "tensor-shape-mismatch", message)
         except InlayerError as error:
             message = f"{quote(name)} cannot be read: {shorten(str(error), 300)}"
             yield Finding("warning", "tensor-unreadable", message)
@@ -327,15 +323,6 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     return {part: shape for part in (*PARTS, RELATIVE_TABLE) if (shape := shapes.get(part)) is not None}
 
 
-def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], positions: PositionFacts) -> Finding:
-    rows = positions.tensor_rows
-    if part == LEARNED_POSITIONS and rows is not None and stored.shape[1:] == shape[1:]:
-        code = "positions-too-few" if rows < shape[0] else "positions-too-many"
-        return Finding("error", code, f"the files contain {rows:,} positions, but the config requires {shape[0]:,}")
-    message = f"{quote(stored.name)} has shape {quote(stored.shape)}, but the config requires {shape}"
-    return Finding("error", "tensor-shape-mismatch", message)
-
-
 def _value_findings(
     model: Model, spec: LayerSpec, part: str, stored: TensorInfo, row_rms: float | None
 ) -> Iterator[Finding]:
@@ -368,7 +355,7 @@ def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_
     norms = scan.norms[used & ~scan.is_zero]
     if not len(norms) or row_rms is None:
         return
-    rms, expected = float(np.median(norms)) / math.sqrt(len(scan.channel_means)), row_rms * spec.scale * spec.multiplier
-    if rms > max(MAX_RMS, SCALE_RATIO * expected) or rms < min(MIN_RMS, expected / SCALE_RATIO):
+    rms, expected = float(np.median(norms)) / math.sqrt(scan.width), row_rms * spec.scale * spec.multiplier
+    if is_out_of_scale(rms, expected, MIN_RMS):  # the two are added
         message = f"values of a typical position are about {rms:.1g} and those of a row about {expected:.1g}; the "
         yield Finding("warning", "positions-scale-mismatch", message + "smaller ones are lost when the two are added")

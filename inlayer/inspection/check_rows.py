@@ -1,6 +1,11 @@
 """Rows: NaN, zero, constant and duplicate rows, norms, channels, padding, undertrained tokens.
 
-source -> Model -> facts -> [findings] -> Report
+source -> Model -> [facts -> findings] -> Report
+- undertrained rows resemble those of reference tokens, which text never produces: rows without a token, reserved
+  tokens and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
+- there are two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
+  reveals BERT's `[unused]` rows where norms do not. A criterion is used only if it clearly separates references from
+  ordinary rows
 - warnings are about tokens that ordinary text produces. Zero, equal or untrained rows beyond the tokenizer, in reserved
   tokens and in the padding row are normal in healthy models
 - NaN and infinity are errors in every row: a tied head spreads them to all logits
@@ -13,23 +18,34 @@ source -> Model -> facts -> [findings] -> Report
   text may have been short, or the tokenizer may be another model's. If training recorded fewer unseen tokens, they are
   reported as a warning
 - published models pass all thresholds; each threshold is a constant with its reason
-- see also: which rows are undertrained (undertrained.py), the same rules for a head (check_head.py)
-Tested with damaged checkpoints in tests/inspection/test_faults.py, on real models in tests/inspection/test_report.py.
+- see also: reading rows (scan.py), the same rules for a head (check_head.py)
+Tested on planted rows in tests/inspection/test_scan.py, with damaged checkpoints in tests/inspection/test_faults.py, on
+real models in tests/inspection/test_report.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity
-from inlayer.inspection.report import RowFacts, TrainingFacts
-from inlayer.inspection.rows import MIN_CHANNELS, ScannedRows
-from inlayer.inspection.scan import Flags, RowStatistics
-from inlayer.inspection.token_kinds import TokenKind
+from inlayer.inspection.report import MIN_REFERENCES, RowFacts, TrainingFacts
+from inlayer.inspection.scan import Flags, Numbers, RowStatistics
+from inlayer.render.numbers import pluralize
 
+BINS = 32
+MIN_CHANNELS = 16  # below this, shares of channels are meaningless
+REFERENCE_QUANTILE = 0.75  # a few references may be trained after all, such as a reserved token that came into use
+TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
+MAX_REFERENCE_NORM = 0.5  # norm ratio of references to ordinary rows
+MIN_COSINE = 0.5  # cosine of references to their mean direction
+MAX_DISTANCE_RATIO = 1 / 3  # ratio of distances (1 - cosine) of references to ordinary rows
+MAX_MATCHES = 0.5  # share of the ordinary rows: beyond this, a criterion does not separate them
 MAX_ZERO_ROWS = 0.01  # share of all rows; more are an error
 MAX_NORM_RATIO = 30.0  # ratio to the median norm; published models stay below 10
 MAX_DEVIATIONS = 10.0  # robust standard deviations of the log norm; both limits must be exceeded
@@ -45,6 +61,141 @@ MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
 RARE_FROM = 0.75  # position in the vocabulary, as a fraction: later tokens are rare
 MAX_UNKNOWN = 0.25  # share of all rows in a table without a tokenizer; padding is less
 MIN_REPEATED_ROWS = 16  # a shorter run may be tokens that were added the same way
+
+
+class Undertrained(NamedTuple):
+    """Flags of the undertrained rows. A threshold is None if its criterion was not used."""
+
+    rows: Flags
+    references: int
+    norm_threshold: float | None = None
+    cosine_threshold: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ScannedRows:
+    """The rows read from a table or a head, with the kinds of their tokens."""
+
+    statistics: RowStatistics
+    tokens: TokenKinds
+
+    @cached_property
+    def undertrained(self) -> Undertrained:
+        references = reference_rows(self.statistics, self.tokens)
+        return find_undertrained(self.statistics, references, self.tokens.has_kind(TokenKind.ORDINARY))
+
+    @property
+    def duplicates(self) -> Flags:
+        return self.statistics.is_duplicate & self.statistics.usable
+
+    @property
+    def all_identical(self) -> bool:
+        usable = int(self.statistics.usable.sum())
+        return usable > 2 and usable - int(self.duplicates.sum()) == 1
+
+    def finding(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        flags: Flags,
+        values: Numbers | None = None,
+        advice: str = "",
+    ) -> Iterator[Finding]:
+        """Yield a finding about the flagged rows; nothing if no row is flagged.
+
+        "{rows}" in the message becomes "1 row has" or "7 rows have"; `values` are shown with the examples.
+        """
+        ids = self.statistics.ids[flags].tolist()
+        if ids:
+            message = message.replace("{rows}", "1 row has" if len(ids) == 1 else f"{len(ids):,} rows have")
+            examples = self.tokens.examples(ids, [] if values is None else values[flags].tolist())
+            yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
+
+
+def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
+    """Flag rows that were never trained: no text reaches them, or they are special and still equal another row."""
+    return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
+
+
+def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
+    """Find ordinary rows that look like the rows of reference tokens."""
+    references, ordinary = is_reference & statistics.usable, is_ordinary & statistics.usable
+    n_references, found = int(references.sum()), np.zeros(len(references), np.bool_)
+    if n_references < MIN_REFERENCES or not ordinary.any():
+        return Undertrained(found, n_references)
+    norms, cosines, min_cosine = statistics.norms, statistics.cosines, None
+    max_norm = _threshold(norms[references], norms[ordinary], MAX_REFERENCE_NORM)
+    if max_norm is not None:
+        found |= norms <= max_norm
+    if cosines is not None:
+        max_distance = _threshold(1 - cosines[references], 1 - cosines[ordinary], MAX_DISTANCE_RATIO)
+        if max_distance is not None and max_distance < 1 - MIN_COSINE:
+            min_cosine = 1 - max_distance
+            found |= cosines >= min_cosine
+    return Undertrained(ordinary & found, n_references, max_norm, min_cosine)
+
+
+def _threshold(references: Numbers, ordinary: Numbers, max_ratio: float) -> float | None:
+    """Return the largest value of a reference, apart from outliers; None if many ordinary values are that small."""
+    threshold = (1 + TOLERANCE) * float(np.quantile(references, REFERENCE_QUANTILE))
+    separate = threshold < max_ratio * float(np.median(ordinary))
+    return threshold if separate and float((ordinary <= threshold).mean()) < MAX_MATCHES else None
+
+
+def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float | None) -> RowFacts:
+    """Count unusual rows, and summarize norms and channels. The norm of `padding_id` is reported separately."""
+    scan, undertrained, energy = rows.statistics, rows.undertrained, rows.statistics.channel_energy
+    norms, total = scan.norms[scan.usable], float(energy.sum())
+    low = median = high = top = None
+    counts: list[int] = []
+    if len(norms):
+        low, median, high = float(norms.min()), float(np.median(norms)), float(norms.max())
+        top = min(high, max(low, 4 * median))  # of the histogram: up to 4 medians if the largest norm is an outlier
+        # from 0 up, because numpy cannot divide a narrow range far from 0
+        counts = np.histogram(norms - low, BINS, (0.0, top - low))[0].tolist()
+    dominant = int(energy.argmax()) if total > 0 else None
+    padding = scan.norms[scan.ids == (-1 if padding_id is None else padding_id)].tolist()
+    return RowFacts(
+        rows_read=len(scan.ids),
+        nan_rows=int(scan.has_nan.sum()),
+        inf_rows=int(scan.has_inf.sum()),
+        zero_rows=int(scan.is_zero.sum()),
+        constant_rows=int(scan.is_constant.sum()),
+        duplicate_rows=int(rows.duplicates.sum()),
+        norm_min=low,
+        norm_median=median,
+        norm_max=high,
+        norm_histogram=tuple(counts),
+        histogram_min=low,
+        histogram_max=top,
+        padding_id=padding_id,
+        padding_norm=padding[0] if padding else None,
+        dominant_channel=dominant,
+        dominant_channel_energy=float(energy[dominant]) / total if dominant is not None else None,
+        dead_channels=int((energy == 0).sum()) if total > 0 else 0,
+        near_zero_share=near_zero_share,
+        randomly_initialized=_is_randomly_initialized(scan),
+        undertrained_rows=int(undertrained.rows.sum()),
+        reference_rows=undertrained.references,
+        norm_threshold=undertrained.norm_threshold,
+        cosine_threshold=undertrained.cosine_threshold,
+    )
+
+
+def _is_randomly_initialized(scan: RowStatistics) -> bool:
+    """Return whether the values look like independent draws: norms vary as by chance, and channel means cancel out."""
+    norms, total = scan.norms[scan.usable], float(scan.channel_energy.sum())
+    if len(norms) < 64 or scan.width < MIN_CHANNELS or not total > 0:
+        return False
+    by_chance = 1 / np.sqrt(2 * scan.width)
+    spread = float(norms.std() / norms.mean())
+    mean_vector_energy = float((scan.channel_means**2).sum()) / total * len(norms)  # near 1 for independent rows
+    lowest = 0.8 * np.sqrt(0.4) * by_chance  # norms of uniform values spread sqrt(0.4) times as much as normal ones
+    return bool(lowest < spread < 1.25 * by_chance and mean_vector_energy < 2)
+
+
+# ---- findings
 
 
 def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
@@ -65,7 +216,7 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     if facts.near_zero_share is not None and facts.near_zero_share < MIN_NEAR_ZERO:
         message = f"only {facts.near_zero_share:.2%} of the values are near zero; no trained table is close to that"
         yield Finding("warning", "unusual-value-distribution", message)
-    yield from _channel_findings(facts, rows.width)
+    yield from _channel_findings(facts, scan.width)
     if facts.padding_norm and facts.padding_id is not None:
         message = f"the padding row {facts.padding_id} is not zero; its norm is {facts.padding_norm:.3g}"
         yield Finding("note", "padding-row-nonzero", message, ids=(facts.padding_id,))
@@ -75,22 +226,22 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
 
 def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:
     undertrained, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
-    count, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
-    expected, advice = count <= MAX_UNSEEN_RATIO * unseen, ""
-    tokens = f"{unseen:,} token{'s' * (unseen != 1)}"
-    if expected:
-        advice = f"{tokens} never occurred in the training text. Train on more text, or use a smaller vocabulary."
+    found, unseen = int(undertrained.rows.sum()), 0 if training is None else training.unseen_tokens
+    severity: Severity = "note"
+    advice = ""
+    if found <= MAX_UNSEEN_RATIO * unseen:
+        advice = f"{pluralize(unseen, 'token')} never occurred in the training text. Train on more text, or use a "
+        advice += "smaller vocabulary."
     elif has_many_undertrained(rows) and training is not None:
-        advice = f"Only {tokens} never occurred in the training text (per the training record), so this is "
-        advice += "probably not the tokenizer that the table was trained with."
+        severity = "warning"
+        advice = f"Only {pluralize(unseen, 'token')} never occurred in the training text (per the training record), so "
+        advice += "this is probably not the tokenizer that the table was trained with."
     elif has_many_undertrained(rows):
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
         advice += "or this is not the tokenizer that the table was trained with. The files do not show which."
-    contradicted = training is not None and not expected and has_many_undertrained(rows)
-    severity: Severity = "warning" if contradicted else "note"
     several = "look undertrained: their embeddings resemble"
-    verdict = "looks undertrained: its embedding resembles" if count == 1 else several
-    message = f"{count:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
+    verdict = "looks undertrained: its embedding resembles" if found == 1 else several
+    message = f"{found:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
     message += "tokens that text never produces"
     yield from rows.finding(severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice)
 
@@ -101,7 +252,7 @@ def has_many_undertrained(rows: ScannedRows) -> bool:
 
 
 def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -> Iterator[Finding]:
-    scan, rms = rows.statistics, rows.rms
+    scan, rms = rows.statistics, rows.statistics.rms
     if median is None or rms is None:
         return
     if not MIN_RMS <= rms <= MAX_RMS:
@@ -153,9 +304,8 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
         message = "all rows are identical, so all tokens have the same embedding"
         yield from rows.finding("error", "all-rows-identical", message, scan.usable)
         return
-    block = _repeated_rows(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
-    if block is not None:
-        first, source, length = block
+    first, source, length = _repeated_rows(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
+    if length >= MIN_REPEATED_ROWS:
         message = f"rows {first} to {first + length - 1} repeat the rows starting at {source}"
         in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
         yield from rows.finding("error", "repeated-rows", message, in_block)
@@ -172,7 +322,7 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
 def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     """Return ordinary tokens with equal rows: those equal to each other, and those equal to an untrained row."""
     scan, ordinary = rows.statistics, rows.tokens.has_kind(TokenKind.ORDINARY)
-    shared, count = scan.is_shared & ordinary, int(ordinary.sum())
+    shared, n_ordinary = scan.is_shared & ordinary, int(ordinary.sum())
     rare_bytes = rows.tokens.are_rare_bytes(shared)  # a byte that shares its row never occurred in training
     untrained = ~ordinary | rare_bytes | rows.undertrained.rows
     with_untrained = np.isin(scan.first_equal, scan.first_equal[untrained])
@@ -181,11 +331,9 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     # there are many in total.
     _, group_of, sizes = np.unique(scan.first_equal, return_inverse=True, return_counts=True)
     is_pair, is_common = sizes[group_of.reshape(-1)] == 2, scan.ids < RARE_FROM * rows.tokens.last_token
-    is_fault = bool((own & (is_pair | is_common)).any()) or int(own.sum()) > MAX_SHARING * count
-    return (
-        SharedRows(own, False, is_fault),
-        SharedRows(borrowed, True, int((borrowed & ~rare_bytes).sum()) >= MAX_SHARING_UNTRAINED * count),
-    )
+    is_fault = bool((own & (is_pair | is_common)).any()) or int(own.sum()) > MAX_SHARING * n_ordinary
+    is_borrowing_fault = int((borrowed & ~rare_bytes).sum()) >= MAX_SHARING_UNTRAINED * n_ordinary
+    return SharedRows(own, False, is_fault), SharedRows(borrowed, True, is_borrowing_fault)
 
 
 def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
@@ -196,14 +344,10 @@ def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> 
         yield from rows.finding("warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice)
 
 
-def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int] | None:
+def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int]:
     """Return the longest run of consecutive rows that repeats another run: the first id of each, and the length."""
-    indices = np.flatnonzero(duplicates)
-    if len(indices) < MIN_REPEATED_ROWS:
-        return None
-    ids, sources = scan.ids[indices], scan.first_equal[indices]
+    ids, sources = scan.ids[duplicates], scan.first_equal[duplicates]
     breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(sources) != 1)) + 1
-    starts, ends = np.concatenate(([0], breaks)), np.concatenate((breaks, [len(ids)]))
-    longest = int((ends - starts).argmax())
-    length = int(ends[longest] - starts[longest])
-    return (int(ids[starts[longest]]), int(sources[starts[longest]]), length) if length >= MIN_REPEATED_ROWS else None
+    runs = zip(np.split(ids, breaks), np.split(sources, breaks), strict=True)
+    run, source = max(runs, key=lambda pair: len(pair[0]))
+    return (int(run[0]), int(source[0]), len(run)) if len(run) else (0, 0, 0)

@@ -23,12 +23,12 @@ from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
 from inlayer.files import quote
 from inlayer.inspection.check_layer import fp8_findings, is_part
-from inlayer.inspection.findings import Finding, shorten
+from inlayer.inspection.check_tokens import TokenKind, TokenKinds
+from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
-from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 from inlayer.render.numbers import pluralize
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
 MAX_LISTED = 4096  # tables; a model may have one per block, or a table in hundreds of parts
@@ -38,7 +38,7 @@ MAX_DEAD = 0.01  # share of the rows; more zero rows than this are not just rare
 
 
 def check_tables(
-    model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress | None = None
+    model: Model, tokens: TokenKinds, total: int | None, *, quick: bool, progress: Progress = no_progress
 ) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
     """Read and check every table except the token table and the head, and say what could not be checked.
 
@@ -73,57 +73,53 @@ def check_tables(
 
 
 def _check(
-    model: Model, info: TableInfo, tokens: TokenKinds, total: int | None, ids: Ids | None, progress: Progress | None
+    model: Model, info: TableInfo, tokens: TokenKinds, total: int | None, ids: Ids | None, progress: Progress
 ) -> tuple[OtherTableFacts, list[Finding]]:
-    extra = model.spec.per_layer if model.spec is not None and info.role == "per_layer" else None
-    original_rows = head_shape(model)[0] if _copies_head(info) else model.table_info.shape[0]
-    expected = original_rows if info.role in PER_TOKEN else None
-    expected, scale = (expected, None) if extra is None else (extra.rows, math.sqrt(extra.width))
-    findings, original = list(_row_count_findings(model, info, expected, tokens)), _original(model, info)
-    value = model.spec.value_embeddings if model.spec is not None and info.role == "value" else None
-    width, product = (0 if value is None else value.width), ""
-    if extra is not None:
-        width, product = extra.n_layers * extra.width, f"{extra.n_layers} x {extra.width} = "
-    if width and info.shape[1] != width:
-        message = f"{quote(info.name)} has rows of width {info.shape[1]:,}, but the config requires {product}{width:,}"
-        findings.append(Finding("error", "tensor-shape-mismatch", message))
-    common = describe_tensor(info, total, scale) | {"role": info.role, "expected_rows": expected}
+    rows, width, scale = _required_size(model, info)
+    findings = list(_size_findings(model, info, rows, width, tokens))
+    common = describe_tensor(info, total, scale) | {"role": info.role, "expected_rows": rows}
     if info.role == "routing":
         findings += _routing_findings(model, info)
         return OtherTableFacts(**common, rows_read=info.shape[0]), findings
-    other = None if original is None else model.store.table(original)
+    original = None  # the tensor that a copy for multi-token prediction may repeat: the head or the token table
+    if info.role in ("mtp", "token") and info.shape == model.table_info.shape:
+        original = model.head_name if _copies_head(info) and model.head_name is not None else model.table_info.name
     table = model.store.table(info.name)
-    scan = scan_rows(table, ids, None, progress, other)
+    scan = scan_rows(table, ids, None, progress, None if original is None else model.store.table(original))
     findings += fp8_findings(info.name, table)
     if original is not None:
         findings += _copy_findings(info, original, scan)
     if info.role not in ("position", "token_type") or not is_part(model, info.name):  # check_layer.py checks parts
         padding_idx = None if model.spec is None else model.spec.padding_idx
         findings += _value_findings(info, scan, tokens, padding_idx)
-    norms = scan.norms[scan.usable]
     return OtherTableFacts(
         **common,
         rows_read=len(scan.ids),
         zero_rows=int(scan.is_zero.sum()),
         nan_rows=int((~scan.finite).sum()),
         duplicate_rows=int((scan.is_duplicate & ~scan.is_zero).sum()),
-        norm_median=float(np.median(norms)) if len(norms) else None,
+        norm_median=scan.norm_median,
         copy_of=shorten(original, 200) if original is not None and not scan.differing else None,
     ), findings
-
-
-def _original(model: Model, info: TableInfo) -> str | None:
-    """Return the tensor that a copy for multi-token prediction may repeat: the head or the token table."""
-    if info.role not in ("mtp", "token") or info.shape != model.table_info.shape:
-        return None
-    return model.head_name if _copies_head(info) and model.head_name is not None else model.table_info.name
 
 
 def _copies_head(info: TableInfo) -> bool:
     return info.role == "mtp" and "head" in info.name
 
 
-def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tokens: TokenKinds) -> Iterator[Finding]:
+def _required_size(model: Model, info: TableInfo) -> tuple[int | None, int | None, float | None]:
+    """Return the rows and the width that a table must have, None if any will do, and the scale of its rows."""
+    spec = model.spec
+    if spec is not None and spec.per_layer is not None and info.role == "per_layer":
+        return spec.per_layer.rows, spec.per_layer.n_layers * spec.per_layer.width, math.sqrt(spec.per_layer.width)
+    rows = (head_shape(model) if _copies_head(info) else model.table_info.shape)[0] if info.role in PER_TOKEN else None
+    value = spec.value_embeddings if spec is not None and info.role == "value" else None
+    return rows, None if value is None else value.width, None
+
+
+def _size_findings(
+    model: Model, info: TableInfo, expected: int | None, width: int | None, tokens: TokenKinds
+) -> Iterator[Finding]:
     name, rows = quote(info.name), info.shape[0]
     if expected is not None and rows != expected:
         yield Finding("error", "table-rows-mismatch", f"{name} has {rows:,} rows, but {expected:,} are required")
@@ -132,6 +128,9 @@ def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tok
         if beyond := int((reached >= rows).sum()):
             message = f"{name} has {rows:,} rows; tokens that occur in text but have no row: {beyond:,}"
             yield Finding("warning", "table-rows-mismatch", message, beyond)
+    if width and info.shape[1] != width:
+        message = f"{name} has rows of width {info.shape[1]:,}, but the config requires {width:,}"
+        yield Finding("error", "tensor-shape-mismatch", message)
 
 
 def _copy_findings(info: TableInfo, original: str, scan: RowStatistics) -> Iterator[Finding]:
@@ -149,20 +148,19 @@ def _value_findings(
 ) -> Iterator[Finding]:
     name, read = quote(info.name), len(scan.ids)
     if not scan.finite.all():
-        bad = scan.ids[~scan.finite]
+        bad = tuple(scan.ids[~scan.finite].tolist())
         message = f"NaN or infinity in {pluralize(len(bad), 'row')} of {name}"
-        yield Finding("error", "table-not-finite", message, ids=tuple(bad.tolist()))
-    if info.role not in PER_TOKEN and not scan.is_zero.all():
-        return
-    ordinary = np.isin(scan.ids, tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)])
-    dead = scan.ids[scan.is_zero & ordinary & (scan.ids != (-1 if padding_idx is None else padding_idx))]
+        yield Finding("error", "table-not-finite", message, ids=bad)
     if scan.is_zero.all():
         every = f"every row of {name}" if read == info.shape[0] else f"each of the {read:,} rows read of {name}"
-        yield Finding("note", "table-zero-rows", f"{every} is zero, as before training", ids=())
-    elif len(dead):
-        severe = len(dead) > MAX_DEAD * read
-        message = f"{name} has {pluralize(len(dead), 'zero row')} for tokens that occur in text"
-        yield Finding("error" if severe else "warning", "table-zero-rows", message, ids=tuple(dead.tolist()))
+        yield Finding("note", "table-zero-rows", f"{every} is zero, as before training")
+    elif info.role in PER_TOKEN:
+        reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
+        dead = set(scan.ids[scan.is_zero].tolist()).intersection(reached.tolist()) - {padding_idx}
+        if dead:
+            severity: Severity = "error" if len(dead) > MAX_DEAD * read else "warning"
+            message = f"{name} has {pluralize(len(dead), 'zero row')} for tokens that occur in text"
+            yield Finding(severity, "table-zero-rows", message, ids=tuple(sorted(dead)))
 
 
 def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
@@ -200,18 +198,17 @@ def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], 
                 _ = memory.token_map
         except InlayerError as error:
             findings.append(Finding("error", "ngram-mismatch", shorten(str(error), 400)))
-        facts.append(
-            NgramMemoryFacts(
-                tensor=spec.tensor_suffix,
-                layer=spec.layer,
-                tensors=tensors,
-                rows=spec.rows,
-                width=spec.width,
-                heads=spec.n_hash_heads,
-                orders=tuple(sorted(set(spec.orders))),
-                smallest_head=min(spec.moduli),
-                largest_head=max(spec.moduli),
-                compressed_vocab_size=spec.compressed_vocab_size,
-            )
+        memory_facts = NgramMemoryFacts(
+            tensor=spec.tensor_suffix,
+            layer=spec.layer,
+            tensors=tensors,
+            rows=spec.rows,
+            width=spec.width,
+            heads=spec.n_hash_heads,
+            orders=tuple(sorted(set(spec.orders))),
+            smallest_head=min(spec.moduli),
+            largest_head=max(spec.moduli),
+            compressed_vocab_size=spec.compressed_vocab_size,
         )
+        facts.append(memory_facts)
     return facts, findings

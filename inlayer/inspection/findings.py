@@ -4,7 +4,6 @@ source -> Model -> facts -> [findings] -> Report
 - severities follow compilers and SARIF: an error or a warning needs attention, a note is worth knowing
 - a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
 - text from a checkpoint is untrusted: `shorten` escapes it and cuts it to one line
-- see also: deciding what is a finding (the check_*.py modules), printing (terminal.py)
 Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
 """
 
@@ -18,9 +17,7 @@ from inlayer.files import printable
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-MAX_NUMBER = (
-    2**63 - 1
-)  # a config may contain numbers with thousands of digits; numbers above this are all treated the same
+MAX_NUMBER = 2**63 - 1  # a config may contain numbers with thousands of digits; larger ones are treated as this one
 
 _DIVERGED = "Download the file again. If you trained this model yourself, the run diverged or a cast overflowed."
 _MISMATCHED = "Weights and config.json belong to different models. Download both again."
@@ -109,7 +106,18 @@ ADVICE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A row of the table, its token as text if it has one, and the value that stands out."""
+    """A row that a finding affects.
+
+    Attributes:
+        id: The row of the table.
+        text: The text of its token, or None if it does not have one.
+        value: The value that stands out, or None.
+
+    Example:
+        >>> example = inlayer.inspect("default").findings[0].examples[0]
+        >>> example.id, round(example.value, 2)  # an undertrained row
+        (130, 0.43)
+    """
 
     id: int
     text: str | None
@@ -118,16 +126,21 @@ class Example:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem, or a fact worth knowing.
+    """A problem or an informational note, as listed in `Report.findings`.
 
     Attributes:
         severity: "error", "warning" or "note".
         code: A name that never changes its meaning, such as "nan-rows"; docs/checkpoints.md explains each.
         message: What was found, in one sentence.
         count: The number of affected rows, ids or tensors.
-        ids: Every token id behind the finding; empty if it is not about single tokens.
+        ids: Every affected token id; empty if the finding is not about single tokens.
         examples: The first few of them with their text.
         advice: What to do next.
+
+    Example:
+        >>> finding = inlayer.inspect("default").findings[0]
+        >>> finding.severity, finding.code, len(finding.ids) == finding.count
+        ('note', 'undertrained-tokens', True)
     """
 
     severity: Severity

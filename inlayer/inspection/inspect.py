@@ -2,7 +2,6 @@
 
 source -> Model -> facts -> findings -> [Report]
 - all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
-- see also: the checks of each topic (check_layer.py, check_tokens.py, check_rows.py, check_head.py, check_tables.py)
 Tested on real models, which must pass, in tests/inspection/test_report.py, and with one damaged checkpoint per fault in
 tests/inspection/test_faults.py.
 """
@@ -12,7 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +22,12 @@ from inlayer.errors import InlayerError, MissingFileError
 from inlayer.families.config_reader import text_config
 from inlayer.files import join_names
 from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
+from inlayer.inspection.check_rows import MIN_COSINE, ScannedRows, reference_rows, row_facts
+from inlayer.inspection.check_tokens import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
-from inlayer.inspection.report import Report
-from inlayer.inspection.rows import ScannedRows, row_facts
+from inlayer.inspection.report import MIN_REFERENCES, Report
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, sample, scan_rows
-from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
-from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, reference_rows
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 
@@ -73,28 +72,56 @@ def inspect(
         62
     """
     model = source if isinstance(source, Model) else load(source)
-    scanned = _scan(model, quick, progress)
+    config = text_config(model.config)
+    roles = check_tokens.special_token_roles(config)
+    show = progress or no_progress
+    scanned = _scan(model, roles, quick, show)
+    rows, tokens = scanned.rows, scanned.rows.tokens
     # The bar is full by then, but Ctrl-C also stops reading the other tables.
-    keep_full: Progress | None = None if progress is None else lambda *_: progress(scanned.total, scanned.total)
-    facts = _collect_facts(scanned, quick, keep_full)
-    findings = [*_collect_findings(scanned, facts), *facts.findings, *_head_row_findings(scanned)]
-    not_checked = _not_checked(scanned, facts)
-    return replace(
-        facts,
-        strict=strict,
-        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
-        not_checked=(*not_checked, *facts.not_checked),
+    keep_full = partial(_part_of, show, scanned.total, scanned.total)
+    table, training = check_layer.table_facts(model), check_layer.training_facts(model)
+    positions, head = check_layer.position_facts(model), check_head.head_facts(model, scanned.head)
+    tables, table_findings, not_checked = check_tables.check_tables(
+        model, tokens, table.model_parameters, quick=quick or scanned.was_stopped, progress=keep_full
     )
+    ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
+    vocabulary = check_tokens.vocabulary_facts(tokens, rows.statistics, roles, table.config_vocab_size)
+    reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
+    values = row_facts(rows, scanned.padding_id, near_zero_share(model.table, _spread(reached, MAX_SAMPLED)))
+    findings = [
+        *check_layer.table_findings(model, table),
+        *check_layer.layer_findings(model, positions, rows.statistics.rms, quick=quick),
+        *check_head.head_findings(model, head, scanned.head),
+        *(scanned.tokenizer_findings or check_tokens.vocabulary_findings(tokens, vocabulary)),
+        *check_tokens.special_token_findings(tokens, config, roles),
+        *check_rows.row_findings(rows, values, training),
+        *table_findings,
+        *ngram_findings,
+        *check_head.head_row_findings(scanned.head, rows),
+    ]
+    report = Report(
+        source=model.source,
+        kind=model.store.kind,
+        description=model.note,
+        quick=quick,
+        strict=strict,
+        table=table,
+        positions=positions,
+        head=head,
+        tables=tuple(tables),
+        ngrams=tuple(ngrams),
+        vocabulary=vocabulary,
+        rows=values,
+        training=training,
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
+    )
+    return replace(report, not_checked=(*_not_checked(model, scanned, report), *not_checked))
 
 
 class ScannedModel(NamedTuple):
     """What was read of a model: its tokens, and the rows of its table and head."""
 
-    model: Model
-    config: dict[str, Any]
-    roles: dict[int, list[str]]  # roles of special tokens, by id
     padding_id: int | None
-    tokens: TokenKinds
     tokenizer_findings: list[Finding]
     rows: ScannedRows
     head: check_head.HeadScan
@@ -102,85 +129,31 @@ class ScannedModel(NamedTuple):
     was_stopped: bool
 
 
-def _scan(model: Model, quick: bool, progress: Progress | None) -> ScannedModel:
+def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Progress) -> ScannedModel:
     """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
     rows = check_size(model.table, is_sampled=quick)
-    config = text_config(model.config)
-    roles = check_tokens.special_token_roles(config)
     ids = sample(rows, roles) if quick else None
     n_rows = rows if ids is None else len(ids)
     total = n_rows * (1 if model.head_name is None else 2)
-    if progress is not None:
-        progress(0, total)
-    tokenizer, tokenizer_findings = _open_tokenizer(model)
-    padding_ids = frozenset(token_id for token_id, names in roles.items() if "pad" in names)
+    progress(0, total)
+    tokenizer, findings = _open_tokenizer(model)
+    padding_ids = {token_id for token_id, names in roles.items() if "pad" in names}
     padding_id = model.spec.padding_idx if model.spec is not None else min(padding_ids, default=None)
     if tokenizer is not None and tokenizer.pad_id is not None:
-        padding_ids |= {tokenizer.pad_id}
+        padding_ids.add(tokenizer.pad_id)
     tokens = classify_ids(tokenizer, rows, ids, roles, padding_ids)
     if _were_added(model.table, tokens):
         tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
-    scan = _scan_table(model.table, tokens, ids, _offset(progress, 0, total))
-    tokens = tokens.first(len(scan.ids))
+    scan = _scan_table(model.table, tokens, ids, partial(_part_of, progress, 0, total))
     was_stopped = len(scan.ids) < n_rows
-    head = check_head.scan_head(model, ids, _offset(progress, n_rows, total), skip=was_stopped)
-    was_stopped |= head.was_stopped
-    scanned = ScannedRows(scan, tokens)
-    return ScannedModel(model, config, roles, padding_id, tokens, tokenizer_findings, scanned, head, total, was_stopped)
+    head = check_head.scan_head(model, ids, partial(_part_of, progress, n_rows, total), skip=was_stopped)
+    scanned = ScannedRows(scan, tokens.first(len(scan.ids)))
+    return ScannedModel(padding_id, findings, scanned, head, total, was_stopped or head.was_stopped)
 
 
-def _collect_facts(scanned: ScannedModel, quick: bool, progress: Progress | None) -> Report:
-    """Return all facts, and for the other tables, which are read here, the findings and what was not checked."""
-    model, tokens = scanned.model, scanned.tokens
-    table = check_layer.table_facts(model)
-    others, findings, not_checked = check_tables.check_tables(
-        model, tokens, table.model_parameters, quick=quick or scanned.was_stopped, progress=progress
-    )
-    ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
-    reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
-    near_zero = near_zero_share(model.table, _spread(reached, MAX_SAMPLED))
-    return Report(
-        source=model.source,
-        kind=model.store.kind,
-        description=model.note,
-        quick=quick,
-        table=table,
-        positions=check_layer.position_facts(model),
-        head=check_head.head_facts(model, scanned.head),
-        tables=tuple(others),
-        ngrams=tuple(ngrams),
-        vocabulary=check_tokens.vocabulary_facts(
-            tokens, scanned.rows.statistics, scanned.roles, table.config_vocab_size
-        ),
-        rows=row_facts(scanned.rows, scanned.padding_id, near_zero),
-        training=check_layer.training_facts(model),
-        findings=(*findings, *ngram_findings),
-        not_checked=tuple(not_checked),
-    )
-
-
-def _collect_findings(scanned: ScannedModel, facts: Report) -> Iterator[Finding]:
-    """Yield findings about the layer, the head, the tokens and the rows."""
-    model, tokens, rows = scanned.model, scanned.tokens, scanned.rows
-    yield from check_layer.table_findings(model, facts.table)
-    yield from check_layer.layer_findings(model, facts.positions, rows.rms, quick=facts.quick)
-    yield from check_head.head_findings(model, facts.head, scanned.head)
-    yield from scanned.tokenizer_findings or check_tokens.vocabulary_findings(tokens, facts.vocabulary)
-    yield from check_tokens.special_token_findings(tokens, scanned.config, scanned.roles)
-    yield from check_rows.row_findings(rows, facts.rows, facts.training)
-
-
-def _head_row_findings(scanned: ScannedModel) -> Iterator[Finding]:
-    """Yield findings about the rows of a head with its own weights."""
-    head, statistics = scanned.head, scanned.head.statistics
-    if statistics is not None and head.equal is False and not head.has_more_rows:
-        rows = ScannedRows(statistics, scanned.tokens.first(len(statistics.ids)))
-        yield from check_head.head_row_findings(rows, scanned.rows)
-
-
-def _not_checked(scanned: ScannedModel, facts: Report) -> Iterator[str]:
+def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator[str]:
     """Yield what could not be checked, and so must not be reported as healthy."""
-    model, rows, tokens, was_stopped = scanned.model, scanned.rows, scanned.tokens, scanned.was_stopped
+    rows, tokens, was_stopped = scanned.rows, scanned.rows.tokens, scanned.was_stopped
     head, statistics = facts.head, scanned.head.statistics
     if model.spec is None and not model.is_static:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
@@ -219,7 +192,7 @@ def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
         return None, [Finding(severity, "tokenizer-unreadable", message)]
 
 
-def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress | None) -> RowStatistics:
+def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progress: Progress) -> RowStatistics:
     """Scan the table, comparing every row with the mean direction of the reference tokens.
 
     If text can produce almost every token, special tokens with equal rows serve as references: they are found in a
@@ -252,6 +225,6 @@ def _spread(ids: Ids, max_count: int) -> Ids:
     return ids[:: max(1, -(-len(ids) // max_count))]
 
 
-def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:
+def _part_of(progress: Progress, before: int, total: int, done: int, _: int) -> object:
     """Report the progress of one scan as progress of all of them."""
-    return None if progress is None else lambda done, _: progress(min(before + done, total), total)
+    return progress(min(before + done, total), total)

@@ -3,7 +3,6 @@
 source -> Model -> facts -> findings -> [Report]
 - `to_dict()` contains plain JSON values only; a number that is NaN or infinite becomes null
 - its keys are the fields of `Report` and `exit_code`; nested facts have the fields of their class below
-- see also: collecting facts (the check_*.py modules, undertrained.py), printing them (terminal.py)
 Tested in tests/inspection/test_report.py and tests/inspection/test_command.py.
 """
 
@@ -17,8 +16,9 @@ from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
-from inlayer.inspection.undertrained import MIN_REFERENCES
 from inlayer.render.numbers import pluralize
+
+MIN_REFERENCES = 8  # reference tokens that undertrained rows can be recognized by
 
 
 @dataclass(frozen=True, kw_only=True)

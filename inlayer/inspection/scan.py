@@ -7,7 +7,6 @@ source -> Model -> [facts] -> findings -> Report
 - sums avoid BLAS, whose threads wait for each other on a busy machine; a block is too small to be worth splitting
 - equal rows are found by a hash of their bytes, then compared byte by byte
 - a sample of ids goes through the same code as the whole table
-- see also: combining rows with tokens (undertrained.py), deciding what is normal (the check_*.py modules)
 Tested against a plain loop over the rows in tests/inspection/test_scan.py.
 """
 
@@ -23,18 +22,20 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError
 from inlayer.files import printable
-from inlayer.render.progress_bar import Progress
+from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tables.row_index import hash_rows
 
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float32]
 
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 RUNS, RUN_LENGTH = 32, 32  # of a sample; consecutive rows need only one read, even in a remote file
 MIN_CONSTANT_WIDTH = 8  # channels; fewer may be equal by chance
 MIN_SAMPLE = 2**12  # fewest values that show a distribution
+SCALE_RATIO = 100.0  # of the values of two tables that are compared
 BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
 
 
@@ -64,6 +65,20 @@ class RowStatistics:
         return self.finite & ~self.is_zero
 
     @property
+    def width(self) -> int:
+        return len(self.channel_means)
+
+    @property
+    def norm_median(self) -> float | None:
+        norms = self.norms[self.usable]
+        return float(np.median(norms)) if len(norms) else None
+
+    @property
+    def rms(self) -> float | None:
+        """Root mean square of the values of a typical row."""
+        return None if self.norm_median is None else self.norm_median / math.sqrt(self.width)
+
+    @property
     def is_duplicate(self) -> Flags:
         """Rows that repeat an earlier row."""
         return np.not_equal(self.first_equal, self.ids)
@@ -85,6 +100,11 @@ def check_size(table: StoredTable, *, is_sampled: bool) -> int:
     return rows
 
 
+def is_out_of_scale(rms: float, expected: float, min_rms: float) -> bool:
+    """Return whether values are far from the expected scale, and not of a usual size: at least `min_rms`, at most 1."""
+    return rms > max(1.0, SCALE_RATIO * expected) or rms < min(min_rms, expected / SCALE_RATIO)
+
+
 def sample(rows: int, others: Iterable[int] = ()) -> Ids:
     """Choose runs of consecutive rows, evenly spaced over the table, and those of `others` that are rows."""
     if rows <= RUNS * RUN_LENGTH:
@@ -97,8 +117,8 @@ def sample(rows: int, others: Iterable[int] = ()) -> Ids:
 def scan_rows(
     table: StoredTable,
     ids: Ids | None = None,
-    direction: npt.NDArray[np.float32] | None = None,
-    progress: Progress | None = None,
+    direction: Vector | None = None,
+    progress: Progress = no_progress,
     other: StoredTable | None = None,
 ) -> RowStatistics:
     """Read the rows `ids` (sorted; None for all) once, and possible duplicates a second time.
@@ -107,41 +127,34 @@ def scan_rows(
     `progress` stops the scan, the result covers the rows read so far.
     """
     row_ids = np.arange(table.num_embeddings) if ids is None else ids
-    count = len(row_ids)
-    norms, cosines = np.zeros(count), np.zeros(count)
-    flags = np.zeros((4, count), np.bool_)  # NaN, infinity, zero, constant
-    hashes = np.zeros(count, np.uint64)
-    channels, differing = np.zeros((2, table.embedding_dim)), list[int]()
+    measured, differing = list[dict[str, Any]](), list[int]()
+    channels = np.zeros((2, table.embedding_dim))
     for block, rows in _blocks(table, row_ids):
         if other is not None:
             pair = rows, other.rows(row_ids[block])
             same_type = pair[0].dtype == pair[1].dtype  # compared bit for bit, or by value if dtypes differ
             left, right = (x.view(np.uint8) if same_type else x.astype(np.float64) for x in pair)
             differing += row_ids[block][(left != right).any(1)].tolist()
-        hashes[block] = hash_rows(rows)
         with np.errstate(all="ignore"):  # overflow and NaN are expected
-            norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)
-        if progress is not None and progress(block.stop, count) is False:
-            count = block.stop
+            measured.append(_measure(rows, direction, channels) | {"hashes": hash_rows(rows)})
+        if progress(block.stop, len(row_ids)) is False:
+            row_ids = row_ids[: block.stop]
             break
-    row_ids, flags = row_ids[:count], flags[:, :count]
-    channels /= max(1, int((~(flags[0] | flags[1])).sum()))
+    columns = {name: np.concatenate([part[name] for part in measured]) for name in measured[0]}
+    hashes, cosines = columns.pop("hashes"), columns.pop("cosines")
+    channels /= max(1, int((~(columns["has_nan"] | columns["has_inf"])).sum()))
     return RowStatistics(
         ids=row_ids,
-        norms=norms[:count],
-        has_nan=flags[0],
-        has_inf=flags[1],
-        is_zero=flags[2],
-        is_constant=flags[3],
-        first_equal=_first_equal(table, row_ids, hashes[:count], flags[2]),
-        cosines=None if direction is None else cosines[:count],
+        first_equal=_first_equal(table, row_ids, hashes),
+        cosines=None if direction is None else cosines,
         differing=tuple(differing),
         channel_means=channels[0],
         channel_energy=channels[1],
+        **columns,
     )
 
 
-def mean_direction(table: StoredTable, ids: Ids) -> npt.NDArray[np.float32] | None:
+def mean_direction(table: StoredTable, ids: Ids) -> Vector | None:
     """Return the mean direction (D,) of these rows as a unit vector; None if they have none, or cancel out."""
     total = sum((units.sum(0) for units in _unit_vectors(table, ids)), np.zeros(table.embedding_dim))
     norm = np.sqrt(np.square(total).sum())
@@ -153,11 +166,9 @@ def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
 
     None if there are too few values to tell.
     """
-    near_zero = count = 0
-    for units in _unit_vectors(table, ids):
-        near_zero += int((np.abs(units) < 0.1 / math.sqrt(table.embedding_dim)).sum())
-        count += units.size
-    return near_zero / count if count >= MIN_SAMPLE else None
+    limit = 0.1 / math.sqrt(table.embedding_dim)
+    near_zero = np.array([row for units in _unit_vectors(table, ids) for row in np.abs(units) < limit])
+    return float(near_zero.mean()) if near_zero.size >= MIN_SAMPLE else None
 
 
 def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
@@ -178,32 +189,32 @@ def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
         yield values[usable] / norms[usable, None]
 
 
-def _measure(
-    rows: npt.NDArray[Any], direction: npt.NDArray[np.float32] | None, channels: Numbers
-) -> tuple[Numbers, Numbers, Flags]:
-    """Return norm, cosine and the four flags of each row of a block, and add the sums of its channels to `channels`."""
+def _measure(rows: npt.NDArray[Any], direction: Vector | None, channels: Numbers) -> dict[str, npt.NDArray[Any]]:
+    """Return norm, cosine and flags of each row of a block, and add the sums of its channels to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
-    constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)
+    is_constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)
     sums = values.sum(0, dtype=np.float64)
     squares = np.square(values, out=values)
     norms, energy = np.sqrt(squares.sum(1)).astype(np.float64), squares.sum(0, dtype=np.float64)
-    flags = np.zeros((4, len(rows)), np.bool_)
+    has_nan, has_inf, is_zero = np.zeros((3, len(rows)), np.bool_)
     unclear = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
     if len(unclear):
         exact = rows[unclear].astype(np.float64)
-        flags[0, unclear], flags[1, unclear] = np.isnan(exact).any(1), np.isinf(exact).any(1)
-        flags[2, unclear] = ~exact.any(1)
+        has_nan[unclear], has_inf[unclear] = np.isnan(exact).any(1), np.isinf(exact).any(1)
+        is_zero[unclear] = ~exact.any(1)
         norms[unclear] = _exact_norms(exact)
         if not np.isfinite(energy).all():  # sum the channels again, without non-finite rows
-            finite = rows[~(flags[0] | flags[1])].astype(np.float64)
+            finite = rows[~(has_nan | has_inf)].astype(np.float64)
             sums, energy = finite.sum(0), np.square(finite).sum(0)
         if direction is not None:
             dots[unclear] = np.einsum("ij,j->i", exact, direction.astype(np.float64))
-    flags[3] = constant & ~flags[2]
     channels[0] += sums
     channels[1] += energy
-    return norms, np.nan_to_num(dots / norms, nan=0.0, posinf=0.0, neginf=0.0), flags
+    return {
+        "norms": norms, "cosines": np.nan_to_num(dots / norms, nan=0.0, posinf=0.0, neginf=0.0),
+        "has_nan": has_nan, "has_inf": has_inf, "is_zero": is_zero, "is_constant": is_constant & ~is_zero,
+    }  # fmt: skip
 
 
 def _exact_norms(values: Numbers) -> Numbers:
@@ -213,16 +224,14 @@ def _exact_norms(values: Numbers) -> Numbers:
     return np.asarray(peak * np.sqrt(np.square(values / peak[:, None]).sum(1)))
 
 
-def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64], is_zero: Flags) -> Ids:
-    """Return, for every row, the first id with the same bytes. Zero rows, which may be many, are not compared again."""
-    _, first, group, sizes = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64]) -> Ids:
+    """Return, for every row, the first id with the same bytes: rows with equal hashes are read again and compared."""
+    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
     leader = first[group.reshape(-1)]  # index of the first row with the same hash
-    both_zero = is_zero & is_zero[leader]
-    result: Ids = np.where(both_zero, ids[leader], ids)
-    candidates = np.flatnonzero((sizes[group.reshape(-1)] > 1) & (leader != np.arange(len(ids))) & ~both_zero)
+    candidates = np.flatnonzero(leader != np.arange(len(ids)))
+    result: Ids = ids.copy()
     for block, rows in _blocks(table, ids[candidates]):
         part = candidates[block]
-        others = table.rows(ids[leader[part]])
-        equal = (rows.view(np.uint8) == others.view(np.uint8)).all(1)
+        equal = (rows.view(np.uint8) == table.rows(ids[leader[part]]).view(np.uint8)).all(1)
         result[part[equal]] = ids[leader[part[equal]]]
     return result

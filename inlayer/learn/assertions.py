@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.sandbox.protocol import RemoteHandle, Unsendable
+from inlayer.learn.sandbox.protocol import RemoteHandle
 from inlayer.render.numbers import pluralize
 from inlayer.tensors import dtype_name
 
@@ -181,7 +181,7 @@ def describe_value(value: Any) -> str:
         return "None"
     if isinstance(value, Tensor):
         kind = f"{dtype_name(value.dtype)} tensor of shape {tuple(value.shape)}"
-    elif isinstance(value, (RemoteHandle, Unsendable)):
+    elif isinstance(value, RemoteHandle):
         kind = f"object of type {value.kind}"
     elif isinstance(value, (list, tuple, dict)):
         kind = f"{type(value).__name__} of {len(value)} item{'' if len(value) == 1 else 's'}"
@@ -195,7 +195,7 @@ def describe_value(value: Any) -> str:
 def format_value(value: Any) -> str:
     """Return a value as text: its kind, and its numbers if there are not too many."""
     if not isinstance(value, Tensor):
-        shown = "" if value is None or isinstance(value, (RemoteHandle, Unsendable)) else _shorten(_plain(value))
+        shown = "" if value is None or isinstance(value, RemoteHandle) else _shorten(_plain(value))
         return shown or describe_value(value)
     kind = describe_value(value)
     if not value.numel():
@@ -213,7 +213,7 @@ def _format_row(row: Tensor) -> str:
 
 def _plain(value: Any) -> str:
     """Return a repr in which tensors inside a container are described, not printed."""
-    if isinstance(value, (Tensor, RemoteHandle, Unsendable)):
+    if isinstance(value, (Tensor, RemoteHandle)):
         return f"<{describe_value(value)}>"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_plain(item)}" for key, item in list(value.items())[:MAX_ITEMS]) + "}"
@@ -232,7 +232,7 @@ def labeled(label: str, text: str) -> list[str]:
     return [f"  {'' if number else label:<12} {line}" for number, line in enumerate(text.splitlines())]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class RecordedCall:
     """A call of the learner's code and its output or error; the parameters name the arguments if they are known."""
 
@@ -240,7 +240,7 @@ class RecordedCall:
     parameters: tuple[str, ...]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    output: Any
+    output: Any = NO_OUTPUT
 
     def input_lines(self) -> list[str]:
         """Return the call and its inputs as lines of text."""

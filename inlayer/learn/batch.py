@@ -32,9 +32,10 @@ from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 from inlayer.render.numbers import pluralize
+from inlayer.render.progress_bar import no_progress
 
 if TYPE_CHECKING:
-    from inlayer.learn.sandbox.limits import GradingLimits
+    from inlayer.learn.sandbox.restrict import GradingLimits
 
 MAX_CELL_CHARACTERS = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -49,10 +50,10 @@ TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """An entry of a class folder: code to grade, or the failure code if the code could not be read."""
+    """An entry of a class folder: code to grade, or the rule and message that say why there is none."""
 
     learner: str
-    file: str
+    file: str = ""
     task: Task | None = None
     source: str | None = None
     rule: str = ""
@@ -114,7 +115,7 @@ def grade_folder(
     tasks: Sequence[str] | None = None,
     seed: int | None = None,
     limits: GradingLimits | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = no_progress,
 ) -> BatchReport:
     """Grade all submissions in a folder; with `tasks`, only these count and missing ones are reported."""
     if (kind := path_kind(folder)) != "folder":
@@ -131,8 +132,7 @@ def grade_folder(
     try:
         for submission in submissions:
             rows.append(_row(submission, seed, limits))
-            if progress is not None:
-                progress(len(rows), len(submissions))
+            progress(len(rows), len(submissions))
     except KeyboardInterrupt:
         pass
     remaining = submissions[len(rows) :]
@@ -215,7 +215,7 @@ def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None
             yield replace(submission, source=None, rule="too-many-files", message=message)
         elif submission.task or submission.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
             yield submission
-    note = partial(Submission, learner=name, file="")
+    note = partial(Submission, learner=name)
     missing = [task for task in chosen or () if task not in [submission.task for submission in counted]]
     for task in missing:
         yield note(task=task, rule="not-submitted", message=f"there is no {task.id}.py")
@@ -276,7 +276,6 @@ def _from_entry(
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """Return the sorted entries of a folder, without ignored ones."""
     with os.scandir(path) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
     return sorted(visible, key=lambda entry: entry.name)

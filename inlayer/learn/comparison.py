@@ -26,12 +26,12 @@ TOLERANCE = 1e-5  # relative to the largest value; allows for a different order 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The step of the walk that was compared, and the result in a sentence."""
+    """The learner's tensor, the step of the walk that was compared, and the result in a sentence."""
 
+    tensor: Tensor
     trace: Trace
     step: int
     message: str
-    matches: bool | None  # None: the walk has no tensor of this shape
 
 
 @cache
@@ -43,43 +43,39 @@ def compare(tensor: Tensor, step: int) -> Comparison:
     """Compare a tensor with the walk's tensors; `step` is the step to show."""
     pipeline = _pipeline()
     trace = pipeline.walk([TEXT], dims=pipeline.facts().shape[1])
-    message, matches = "The walk has no tensor of this shape to compare with.", None
     candidates = sorted(_tensors(trace), key=lambda candidate: candidate[0] != step)
+    different = ""
     for (of_step, name, theirs), (ours, subject) in itertools.product(candidates, _parts(tensor)):
         if ours.shape != theirs.shape:
             continue
         if torch.allclose(ours, theirs, rtol=0.0, atol=TOLERANCE * float(theirs.abs().max())):
             precision = "bit for bit" if torch.equal(ours, theirs) else "up to rounding"
-            message, matches = f"{subject} {name} of the walk, {precision}.", True
+            message = f"{subject} {name} of the walk, {precision}."
             break
-        if of_step == step and matches is None:
-            message, matches = f"It has the shape of {name} of the walk, but different numbers.", False
-    return Comparison(trace=pipeline.walk([TEXT]), step=step, message=message, matches=matches)
+        if of_step == step and not different:
+            different = f"It has the shape of {name} of the walk, but different numbers."
+    else:
+        message = different or "The walk has no tensor of this shape to compare with."
+    return Comparison(tensor=tensor, trace=pipeline.walk([TEXT]), step=step, message=message)
 
 
 def _tensors(trace: Trace) -> Iterator[tuple[int, str, Tensor]]:
     """Yield the tensors of the walk with their step and name, in float64, which represents them exactly."""
-    cells = trace.texts[0].tokens
+    assert trace.backward is not None
+    cells, gradients = trace.texts[0].tokens, trace.backward.rows
     tensors: list[tuple[int, str, list[Any]]] = [
         (3, "the ids", [cell.id for cell in cells]),
         (5, "the rows", [cell.row for cell in cells]),
+        (6, "the angles", [cell.rotations[0].angles for cell in cells]),
+        (6, "the cosines", [cell.rotations[0].cos for cell in cells]),
+        (6, "the sines", [cell.rotations[0].sin for cell in cells]),
         (7, "the hidden states", [cell.hidden for cell in cells]),
+        (8, "the gradients", [row.total for row in gradients]),
+        (8, "the gradients through the lookup", [row.lookup for row in gradients]),
+        (8, "the gradients through the head", [row.head for row in gradients]),
     ]
-    for index, rotary in enumerate(trace.positions.rotary):
-        of = f" of {rotary.layer_type}" if rotary.layer_type else ""
-        rotations = [cell.rotations[index] for cell in cells]
-        tensors += [(6, f"the angles{of}", [rotation.angles for rotation in rotations]),
-                  (6, f"the cosines{of}", [rotation.cos for rotation in rotations]),
-                  (6, f"the sines{of}", [rotation.sin for rotation in rotations])]  # fmt: skip
-    rows = trace.backward.rows if trace.backward is not None else ()
-    for name, values in (
-        ("the gradients", [row.total for row in rows]),
-        ("the gradients through the lookup", [row.lookup for row in rows]),
-        ("the gradients through the head", [row.head for row in rows]),
-    ):
-        if rows and values[0] is not None:
-            tensors.append((8, name, values))
-    yield from ((step, name, torch.tensor(values, dtype=torch.float64)) for step, name, values in tensors)
+    for step, name, values in tensors:
+        yield step, name, torch.tensor(values, dtype=torch.float64)
 
 
 def _parts(tensor: Tensor) -> list[tuple[Tensor, str]]:

@@ -24,7 +24,6 @@ from inlayer.learn.questions import Exercise, Option, Question
 from inlayer.render.markdown import parse
 
 CONTENT = Path(__file__).parent / "content"
-HINT_SECTIONS = ("Hint 1", "Hint 2", "Hint 3")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,6 @@ class CoursePart:
 
     @cached_property
     def document(self) -> Document:
-        """The file lesson.md or task.md."""
         return read_document(self.folder / f"{type(self).__name__.lower()}.md")
 
     @property
@@ -89,7 +87,7 @@ class Task(CoursePart):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        return tuple(self.document.sections[name] for name in HINT_SECTIONS)
+        return tuple(self.document.sections[name] for name in ("Hint 1", "Hint 2", "Hint 3"))
 
     @property
     def why(self) -> str:
@@ -188,13 +186,11 @@ def not_found(kind: str, name: str, known: Iterable[str], fallback: str) -> Inpu
 
 @cache
 def open_course() -> Course:
-    """Return the bundled course."""
     lessons = [Lesson(id=name, number=number, folder=CONTENT / name) for number, name in enumerate(LESSONS, start=1)]
     return Course(lessons=tuple(lessons))
 
 
 def read_document(path: Path) -> Document:
-    """Read a Markdown file with its title and keys."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0].startswith("# "):
         raise InputError(f"{path.name} of {path.parent.name} has no title; its first line must be `# Title`")
@@ -209,16 +205,12 @@ def read_quiz(path: Path, lesson: str) -> tuple[Question, ...]:
 
 
 def _read_question(name: str, body: str, lesson: str) -> Question:
-    text: list[str] = []
-    options: list[tuple[bool, str, list[str]]] = []  # correct, text, lines of the reason
-    for line in body.splitlines():
-        if match := re.fullmatch(r"- \[([ x])\] (.*)", line):
-            options.append((match[1] == "x", match[2], []))
-        elif options and line.startswith("  "):
-            options[-1][2].append(line.strip())
-        elif options and line.strip():
-            raise InputError(f"question {name}: {quote(line)} is neither an option nor an indented reason")
-        elif not options:
-            text.append(line)
-    built = tuple(Option(text=option, correct=correct, reason=" ".join(reason)) for correct, option, reason in options)
-    return Question(id=name, lesson=lesson, text="\n".join(text).strip(), options=built)
+    text, *parts = re.split(r"^- \[([ x])\] ", body, flags=re.MULTILINE)
+    options = []
+    for mark, part in zip(parts[::2], parts[1::2], strict=True):
+        option, *reason = filter(str.strip, part.splitlines())
+        for line in reason:
+            if not line.startswith("  "):
+                raise InputError(f"question {name}: {quote(line)} is neither an option nor an indented reason")
+        options.append(Option(text=option, correct=mark == "x", reason=" ".join(map(str.strip, reason))))
+    return Question(id=name, lesson=lesson, text=text.strip(), options=tuple(options))

@@ -16,18 +16,21 @@ from typing import Any, Literal
 
 from inlayer.learn.course import Course, Lesson, Task
 from inlayer.learn.progress_file import ProgressRecord, ProgressState
-from inlayer.learn.questions import AnswerResult, Exercise, Question
+from inlayer.learn.questions import AnswerResult, Question
 
 GAP = 2  # questions between a miss and the next try
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CourseStep:
     """One thing to do: read a lesson, solve a task, answer an exercise, take a quiz."""
 
     kind: Literal["read", "task", "exercise", "quiz"]
     id: str
     lesson: Lesson
+    title: str  # in words: "the task gather, Gather the rows yourself"
+    is_done: bool
+    is_skipped: bool
 
     @property
     def key(self) -> str:
@@ -37,65 +40,39 @@ class CourseStep:
     def command(self) -> str:
         return f"inlayer learn {'check' if self.kind == 'task' else self.kind} {self.id}"
 
-    @property
-    def title(self) -> str:
-        """The step in words: "the task gather, Gather the rows yourself"."""
-        if self.kind in {"task", "exercise"}:
-            parts: tuple[Task | Exercise, ...] = (*self.lesson.tasks, *self.lesson.exercises)
-            return f"the {self.kind} {self.id}, {next(part.title for part in parts if part.id == self.id)}"
-        return f"{'read' if self.kind == 'read' else 'the quiz of'} lesson {self.lesson.number}, {self.lesson.title}"
-
     def to_dict(self) -> dict[str, str]:
         return {"kind": self.kind, "id": self.id, "lesson": self.lesson.id, "title": self.title,
                 "command": self.command}  # fmt: skip
 
-    def is_done(self, state: ProgressState) -> bool:
-        if self.kind == "quiz":
-            return all(state.record("question", question.id).done for question in self.lesson.questions)
-        return bool(state.record(self.kind, self.id).done)
 
-    def is_skipped(self, state: ProgressState) -> bool:
-        return bool(state.record(self.kind, self.id).skipped)
-
-
-def lesson_steps(lesson: Lesson) -> Iterator[CourseStep]:
-    """Yield the steps of a lesson in order: the text, its tasks, its exercises, its quiz."""
-    yield CourseStep(kind="read", id=lesson.id, lesson=lesson)
-    for task in lesson.tasks:
-        yield CourseStep(kind="task", id=task.id, lesson=lesson)
-    for exercise in lesson.exercises:
-        yield CourseStep(kind="exercise", id=exercise.id, lesson=lesson)
-    yield CourseStep(kind="quiz", id=lesson.id, lesson=lesson)
-
-
-@dataclass(frozen=True)
 class LessonStatus:
-    """A lesson with a learner's progress on its parts."""
+    """A lesson with a learner's progress: its tasks, exercises and questions, each with its record."""
 
-    lesson: Lesson
-    state: ProgressState
+    def __init__(self, lesson: Lesson, state: ProgressState) -> None:
+        self.lesson = lesson
+        self.read, self.quiz = state.record("read", lesson.id), state.record("quiz", lesson.id)
+        self.tasks = [(task, state.record("task", task.id)) for task in lesson.tasks]
+        self.exercises = [(exercise, state.record("exercise", exercise.id)) for exercise in lesson.exercises]
+        self.questions = [(question, state.record("question", question.id)) for question in lesson.questions]
 
-    @property
-    def is_read(self) -> bool:
-        return bool(self.state.record("read", self.lesson.id).done)
-
-    @property
-    def tasks(self) -> list[tuple[Task, ProgressRecord]]:
-        return [(task, self.state.record("task", task.id)) for task in self.lesson.tasks]
-
-    @property
-    def exercises(self) -> list[tuple[Exercise, ProgressRecord]]:
-        return [(exercise, self.state.record("exercise", exercise.id)) for exercise in self.lesson.exercises]
-
-    @property
-    def questions(self) -> list[tuple[Question, ProgressRecord]]:
-        return [(question, self.state.record("question", question.id)) for question in self.lesson.questions]
+    def steps(self) -> Iterator[CourseStep]:
+        """Yield the steps of the lesson in order: the text, its tasks, its exercises, its quiz."""
+        lesson, name = self.lesson, f"lesson {self.lesson.number}, {self.lesson.title}"
+        yield CourseStep("read", lesson.id, lesson, f"read {name}", bool(self.read.done), bool(self.read.skipped))
+        for task, record in self.tasks:
+            title = f"the task {task.id}, {task.title}"
+            yield CourseStep("task", task.id, lesson, title, bool(record.done), bool(record.skipped))
+        for exercise, record in self.exercises:
+            title = f"the exercise {exercise.id}, {exercise.title}"
+            yield CourseStep("exercise", exercise.id, lesson, title, bool(record.done), bool(record.skipped))
+        is_done = all(record.done for _, record in self.questions)
+        yield CourseStep("quiz", lesson.id, lesson, f"the quiz of {name}", is_done, bool(self.quiz.skipped))
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
         """Done and total by kind of step. A question that is due again does not count as done."""
         records = {
-            "read": [self.state.record("read", self.lesson.id)],
+            "read": [self.read],
             "task": [record for _, record in self.tasks],
             "exercise": [record for _, record in self.exercises],
             "quiz": [record for _, record in self.questions],
@@ -111,10 +88,9 @@ class LessonStatus:
         return sum(record.due > 0 for _, record in self.questions)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the lesson and the progress as plain JSON values."""
         return {
             **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
-            "read": self.is_read,
+            "read": bool(self.read.done),
             "tasks": [
                 {"id": task.id, "title": task.title, "state": _task_state(record), **vars(record)}
                 for task, record in self.tasks
@@ -134,22 +110,18 @@ def _task_state(record: ProgressRecord) -> str:
     return "passed" if record.done else "skipped" if record.skipped else tried
 
 
-@dataclass(frozen=True)
 class CourseOverview:
     """The course with a learner's progress."""
 
-    course: Course
-    state: ProgressState
-
-    @property
-    def lessons(self) -> list[LessonStatus]:
-        return [LessonStatus(lesson, self.state) for lesson in self.course.lessons]
+    def __init__(self, course: Course, state: ProgressState) -> None:
+        self.course, self.state = course, state
+        self.lessons = [LessonStatus(lesson, state) for lesson in course.lessons]
+        self.steps = [step for lesson in self.lessons for step in lesson.steps()]
 
     def open_steps(self, kind: str | None = None) -> list[CourseStep]:
         """Return the steps that are not done, of one kind or of all; the skipped ones are last."""
-        steps = (step for lesson in self.course.lessons for step in lesson_steps(lesson) if kind in {None, step.kind})
-        remaining = [step for step in steps if not step.is_done(self.state)]
-        return sorted(remaining, key=lambda step: step.is_skipped(self.state))
+        remaining = [step for step in self.steps if kind in {None, step.kind} and not step.is_done]
+        return sorted(remaining, key=lambda step: step.is_skipped)
 
     @property
     def next_step(self) -> CourseStep | None:
@@ -181,7 +153,6 @@ class CourseOverview:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Done and total of all lessons by kind of step."""
         counts = [lesson.counts for lesson in self.lessons]
         return {
             kind: (sum(lesson[kind][0] for lesson in counts), sum(lesson[kind][1] for lesson in counts))
@@ -211,8 +182,9 @@ class QuizRun:
 
     def answer(self, letter: str) -> AnswerResult:
         """Grade an answer and advance; an InputError for an invalid letter changes nothing."""
-        result = self._remaining[0].ask(self.seed + self.n_answers).grade(letter)
-        question = self._remaining.popleft()
+        question = self._remaining[0]
+        result = question.ask(self.seed + self.n_answers).grade(letter)
+        self._remaining.popleft()
         self.n_answers += 1
         if not result.correct:
             if question.id not in self.missed:

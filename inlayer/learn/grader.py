@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
-from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
@@ -22,12 +21,11 @@ from torch import Tensor
 from inlayer.checks import check_seed
 from inlayer.learn.assertions import NO_OUTPUT, LearnerException, RecordedCall, labeled
 from inlayer.learn.course import Task
-from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.sandbox.restrict import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 from inlayer.render.numbers import pluralize
 
 MAX_SOURCE = 1 << 20  # characters
-COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun
 Check: TypeAlias = "Callable[[GradingSession], None]"
 MIN_WRONG = 5  # required wrong solutions per task
 SOLUTION_RUNS = 3  # runs with different random values
@@ -95,13 +93,8 @@ class Verdict:
         }
 
 
-def load_checks(task: Task) -> ModuleType:
-    """Return the task's check.py; CHECKS lists its checks in order."""
-    return import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check")
-
-
 def count_checks(task: Task) -> int:
-    return len(COMMON_CHECKS) + len(load_checks(task).CHECKS)
+    return len(GradingRun(task).checks)
 
 
 def grade(
@@ -120,12 +113,12 @@ def grade(
 class GradingRun:
     """One file and its checks: the common checks of every task, then the task's own."""
 
-    def __init__(self, task: Task, source: str, seed: int, limits: GradingLimits | None) -> None:
+    def __init__(self, task: Task, source: str = "", seed: int = 0, limits: GradingLimits | None = None) -> None:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits
-        self.module = load_checks(task)
+        self.module = import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check")
         self.walk_output: Tensor | None = None
         self.random_state: Tensor | None = None  # at the start of the current check
-        self.checks: list[Check] = [*(getattr(self, name) for name in COMMON_CHECKS), *self.module.CHECKS]
+        self.checks: list[Check] = [self.syntax, self.runs, self.signature, *self.module.CHECKS]
 
     def open_session(self, seed: int) -> GradingSession:
         return GradingSession(self.module.NAME, seed=seed, limits=self.limits, parameters=tuple(self.module.PARAMETERS))
@@ -218,10 +211,9 @@ class GradingRun:
         if not solved.calls:
             return None
         call = solved.calls[min(index, len(solved.calls)) - 1]
-        # the line of an error is one of the solution, not of the learner's file
-        return (
-            replace(call, output=replace(call.output, line=None)) if isinstance(call.output, LearnerException) else call
-        )
+        if isinstance(call.output, LearnerException):  # its line is one of the solution, not of the learner's file
+            call = replace(call, output=replace(call.output, line=None))
+        return call
 
 
 # ---- for authors

@@ -14,17 +14,26 @@ import shlex
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from inlayer.learn.course import CONTENT
 from inlayer.render.markdown import Element, parse, to_elements
+
+LINKS = {  # patterns of addresses, by the kind of their target
+    "walk": r"walk:([1-8])(?:\?(.*))?",
+    "task": r"task:([a-z0-9_]+)",
+    "lesson": r"lesson:([a-z0-9_]+)",
+    "misconception": r"misconceptions\.md#([a-z0-9_-]+)",
+    "web": r"(https://[^/?#].*)",
+}
+VERBS = {"task": "next", "lesson": "read", "misconception": "misconceptions"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CourseLink:
     """The target of a link: a step of the walk, a task, a lesson, a misconception or a web address."""
 
-    kind: str  # "walk", "task", "lesson", "misconception" or "web"
+    kind: str  # a key of LINKS
     target: str
     texts: tuple[str, ...] = ()
 
@@ -33,8 +42,7 @@ class CourseLink:
         """The command that follows this link; None for a web address."""
         if self.kind == "walk":
             return f"inlayer walk{''.join(f' {shlex.quote(text)}' for text in self.texts)} --step {self.target}"
-        verbs = {"task": "next", "lesson": "read", "misconception": "misconceptions"}
-        return f"inlayer learn {verbs[self.kind]} {self.target}" if self.kind in verbs else None
+        return f"inlayer learn {VERBS[self.kind]} {self.target}" if self.kind in VERBS else None
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -46,20 +54,14 @@ class CourseLink:
 
 def parse_link(address: str) -> CourseLink | None:
     """Parse an address; None if the course has no such kind of link."""
-    scheme, _, rest = address.partition(":")
-    if scheme == "walk" and (match := re.fullmatch(r"([1-8])(?:\?(.*))?", rest)):
-        return CourseLink(kind="walk", target=match[1], texts=tuple(parse_qs(match[2] or "").get("text", [])))
-    if scheme in {"task", "lesson"} and re.fullmatch(r"[a-z0-9_]+", rest):
-        return CourseLink(kind=scheme, target=rest)
-    if match := re.fullmatch(r"misconceptions\.md#([a-z0-9_-]+)", address):
-        return CourseLink(kind="misconception", target=match[1])
-    if scheme == "https" and urlsplit(address).netloc:
-        return CourseLink(kind="web", target=address)
+    for kind, pattern in LINKS.items():
+        if match := re.fullmatch(pattern, address):
+            query = match[2] if kind == "walk" else None
+            return CourseLink(kind=kind, target=match[1], texts=tuple(parse_qs(query or "").get("text", [])))
     return None
 
 
 def link_command(address: str) -> str | None:
-    """Return the command that follows a link."""
     link = parse_link(address)
     return None if link is None else link.command
 
@@ -81,9 +83,8 @@ def course_elements(text: str) -> list[Element]:
 
 def course_line(text: str) -> list[Element]:
     """Return one line of a course text, such as an option of a question, without the paragraph around it."""
-    nodes = parse(text)
-    return to_elements(nodes[0].children if [node.kind for node in nodes] == ["paragraph"] else nodes, _attributes,
-                       picture_data)  # fmt: skip
+    elements = course_elements(text)
+    return list(elements[0][2]) if len(elements) == 1 and elements[0][0] == "p" else elements
 
 
 def _attributes(address: str) -> dict[str, Any] | None:

@@ -17,10 +17,12 @@ import html
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+from rich.console import Console
 
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import file_errors, format_path, write_atomic
@@ -29,7 +31,7 @@ from inlayer.learn.links import parse_link, picture_data
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, Exercise, FreeTextQuestion, Question
 from inlayer.learn.service import CourseService, random_seed
-from inlayer.learn.terminal import CoursePrinter
+from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 from inlayer.render.markdown import to_notebook
 
 EXTENSION = "%load_ext inlayer.learn.notebook"
@@ -86,8 +88,7 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
                  for number, hint in enumerate(task.hints, start=1)]  # fmt: skip
         yield _markdown("\n\n".join(hints))
         yield _code(f"%%task {task.id}\n{task.start.rstrip()}")
-    if lesson.exercises:
-        yield _markdown("## Exercises")
+    yield _markdown("## Exercises")
     for exercise in lesson.exercises:
         yield _markdown(f"### {exercise.title}")
         yield from _question_cells(exercise, seed)
@@ -97,7 +98,9 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
 
 
 def _question_cells(question: Exercise | Question, seed: int) -> Iterator[Cell]:
-    yield _code(f'ask("{question.id}", seed={seed})', _printed(lambda out: out.question(question.ask(seed))))
+    shown = io.StringIO()
+    plain_printer(shown).question(question.ask(seed))
+    yield _code(f'ask("{question.id}", seed={seed})', shown.getvalue())
     yield _code(f'answer("{question.id}", "")')
 
 
@@ -161,25 +164,25 @@ def _printed_errors() -> Iterator[None]:
     try:
         yield
     except InlayerError as error:
-        _write(f"{error}\n")
+        sys.stdout.write(f"{error}\n")
 
 
 @_printed_errors()
 def _grade_cell(shell: Any, line: str, cell: str) -> None:
     """Grade the cell as a task's file, and define its names here."""
-    service = _open_service()
+    service, out = _open_service(), plain_printer(sys.stdout)
     task = service.course.task(line)
     verdict = service.check(task, cell)  # comes first: endless code is stopped there
     if any(result.name == "runs" and result.state == "passed" for result in verdict.results):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             shell.run_cell(cell, store_history=False)
         if not verdict.printed.startswith(printed.getvalue()):  # otherwise the verdict shows it
-            _write(printed.getvalue())
-    _write(_printed(lambda out: out.checks(verdict)))
+            sys.stdout.write(printed.getvalue())
+    out.checks(verdict)
     if verdict.passed:
-        _write(_printed(lambda out: out.passed(task, verdict, service.compare_with_walk(verdict))))
+        out.passed(task, verdict, service.compare_with_walk(verdict))
         step = service.overview().next_step
-        _write(f"Next: {step.title}\n" if step else "You have finished the course.\n")
+        out.line(f"Next: {step.title}" if step else "You have finished the course.", wrap=False)
 
 
 _seeds: dict[str, int] = {}  # seeds of the questions asked in this notebook
@@ -189,8 +192,7 @@ _seeds: dict[str, int] = {}  # seeds of the questions asked in this notebook
 def ask(name: str, seed: int | None = None) -> None:
     """Print an exercise or quiz question, generated from the seed."""
     _seeds[name] = random_seed() if seed is None else seed
-    question = CourseService().ask(name, _seeds[name])
-    _write(_printed(lambda out: out.question(question)))
+    plain_printer(sys.stdout).question(CourseService().ask(name, _seeds[name]))
 
 
 @_printed_errors()
@@ -200,29 +202,22 @@ def answer(name: str, text: str) -> None:
         raise InputError("Write your answer between the quotes, and run this cell again.")
     if name not in _seeds:
         raise InputError(f'Run ask("{name}") first; it generates the question.')
-    service = _open_service()
+    service, out = _open_service(), plain_printer(sys.stdout)
     question = service.ask(name, _seeds[name])
     if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`
-        _write(_printed(lambda out: out.sample_answer(question, with_points=True)))
+        out.sample_answer(question, with_points=True)
         return
     result = service.answer(question, text)
-    _write(_printed(lambda out: out.answer_result(result)))
+    out.answer_result(result)
     if result.correct and isinstance(question, ChoiceQuestion):
-        _write(_printed(lambda out: out.reasons(question)))
+        out.reasons(question)
 
 
-def _printed(show: Callable[[CoursePrinter], None]) -> str:
-    """Return what a printer shows, as plain text."""
-    from rich.console import Console
-
-    stream = io.StringIO()
-    show(CoursePrinter(Console(file=stream, width=WIDTH, highlight=False, color_system=None, force_jupyter=False)))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+def plain_printer(stream: TextIO) -> CoursePrinter:
+    """Return a printer of plain text, as a notebook shows it."""
+    file: Any = EncodedOutput(stream)
+    return CoursePrinter(Console(file=file, width=WIDTH, highlight=False, color_system=None, force_jupyter=False))
 
 
 def _open_service() -> CourseService:
-    return CourseService(ProgressFile(allow_unsaved=True, on_notice=lambda line: _write(f"({line})\n")))
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
+    return CourseService(ProgressFile(allow_unsaved=True, on_notice=lambda line: sys.stdout.write(f"({line})\n")))

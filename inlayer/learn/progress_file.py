@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -23,11 +22,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import file_errors, format_path, locked, printable, quote, write_atomic
+from inlayer.files import file_errors, format_path, locked, quote, write_atomic
 
 VERSION = 2
 FORMAT = "inlayer progress"
 MAX_BYTES = 2**24
+UNWRITABLE = "cannot be written (set INLAYER_DATA to another folder)"
 LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
 MAX_HINTS = 3
 REPEATS = 2  # quizzes in which a missed question returns
@@ -126,60 +126,61 @@ def data_folder() -> Path:
 class ProgressFile:
     """The progress file in a folder.
 
-    `on_notice` receives a line if a damaged file was renamed or progress is not saved. With `allow_unsaved`, changes
-    last as long as this object if the file cannot be read or written, and `unsaved_reason` has the cause.
+    `on_notice` receives a line if a damaged file was renamed or progress is not saved. With `allow_unsaved`, progress
+    becomes `unsaved` if the file cannot be read or written: it lasts as long as this object.
     """
 
     def __init__(
-        self, folder: Path | None = None, *, on_notice: Callable[[str], object] = str, allow_unsaved: bool = False
+        self,
+        folder: Path | None = None,
+        *,
+        on_notice: Callable[[str], object] = str,
+        allow_unsaved: bool = False,
+        unsaved: ProgressState | None = None,
     ) -> None:
         self.path = (data_folder() if folder is None else folder) / "progress.json"
         self.on_notice = on_notice
         self.allow_unsaved = allow_unsaved
-        self.unsaved_reason = ""
-        self._unsaved_state = ProgressState()
+        self.unsaved = unsaved
 
     def read(self) -> ProgressState:
         """Return the stored state; an empty one if there is no file."""
         try:
             return self._load()
-        except DamagedProgressError:
-            with self.edit() as state:  # editing renames the file
+        except (DamagedProgressError, ProgressAccessError):
+            with self.edit() as state:  # editing renames a damaged file, and may continue unsaved
                 return state
-        except ProgressAccessError as error:
-            return self._continue_unsaved(error)
 
     @contextmanager
     def edit(self) -> Iterator[ProgressState]:
         """Yield the state and write it back if the block succeeds. Other processes wait meanwhile, so be quick."""
+        if self.unsaved is not None:
+            yield self.unsaved
+            return
         with ExitStack() as stack:
             try:
                 stack.enter_context(self._locked())
                 state = self._load_or_reset()
             except ProgressAccessError as error:
-                state = self._continue_unsaved(error)
+                state = ProgressState()
+                with suppress(DamagedProgressError, ProgressAccessError):
+                    state = self._load()
+                self._continue_unsaved(state, error)
             before = dump_state(state)
             yield state
             after = dump_state(state)
-            if not self.unsaved_reason and (after != before or not self.path.exists()):
+            if self.unsaved is None and (after != before or not self.path.exists()):
                 try:
-                    write_atomic(self.path, after)
-                except OSError as error:
-                    message = f"progress cannot be saved: {format_path(self.path)}: {error.strerror}"
-                    self._continue_unsaved(ProgressAccessError(message), state)
+                    with file_errors(self.path, UNWRITABLE, ProgressAccessError):
+                        write_atomic(self.path, after)
+                except ProgressAccessError as error:
+                    self._continue_unsaved(state, error)
 
-    def _continue_unsaved(self, error: ProgressAccessError, state: ProgressState | None = None) -> ProgressState:
-        """Keep the given state, or else what can be read of the file, for the life of this object."""
+    def _continue_unsaved(self, state: ProgressState, error: ProgressAccessError) -> None:
         if not self.allow_unsaved:
             raise error
-        if not self.unsaved_reason:
-            if state is None:
-                with suppress(DamagedProgressError, ProgressAccessError):
-                    state = self._load()
-            self._unsaved_state, self.unsaved_reason = state or ProgressState(), str(error)
-            reason = re.sub(r"^progress cannot be saved(:| in) ", "", str(error))
-            self.on_notice(f"progress is not saved: {reason}")
-        return self._unsaved_state
+        self.unsaved = state
+        self.on_notice(f"progress is not saved: {error}")
 
     def reset(self) -> Path | None:
         """Start over; returns where the old file was kept, if there was one."""
@@ -189,18 +190,15 @@ class ProgressFile:
     def merge(self, other: ProgressState) -> None:
         """Add what was done on another machine."""
         with self.edit() as state:
-            vars(state).update(vars(merge_states(state, other)))
+            state.records = merge_states(state, other).records
 
     def _load(self) -> ProgressState:
-        if self.unsaved_reason:
-            return self._unsaved_state
-        try:
-            with self.path.open("rb") as file:
-                return load_state(file.read(MAX_BYTES + 1))
-        except (FileNotFoundError, NotADirectoryError):
-            return ProgressState()
-        except OSError as error:
-            raise ProgressAccessError(f"progress cannot be read: {format_path(self.path)}: {error.strerror}") from error
+        if self.unsaved is not None:
+            return self.unsaved
+        missing = suppress(FileNotFoundError, NotADirectoryError)
+        with file_errors(self.path, kind=ProgressAccessError), missing, self.path.open("rb") as file:
+            return load_state(file.read(MAX_BYTES + 1), format_path(self.path))
+        return ProgressState()
 
     def _load_or_reset(self) -> ProgressState:
         """Return the stored state; a damaged file is renamed."""
@@ -208,26 +206,15 @@ class ProgressFile:
             return self._load()
         except DamagedProgressError as error:
             backup = keep_old_file(self.path, "progress.damaged-{}.json")
-            self.on_notice(
-                f"progress was reset because {format_path(self.path)} {error}; the file is kept as "
-                f"{format_path(backup or '')}"
-            )
+            self.on_notice(f"progress was reset because {error}; the file is kept as {format_path(backup or '')}")
             return ProgressState()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        if self.unsaved_reason:
-            yield
-            return
-        try:
+        lock = self.path.with_name("progress.lock")
+        with file_errors(self.path.parent, UNWRITABLE, ProgressAccessError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = self.path.with_name("progress.lock")
             lock.touch()
-        except OSError as error:
-            raise ProgressAccessError(
-                f"progress cannot be saved in {format_path(self.path.parent)}: {error.strerror}; set INLAYER_DATA "
-                "to another folder"
-            ) from error
         with locked(lock, "another process holds the lock on your progress; try again", wait=LOCK_TIMEOUT):
             yield
 
@@ -255,40 +242,38 @@ def dump_state(state: ProgressState) -> bytes:
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
 
-def load_state(data: bytes) -> ProgressState:
+def load_state(data: bytes, where: str = "the progress file") -> ProgressState:
     """Parse JSON from `dump_state`. DamagedProgressError if it is not, InputError if a newer inlayer wrote it."""
     if len(data) > MAX_BYTES:
-        raise DamagedProgressError(f"is larger than {MAX_BYTES:,} bytes")
+        raise DamagedProgressError(f"{where} is larger than {MAX_BYTES:,} bytes")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):
-        raise DamagedProgressError("is not JSON") from None
+        raise DamagedProgressError(f"{where} is not JSON") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("version"), int):
-        raise DamagedProgressError("is not a progress file of inlayer")
+        raise DamagedProgressError(f"{where} is not a progress file of inlayer")
     if raw["version"] < VERSION:
-        raise DamagedProgressError("was written by an earlier version of inlayer, whose lessons had different names")
+        raise DamagedProgressError(f"{where} is from an earlier inlayer, whose lessons had different names")
     if raw["version"] > VERSION:
-        raise InputError(
-            f"the progress file has version {printable(str(raw['version']))[:20]}, but this inlayer reads version "
-            f"{VERSION}; update inlayer"
-        )
+        found = quote(raw["version"])
+        raise InputError(f"{where} has version {found}, but this inlayer reads version {VERSION}; update inlayer")
     folder, current, records = (raw.get(name, default) for name, default in vars(ProgressState()).items())
     if not (isinstance(folder, str) and isinstance(current, str) and isinstance(records, dict)):
-        raise DamagedProgressError("has an invalid folder, task or list of records")
-    read = {key: _read_record(key, record) for key, record in records.items()}
+        raise DamagedProgressError(f"{where} has an invalid folder, task or list of records")
+    read = {key: _read_record(record, f"{where} has a record {quote(key)}") for key, record in records.items()}
     return ProgressState(folder=folder, current=current, records=read)
 
 
-def _read_record(key: str, raw: object) -> ProgressRecord:
+def _read_record(raw: object, where: str) -> ProgressRecord:
     """Read a record from JSON. Missing fields get their defaults, unknown ones are ignored."""
     if not isinstance(raw, dict):
-        raise DamagedProgressError(f"has a record {quote(key)} that is not an object")
+        raise DamagedProgressError(f"{where} that is not an object")
     record = ProgressRecord()
     for name, default in vars(ProgressRecord()).items():
         value = raw.get(name, default)
         is_count = type(value) is int and 0 <= value < 2**31
         if not (isinstance(value, str) if isinstance(default, str) else is_count or value is default):
-            raise DamagedProgressError(f"has an invalid {name} of {quote(key)}")
+            raise DamagedProgressError(f"{where} with an invalid {name}")
         setattr(record, name, value)
     return record
 

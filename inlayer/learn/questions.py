@@ -48,7 +48,7 @@ THOUSANDS_SEPARATORS = {",": "commas", " ": "spaces", "'": "apostrophes"}
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerResult:
-    """Return whether an answer is correct, and why."""
+    """Whether an answer is correct, and why."""
 
     correct: bool
     message: str
@@ -135,7 +135,6 @@ class ChoiceQuestion(TheoryQuestion):
 
     @property
     def formatted_answer(self) -> str:
-        """The text of the correct option."""
         return next(option.text for option in self.options if option.correct)
 
     def grade(self, answer: str) -> AnswerResult:
@@ -183,7 +182,6 @@ class Question(ChoiceQuestion):
 
 
 def shuffled(question: C, seed: str) -> C:
-    """Return the question with its options shuffled."""
     options = list(question.options)
     random.Random(seed).shuffle(options)
     return replace(question, options=tuple(options))
@@ -228,10 +226,8 @@ def parse_number(answer: str, unit: str = "") -> int | float:
             raise InputError(f"{quote(answer)} divides by 0")
         value = value * factor if sign == "*" else value / factor
     value *= _unit_factor(answer, match[2], unit)
-    if abs(value) > MAX_NUMBER:
-        raise InputError(f"{quote(answer)} is too large")
-    if value and abs(value) * MAX_NUMBER < 1:
-        raise InputError(f"{quote(answer)} is too small")
+    if value and not 1 <= abs(value) * MAX_NUMBER <= MAX_NUMBER**2:
+        raise InputError(f"{quote(answer)} is too {'large' if abs(value) > 1 else 'small'}")
     return int(value) if value.denominator == 1 else float(value)
 
 

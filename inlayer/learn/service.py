@@ -12,21 +12,18 @@ Tested in tests/learn/test_cli.py.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from inlayer.errors import InputError
 from inlayer.files import check_path, expand_home, format_path, not_a_file, path_kind, quote
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found
-from inlayer.learn.course_steps import CourseOverview, lesson_steps
+from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import ProgressFile, ProgressState, keep_old_file, now
 from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion
-from inlayer.learn.task_files import SourceFile, TaskFile, choose_folder, require_unchanged
+from inlayer.learn.task_files import SourceFile, TaskFile, find_folder
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
@@ -58,20 +55,12 @@ class CourseService:
         read_only: bool = False,
         folder: str | None = None,
     ) -> None:
-        self.course, self.progress = course or course_module.open_course(), progress or ProgressFile()
-        self.read_only, self.folder = read_only, folder
+        self.course, self.read_only, self.folder = course or course_module.open_course(), read_only, folder
+        self.progress = ProgressFile(unsaved=ProgressState()) if read_only else progress or ProgressFile()
 
     def state(self) -> ProgressState:
         """Return the learner's progress; empty if the service is read-only."""
-        return ProgressState() if self.read_only else self.progress.read()
-
-    @contextmanager
-    def edit(self, *, must_save: bool = False) -> Iterator[ProgressState]:
-        """The progress, to be changed; a read-only service discards the changes, or refuses if they must be saved."""
-        if must_save:
-            self.require_writable()
-        with nullcontext(ProgressState()) if self.read_only else self.progress.edit() as state:
-            yield state
+        return self.progress.read()
 
     def require_writable(self) -> None:
         if self.read_only:
@@ -80,25 +69,26 @@ class CourseService:
     # ---- the course
 
     def overview(self) -> CourseOverview:
-        """Return the lessons with their progress, and what is next."""
         return CourseOverview(self.course, self.state())
 
     def mark_read(self, lesson: Lesson) -> None:
-        with self.edit() as state:
+        with self.progress.edit() as state:
             state.record("read", lesson.id).finish()
 
     def skip(self, name: str | None) -> str:
         """Skip a task, an exercise, a step key such as "quiz/forward", or the next step; returns its title."""
-        steps = {step.key: step for lesson in self.course.lessons for step in lesson_steps(lesson)}
-        with self.edit(must_save=True) as state:
+        self.require_writable()
+        with self.progress.edit() as state:
+            overview = CourseOverview(self.course, state)
+            steps = {step.key: step for step in overview.steps}
             if name is not None:
-                near = next((key for key in (name, f"exercise/{name}") if key in steps), None)
-                if near is None and "/" in name:
+                key = name if name in steps else f"exercise/{name}"
+                if key not in steps and "/" in name:
                     raise not_found("exercise", name, [*self.course.exercises, *steps], LIST_EXERCISES)
-                step = steps[near or f"task/{self.course.task(name).id}"]
-            elif (next_step := CourseOverview(self.course, state).next_step) is None:
+                step = steps[key if key in steps else f"task/{self.course.task(name).id}"]
+            elif (next_step := overview.next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
-            elif next_step.is_skipped(state):
+            elif next_step.is_skipped:
                 raise InputError(f"only skipped steps are left; the first is {next_step.title}")
             else:
                 step = next_step
@@ -109,30 +99,23 @@ class CourseService:
 
     # ---- tasks
 
-    def choose_task(self, name: str | None, state: ProgressState) -> Task:
-        """Return the named task; otherwise the one in progress, or the next one that is open."""
-        if name is not None:
-            return self.course.task(name)
-        remaining = [step.id for step in CourseOverview(self.course, state).open_steps("task")]
-        if not remaining:
-            raise InputError("you have passed every task; name one to open it again")
-        return self.course.tasks[state.current if state.current in remaining else remaining[0]]
+    def find_task(self, name: str | None, *, or_next: bool = False) -> Task:
+        """Return the named task, or the one in progress: started or checked last, even if it is passed.
 
-    def opened_task(self, name: str | None, state: ProgressState) -> Task:
-        """Return the named task, or the one in progress: the one started or checked last, even if it is passed."""
+        With `or_next`, it is the next open task if none is in progress, or that one is passed.
+        """
         if name is not None:
             return self.course.task(name)
-        if (current := self.course.tasks.get(state.current)) is None:
+        state = self.state()
+        current = self.course.tasks.get(state.current)
+        if or_next and (current is None or state.record("task", current.id).done):
+            remaining = CourseOverview(self.course, state).open_steps("task")
+            if not remaining:
+                raise InputError("you have passed every task; name one to open it again")
+            return self.course.tasks[remaining[0].id]
+        if current is None:
             raise InputError("no task is in progress; start one with inlayer learn next, or name it")
         return current
-
-    def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
-        """Return the named task, or the one in progress; never a guess, because hints and solutions are recorded."""
-        state = self.state()
-        chosen = self.opened_task(name, state)
-        if name is None and state.record("task", chosen.id).done and not allow_passed:
-            raise InputError(f"you have passed {chosen.id}, and no other task is in progress; run inlayer learn next")
-        return chosen
 
     def next_open_task(self, after: Task) -> Task | None:
         """Return the next task that you have not passed, continuing from the start after the last one."""
@@ -140,19 +123,26 @@ class CourseService:
         others = tasks[tasks.index(after) + 1 :] + tasks[: tasks.index(after)]
         return next((task for task in others if not state.record("task", task.id).done), None)
 
-    def start_task(self, name: str | None) -> TaskFile:
+    def start_task(self, name: str) -> TaskFile:
         """Make a task the current one and create its file if it does not exist."""
-        with self.edit() as state:
-            task = self.choose_task(name, state)
-            file = task_files.open_file(task, choose_folder(state, self.folder), create=True)
+        return self._open_file(self.course.task(name), create=True)
+
+    def _open_file(self, task: Task, *, create: bool) -> TaskFile:
+        with self.progress.edit() as state:
             state.current = task.id
-        return file
+            return task_files.open_file(task, self._use_folder(state), create=create)
+
+    def _use_folder(self, state: ProgressState) -> Path:
+        """Return the folder of the learner's files and record it."""
+        folder = find_folder(state, self.folder)
+        state.folder = str(folder)
+        return folder
 
     def remember_folder(self) -> None:
         """Create the new folder for the learner's files and record it, if there is one."""
         if self.folder is not None:
-            with self.edit() as state:
-                task_files.make_folder(choose_folder(state, self.folder))
+            with self.progress.edit() as state:
+                task_files.make_folder(self._use_folder(state))
 
     def find_work(self, name: str | None, task: str | None = None, *, create: bool = False) -> TaskFile:
         """Return the task and file to check; `name` is a task, or a file named after one unless `task` names it.
@@ -160,41 +150,34 @@ class CourseService:
         Without a name, it is the task started or checked last. With `create`, it is the next open task if that one is
         passed, and a task that was not opened yet is opened.
         """
-        with self.edit() as state:
-            if name is None or (task is None and name in self.course.tasks):
-                wanted = task if name is None else name
-                chosen = self.choose_task(wanted, state) if create else self.opened_task(wanted, state)
-                file = task_files.open_file(chosen, choose_folder(state, self.folder), create=create)
-                if file.is_new:
-                    state.current = chosen.id
-                return file
-            path = expand_home(check_path(name, "FILE"))
-            if (kind := path_kind(path)) == "folder":
-                raise not_a_file(path, kind)
-            if kind == "file" and task is None and path.stem not in self.course.tasks:
-                raise InputError(f"{format_path(name)} is not named after a task; name the task with --task")
-            chosen = self.course.task(path.stem if task is None else task)
-            if kind == "missing" and task is None and path.parent == Path():
-                # `check gather.py` works anywhere; `watch gather.py` waits for a file that does not exist yet.
-                path = choose_folder(replace(state), self.folder) / f"{chosen.id}.py"
-                if not create or path_kind(path) == "file":
-                    return task_files.open_file(chosen, choose_folder(state, self.folder), create=False)
-            return TaskFile(task=chosen, path=path)
+        if name is None or (task is None and name in self.course.tasks):
+            return self._open_file(self.find_task(task if name is None else name, or_next=create), create=create)
+        path = expand_home(check_path(name, "FILE"))
+        if (kind := path_kind(path)) == "folder":
+            raise not_a_file(path, kind)
+        if kind == "file" and task is None and path.stem not in self.course.tasks:
+            raise InputError(f"{format_path(name)} is not named after a task; name the task with --task")
+        chosen = self.course.task(path.stem if task is None else task)
+        if kind == "missing" and task is None and path.parent == Path():
+            # `check gather.py` works anywhere; `watch gather.py` waits for a file that does not exist yet.
+            path = find_folder(self.state(), self.folder) / f"{chosen.id}.py"
+            if not create or path_kind(path) == "file":
+                return self._open_file(chosen, create=False)
+        return TaskFile(task=chosen, path=path)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
-        """Grade code and record the result."""
         from inlayer.learn.grader import grade
 
         self.require_writable()
         verdict = grade(task, source, seed=seed)
-        with self.edit() as state:
+        with self.progress.edit() as state:
             state.record("task", task.id).record_check(passed=verdict.passed, summary=verdict.summary)
             state.current = task.id
         return verdict
 
     def compare_with_walk(self, verdict: Verdict) -> Comparison | None:
         """Compare the learner's tensor with the walk's, if the task has one."""
-        if verdict.walk_output is None or not verdict.passed:
+        if verdict.walk_output is None:
             return None
         from inlayer.learn.comparison import compare
 
@@ -202,7 +185,7 @@ class CourseService:
 
     def hint(self, task: Task, level: int | None = None) -> int:
         """Record that the next hint is shown, or the one at a level; returns its level, from 1."""
-        with self.edit() as state:
+        with self.progress.edit() as state:
             state.current = task.id
             return state.record("task", task.id).record_hint(level)
 
@@ -212,7 +195,7 @@ class CourseService:
 
     def record_solution(self, task: Task) -> bool:
         """Record that the solution is shown; returns whether the task had passed."""
-        with self.edit() as state:
+        with self.progress.edit() as state:
             record = state.record("task", task.id)
             if not record.done:
                 record.solution_seen = record.solution_seen or now()
@@ -222,26 +205,29 @@ class CourseService:
 
     def load_file(self, task: Task) -> tuple[Path, SourceFile | None]:
         """Return the path of the learner's file for a task, and its content if it exists."""
-        return task_files.load_file(task, self.state())
+        path = (find_folder(self.state(), self.folder) / f"{task.id}.py").resolve()
+        return path, None if path_kind(path) == "missing" else task_files.read_file(path)
 
     def save_file(self, task: Task, source: str, base_digest: str | None) -> str:
         """Write the learner's file if it still has `base_digest`; returns the new digest."""
-        with self.edit(must_save=True) as state:  # its lock also protects the file
-            path, current = task_files.load_file(task, state)
+        self.require_writable()
+        with self.progress.edit() as state:  # its lock also protects the file
+            path, current = self.load_file(task)
             if current is None or current.text != source:
-                require_unchanged(path, current, base_digest)
-                choose_folder(state, self.folder)
+                task_files.require_unchanged(path, current, base_digest)
+                self._use_folder(state)
                 task_files.write_file(path, source)
             return task_files.read_file(path).digest
 
-    def reset_file(self, task: Task, *, base_digest: str | bool | None = False) -> Path | None:
+    def reset_file(self, task: Task, *, base_digest: str | Literal[False] | None = False) -> Path | None:
         """Restore a task's starter file; returns where the old file was kept. `base_digest` is checked unless False."""
-        with self.edit(must_save=True) as state:
-            choose_folder(state, self.folder)
-            path, current = task_files.load_file(task, state)
-            if not isinstance(base_digest, bool):
-                require_unchanged(path, current, base_digest)
+        self.require_writable()
+        with self.progress.edit() as state:
+            self._use_folder(state)
             state.current = task.id
+            path, current = self.load_file(task)
+            if base_digest is not False:
+                task_files.require_unchanged(path, current, base_digest)
             if current is not None and current.text == task.start:
                 return None
             backup = keep_old_file(path, f"{path.name}.bak{{}}")
@@ -257,11 +243,12 @@ class CourseService:
             if not remaining:
                 raise InputError("every exercise is done; name one to repeat it")
             return remaining[:1]
-        query, everything = name.strip(), self.course.exercises.values()
-        if matches := [exercise for exercise in everything if query in (exercise.id, exercise.id.partition("/")[2])]:
-            if len(matches) > 1:
-                raise InputError(f"{quote(name)} is in several lessons: {', '.join(match.id for match in matches)}")
-            return matches
+        query = name.strip()
+        matches = [key for key in self.course.exercises if query in (key, key.partition("/")[2])]
+        if len(matches) > 1:
+            raise InputError(f"{quote(name)} is in several lessons: {', '.join(matches)}")
+        if matches:
+            return [self.course.exercises[matches[0]]]
         for lesson in self.course.lessons:
             if query in (lesson.id, str(lesson.number)):
                 return [exercise for exercise in lesson.exercises if exercise in remaining] or list(lesson.exercises)
@@ -271,7 +258,7 @@ class CourseService:
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
-        with self.edit() as state:
+        with self.progress.edit() as state:
             record = state.record("exercise", exercise.id)
             if seed is None:
                 seed = record.seed if record.seed is not None else random_seed()
@@ -280,7 +267,7 @@ class CourseService:
 
     def record_exercise(self, name: str, *, correct: bool | None) -> None:
         """Record a result, such as the learner's own assessment of a free-text answer; None if it was shown."""
-        with self.edit() as state:
+        with self.progress.edit() as state:
             state.record("exercise", name).record_exercise(correct=correct)
 
     def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
@@ -294,7 +281,6 @@ class CourseService:
     # ---- exercises and quizzes
 
     def ask(self, name: str, seed: int) -> TheoryQuestion:
-        """Return an exercise or quiz question by its id."""
         return (self.course.exercises.get(name) or self.question(name)).ask(seed)
 
     def question(self, name: str) -> Question:
@@ -322,7 +308,7 @@ class CourseService:
 
     def record_answer(self, question: str, *, correct: bool, repeated: bool = False) -> tuple[int, int]:
         """Record an answer; returns how often the question was due before, and how often it still is."""
-        with self.edit() as state:
+        with self.progress.edit() as state:
             record = state.record("question", question)
             before = record.due
             record.record_answer(correct=correct, repeated=repeated)

@@ -18,34 +18,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from inlayer.learn.assertions import NO_OUTPUT, CheckFailed, LearnerException, RecordedCall, describe_value
-from inlayer.learn.sandbox.fork_server import fork_server, kill_group
-from inlayer.learn.sandbox.limits import GradingLimits
-from inlayer.learn.sandbox.protocol import (
-    MAX_TENSORS,
-    MAX_TREE,
-    ProtocolError,
-    RemoteHandle,
-    decode,
-    encode,
-    receive,
-    send,
-)
+from inlayer.learn.assertions import CheckFailed, LearnerException, RecordedCall, describe_value
+from inlayer.learn.sandbox.fork_server import fork_server
+from inlayer.learn.sandbox.protocol import MAX_MESSAGE, ProtocolError, RemoteHandle, decode, encode, receive, send
+from inlayer.learn.sandbox.restrict import GradingLimits
 
 __all__ = [
     "CallResult", "CheckFailed", "GradingSession", "LearnerException", "RemoteObject", "check_raised",
     "describe_value", "value_of",
 ]  # fmt: skip
 
-MAX_FRAME_BYTES = MAX_TENSORS + 3 * MAX_TREE  # the runner sends nothing larger; its JSON and header have MAX_TREE each
+TAMPERED = "your code wrote to the grader's channel; no task needs that, and it is not allowed"
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 
@@ -103,18 +94,20 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             self._output = stack.enter_context(tempfile.TemporaryFile(buffering=0))
             self.channel, self.pid = self.server.fork(self._output.fileno(), scratch=self.scratch, limits=self.limits)
             stack.pop_all()  # from now on, __exit__ cleans up
+        self._end: tuple[int, float] | None = None
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
     def __exit__(self, *_: object) -> None:
         """Kill the process and its group, keep what it printed, and remove its scratch folder."""
-        kill_group(self.pid)
+        self._kill()
         self.channel.close()
         with self._output as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             self.printed = file.read(MAX_PRINTED * 4).decode("utf-8", "replace")[:MAX_PRINTED]
-        self.printed += f"\n... {size:,} bytes in total" if size > MAX_PRINTED * 4 else ""
+        if size > MAX_PRINTED * 4:
+            self.printed += f"\n... {size:,} bytes in total"
         try:
             shutil.rmtree(self.scratch, ignore_errors=True)
         except RecursionError:  # very deeply nested folders
@@ -180,11 +173,11 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     ) -> CallResult:
         name = ".".join(filter(None, [target.kind if isinstance(target, RemoteHandle) else target, path]))
         parameters = self.parameters if target == self.handle else ()
-        call = RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs, output=NO_OUTPUT)
+        call = RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs)
         self.calls.append(call)
         result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **gradients)
         returned = result.gradient if gradients.get("of") is not None else result.value
-        self.calls[-1] = replace(call, output=returned if result.raised is None else result.raised)
+        call.output = returned if result.raised is None else result.raised
         return result
 
     def _result(self, **request: Any) -> CallResult:
@@ -193,7 +186,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
             raised = answer.pop("raised", None)
             return CallResult(**answer, raised=None if raised is None else LearnerException(**raised))
         except TypeError:
-            raise self._tampered() from None
+            raise CheckFailed("refused", TAMPERED) from None
 
     def _request(self, **request: Any) -> dict[str, Any]:
         """Send a request and wait for the answer within the limits; only waiting counts as wall time."""
@@ -201,27 +194,30 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
 
         def wait() -> None:
             self._check_output()
-            used = cpu_seconds(self.pid)
-            if used is not None and used >= self.limits.seconds:
+            if cpu_seconds(self.pid) >= self.limits.seconds:
                 raise self._too_slow()
             if time.monotonic() >= end:
-                raise self._too_slow(waits=True)
+                limit = f"{self.limits.wall_seconds:g} seconds and was stopped; does it wait for something?"
+                raise CheckFailed("timeout", f"your code ran longer than {limit}")
 
         encoded = encode(request)
         try:
             send(self.channel, encoded, wait)
-            answer = decode(receive(self.channel, MAX_FRAME_BYTES, wait))
+            answer = decode(receive(self.channel, MAX_MESSAGE, wait))
             self.wall_left = end - time.monotonic()
+            if not isinstance(answer, dict):
+                raise ProtocolError("an answer without names")
         except ProtocolError:
-            raise self._tampered() from None
+            raise CheckFailed("refused", TAMPERED) from None
         except (EOFError, OSError):
             self._check_output()
-            if self._ended_by_cpu_limit():
+            number, seconds = self._kill()
+            # On a busy machine, the kernel may see first that it is too slow. It counts its limit in ticks, so what it
+            # reports can be much less.
+            if number == signal.SIGXCPU or (number == signal.SIGKILL and seconds >= self.limits.seconds / 2):
                 raise self._too_slow() from None
             message = "the process of your code ended unexpectedly: it crashed or used too much memory"
             raise CheckFailed("ended", message) from None
-        if not isinstance(answer, dict):
-            raise self._tampered()
         if "rule" in answer:
             raise CheckFailed(str(answer["rule"]), str(answer.get("message")))
         return answer
@@ -230,36 +226,23 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         if os.fstat(self._output.fileno()).st_size > self.limits.output:
             raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
 
-    def _too_slow(self, *, waits: bool = False) -> CheckFailed:
-        """Say which limit was reached. On a busy machine, code takes longer than its CPU time."""
-        limit = f"{self.limits.wall_seconds:g} seconds" if waits else f"{self.limits.seconds:g} seconds of CPU time"
-        cause = "does it wait for something?" if waits else "is there an endless loop?"
-        return CheckFailed("timeout", f"your code ran longer than {limit} and was stopped; {cause}")
+    def _too_slow(self) -> CheckFailed:
+        limit = f"{self.limits.seconds:g} seconds of CPU time and was stopped; is there an endless loop?"
+        return CheckFailed("timeout", f"your code ran longer than {limit}")
 
-    def _ended_by_cpu_limit(self) -> bool:
-        """Return whether the kernel ended the process at its CPU limit, before the grader saw that it is too slow."""
-        end = self.server.wait_for_end(self.pid)
-        if end is None:
-            return False
-        number, seconds = end
-        # The kernel counts the limit in ticks; what it reports is precise, and can be much less on a busy machine.
-        used_up = number == signal.SIGKILL and seconds >= self.limits.seconds / 2
-        return number == signal.SIGXCPU or used_up
-
-    def _tampered(self) -> CheckFailed:
-        return CheckFailed(
-            "refused", "your code wrote to the grader's channel; no task needs that, and it is not allowed"
-        )
+    def _kill(self) -> tuple[int, float]:
+        """Kill the process and its group; returns the signal that ended it and its CPU seconds."""
+        if self._end is None:
+            self._end = self.server.kill(self.pid)
+        return self._end
 
 
-def cpu_seconds(pid: int) -> float | None:
-    """CPU time used by a process; None if the system cannot tell."""
-    if sys.platform != "linux":  # elsewhere RLIMIT_CPU and the wall clock apply
-        return None
-    try:
-        return time.clock_gettime((~pid << 3) | 2)  # the kernel's id for the CPU clock of another process
-    except OSError:
-        return None
+def cpu_seconds(pid: int) -> float:
+    """CPU time used by a process; 0 if the system cannot tell, because it has ended or this is not Linux."""
+    with suppress(OSError):
+        if sys.platform == "linux":  # elsewhere RLIMIT_CPU and the wall clock apply
+            return time.clock_gettime((~pid << 3) | 2)  # the kernel's id for the CPU clock of another process
+    return 0.0
 
 
 @dataclass(frozen=True)
@@ -276,7 +259,7 @@ class RemoteObject(CallTarget):
     def attribute(self, path: str) -> Any:
         """Return an attribute of the object or of a part of it; the check fails if it does not exist."""
         reply = self.session._request(do="attribute", target=self.handle, path=path)
-        if "raised" in reply or "missing" in reply:
+        if "raised" in reply:
             raise CheckFailed("missing", f"the object has no {path}")
         return self._local(reply.get("value"))
 

@@ -64,15 +64,14 @@ class TaskFile:
     is_new: bool = False
 
 
-def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
-    """Return the folder of the learner's files, recorded in the progress."""
-    if folder is not None:
-        path = expand_home(check_path(folder, "--folder")).absolute()
-        if path_kind(path) not in {"folder", "missing"}:
-            raise InputError(f"{format_path(folder)} is not a folder")
-        state.folder = str(path)
-    state.folder = state.folder or str(Path.cwd() / DEFAULT_FOLDER)
-    return Path(state.folder)
+def find_folder(state: ProgressState, folder: str | None = None) -> Path:
+    """Return the folder of the learner's files: a new one, the one in the progress, or the default."""
+    if folder is None:
+        return Path(state.folder) if state.folder else Path.cwd() / DEFAULT_FOLDER
+    path = expand_home(check_path(folder, "--folder")).absolute()
+    if path_kind(path) not in {"folder", "missing"}:
+        raise InputError(f"{format_path(folder)} is not a folder")
+    return path
 
 
 def open_file(task: Task, folder: Path, *, create: bool) -> TaskFile:
@@ -98,11 +97,12 @@ def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, fol
             data = file.read(max_bytes + 1)
     except IsADirectoryError:
         raise SubmissionError("not-a-file", "it is a folder, not a file") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise SubmissionError("not-found", "not found") from None
     except OSError as error:
         if not follow_links and Path(path).is_symlink():
             raise SubmissionError("link", LINK_MESSAGE) from None
-        rule = "not-found" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else "unreadable"
-        raise SubmissionError(rule, f"it cannot be read: {error.strerror}") from None
+        raise SubmissionError("unreadable", f"it cannot be read: {error.strerror}") from None
     if len(data) > max_bytes:
         raise SubmissionError("too-large", f"it is larger than {max_bytes:,} bytes")
     try:
@@ -117,16 +117,7 @@ def read_file(path: Path) -> SourceFile:
     try:
         return read_source_file(path)
     except SubmissionError as error:
-        if error.rule in {"not-found", "not-a-file"}:
-            raise not_a_file(path, path_kind(path)) from None
         raise InputError(f"{format_path(path)}: {error}") from None
-
-
-def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None]:
-    """Return the path of the learner's file for a task, and its content if it exists."""
-    folder = Path(state.folder) if state.folder else Path.cwd() / DEFAULT_FOLDER
-    path = (folder / f"{task.id}.py").resolve()
-    return path, read_file(path) if path_kind(path) != "missing" else None
 
 
 def require_unchanged(path: Path, current: SourceFile | None, base_digest: str | None) -> None:
@@ -136,16 +127,11 @@ def require_unchanged(path: Path, current: SourceFile | None, base_digest: str |
 
 
 def write_file(path: Path, source: str) -> None:
-    try:
-        data = source.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(f"character {error.start} of the code is a lone surrogate, which cannot be saved") from None
     make_folder(path.parent)
     with file_errors(path, UNWRITABLE):
-        write_atomic(path, data)
+        write_atomic(path, source.encode())
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder for the learner's files, unless it exists."""
     with file_errors(folder, UNWRITABLE):
         folder.mkdir(parents=True, exist_ok=True)

@@ -76,9 +76,11 @@ class CoursePrinter:
         padded = Padding(content, (0, 0, 0, indent), expand=False) if indent and text else content
         self.console.print(padded, soft_wrap=not wrap)
 
-    def command(self, text: str) -> None:
-        """Print a command to type; never wrapped."""
-        self.line(f"  {text}", style="cyan", wrap=False)
+    def commands(self, text: str, *commands: str) -> None:
+        """Print a line, and below it the commands to type, which are never wrapped."""
+        self.line(text)
+        for command in commands:
+            self.line(f"  {command}", style="cyan", wrap=False)
 
     def heading(self, text: str) -> None:
         self.line(text, style="bold")
@@ -89,9 +91,8 @@ class CoursePrinter:
         for line in lines[:max_lines]:
             self.line(self.glyphs.escape(line.expandtabs(4)), style=style, indent=indent)
         if len(lines) > max_lines:
-            self.line(
-                f"{self.glyphs.more} and {pluralize(len(lines) - max_lines, 'more line')}", style=style, indent=indent
-            )
+            more = pluralize(len(lines) - max_lines, "more line")
+            self.line(f"{self.glyphs.more} and {more}", style=style, indent=indent)
 
     def markdown(self, text: str, *, except_for: str = "") -> None:
         """Print a text with the commands of its links, without one that is printed elsewhere."""
@@ -103,17 +104,12 @@ class CoursePrinter:
         print_markdown(self.console, parse(text), command)
 
     def markdown_line(self, text: str, indent: int, style: str = "") -> None:
-        """Print the paragraphs of a short text with an indent."""
         for node in parse(text):
             self.console.print(Padding(inline_text(node.children, style), (0, 0, 0, indent)))
-
-    def code(self, source: str) -> None:
-        print_fence(self.console, MarkdownNode(kind="fence", info="python", text=source))
 
     # ---- lessons and tasks
 
     def lessons(self, overview: CourseOverview) -> None:
-        """Print a table of the lessons and what is done."""
         table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
         table.add_column("", justify="right", no_wrap=True)
         table.add_column("lesson", no_wrap=True, style="bold")
@@ -121,17 +117,16 @@ class CoursePrinter:
         for name in ("read", "tasks", "exercises", "quiz"):
             table.add_column(name, justify="right", no_wrap=True)
         for status in overview.lessons:
-            cells = [Text("✓" if status.is_read else "·", style="green" if status.is_read else "")]
+            cells = [Text("✓", style="green") if status.read.done else Text("·")]
             for done, total in list(status.counts.values())[1:]:
                 cells.append(Text(f"{done}/{total}", style="green" if done == total else ""))
             table.add_row(str(status.lesson.number), status.lesson.id, Text(status.lesson.title), *cells)
         self.console.print(table)
 
     def lesson_status(self, status: LessonStatus) -> None:
-        """Print everything in a lesson by name, with what is done."""
         lesson = status.lesson
         self.heading(f"{lesson.number}. {lesson.title}")
-        self.item(f"inlayer learn read {lesson.id}", done=status.is_read)
+        self.item(f"inlayer learn read {lesson.id}", done=status.read.done)
         self.line()
         self.heading("Tasks (graded)")
         for task, record in status.tasks:
@@ -164,11 +159,9 @@ class CoursePrinter:
         text, boxes = MISCONCEPTIONS_LINK.subn("", lesson.text)  # one command at the end instead of one per box
         walk = f"inlayer walk --step {lesson.step}"
         self.markdown(text, except_for=walk)
-        self.line("In the walk:")
-        self.command(walk)
+        self.commands("In the walk:", walk)
         if boxes:
-            self.line("All misconceptions:")
-            self.command("inlayer learn misconceptions")
+            self.commands("All misconceptions:", "inlayer learn misconceptions")
         self.line()
 
     def task(self, task: Task) -> None:
@@ -202,11 +195,9 @@ class CoursePrinter:
         """Print what a learner sees after passing: praise, why it works, and their tensor in the walk."""
         self.line(PRAISE[verdict.seed % len(PRAISE)], style="bold green")
         self.line()
-        self.heading("Why it works")
-        self.markdown(task.why)
-        if comparison is None or verdict.walk_output is None:
-            self.line("See it in the walk:")
-            self.command(f"inlayer walk --step {task.step}")
+        self.why(task)
+        if comparison is None:
+            self.commands("See it in the walk:", f"inlayer walk --step {task.step}")
             return
         from inlayer.learn.assertions import format_value
         from inlayer.trace.terminal import show
@@ -215,8 +206,12 @@ class CoursePrinter:
         show(comparison.trace, self.console, step=comparison.step)
         self.line()
         self.line("Your result", style="bold", indent=3)
-        self.untrusted(format_value(verdict.walk_output), indent=3, style="")
+        self.untrusted(format_value(comparison.tensor), indent=3, style="")
         self.line(comparison.message, indent=3)
+
+    def why(self, task: Task) -> None:
+        self.heading("Why it works")
+        self.markdown(task.why)
 
     def hint(self, task: Task, level: int) -> None:
         self.heading(f"{task.id}: hint {level} of {len(task.hints)}")
@@ -224,10 +219,9 @@ class CoursePrinter:
 
     def solution(self, task: Task, *, passed: bool) -> None:
         self.heading(f"{task.id}: a solution")
-        self.code(task.solution)
+        print_fence(self.console, MarkdownNode(kind="fence", info="python", text=task.solution))
         self.line()
-        self.heading("Why it works")
-        self.markdown(task.why)
+        self.why(task)
         if not passed:
             note = "Recorded: solution viewed. Write your own and check it; it still counts when it passes."
             self.line(note, style="dim")
@@ -278,7 +272,6 @@ class CoursePrinter:
             self.line(f"[ ] {point}", indent=2)
 
     def question_list(self, questions: Iterable[Question]) -> None:
-        """Print the first of some questions, one line each."""
         listed = list(questions)
         for question in listed[:MAX_QUESTIONS]:
             text = " ".join(node.plain for node in parse(question.text))
@@ -291,14 +284,12 @@ class CoursePrinter:
     def next_step(self, overview: CourseOverview, *, with_current: bool = False) -> None:
         """Print what is next and the command for it; with `with_current`, also the task in progress."""
         step = overview.next_step
-        if with_current and overview.current_task is not None:
-            self.line(f"In progress: {overview.current_task.id}, {overview.current_task.title}")
-            self.command("inlayer learn check")
+        if with_current and (current := overview.current_task) is not None:
+            self.commands(f"In progress: {current.id}, {current.title}", "inlayer learn check")
         if step is not None:
-            self.line(f"Next: {step.title}{' (skipped before)' if step.is_skipped(overview.state) else ''}")
-            self.command("inlayer learn next")
+            skipped = " (skipped before)" if step.is_skipped else ""
+            self.commands(f"Next: {step.title}{skipped}", "inlayer learn next")
             return
         self.line("You have finished the course: every lesson, task, exercise and quiz.", style="bold")
         if overview.due:
-            self.line(f"Questions you missed and should repeat: {len(overview.due)}")
-            self.command("inlayer learn quiz")
+            self.commands(f"Questions you missed and should repeat: {len(overview.due)}", "inlayer learn quiz")

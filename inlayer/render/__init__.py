@@ -4,7 +4,7 @@ facts -> [render] -> terminal, HTML
 - render/base.css holds the colors, type and spacing of every page; each page adds its own layout. render/theme.js and
   render/motion.js implement the switches in the page headers
 - a `Page` is one document that loads nothing; all pages share the head in render/head.html
-- see also: what a page shows (trace/html.py, learn/html.py, training/run_report.py)
+- see also: what a page shows (trace/html.py, web/course.py, training/run_report.py)
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 
 @cache
 def read_files(package: str, *names: str) -> str:
-    """Read and join text files of a package."""
     return "\n".join(files(package).joinpath(*name.split("/")).read_text(encoding="utf-8") for name in names)
 
 

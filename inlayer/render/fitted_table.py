@@ -55,12 +55,12 @@ def fitted_table(
         if room >= sum(label if divide_title is _whole else min(MIN_LABEL, label) for label in labels):
             break
     table = Table(box=None, pad_edge=False, header_style=style, show_header=any(titles))
-    label_width = None if sum(labels) <= room else max(1, room // len(labels)) if labels else None
+    label_width = max(1, room // len(labels)) if labels and sum(labels) > room else None
     for index, title in enumerate(titles):
-        if index in numbers:
-            table.add_column(Text(title), justify="right", width=numbers[index], overflow="fold")
-        else:
+        if index in left:
             table.add_column(Text(title), max_width=label_width, overflow="fold")
+        else:
+            table.add_column(Text(title), justify="right", width=numbers[index], overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table

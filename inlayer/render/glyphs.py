@@ -10,7 +10,6 @@ Tested in tests/trace/test_terminal.py.
 
 from __future__ import annotations
 
-import codecs
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,6 @@ from rich.text import Text
 NUMBER = 7  # columns of a number
 MAX_MARKS = 2  # combining marks per character; more of them would overlap other lines
 LEFT_TO_RIGHT = "\u200e"  # zero width; keeps the columns after Arabic or Hebrew text in order
-NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 GRAY, BLUE, RED = (160, 160, 160), (40, 100, 230), (225, 60, 40)  # zero and both extremes, on black and on white
 
 
@@ -48,48 +46,42 @@ class Glyphs:
 
     def truncate(self, text: str, columns: int, blank: str | None = None) -> str:
         """Escape a text and truncate it to `columns`."""
+        blank = self.blank if blank is None else blank
         if text.isascii() and text.isprintable() and len(text) <= columns:  # most texts: nothing to escape
-            return text.replace(" ", self.blank if blank is None else blank)
-        shown: list[str] = []
-        used, marks, right_to_left, available = 0, MAX_MARKS, False, columns - len(self.more)
-        fitting = 0  # glyphs that fit together with the ellipsis
+            return text.replace(" ", blank)
+        shown, end = "", ""
+        used, marks, fitting = 0, MAX_MARKS, 0  # fitting: length of the part that fits together with the ellipsis
         for character in text:
-            if not character.isascii() and marks < MAX_MARKS and _is_mark(character):
-                shown.append(self._if_encodable(character))
-                marks += 1
+            if marks < MAX_MARKS and _is_mark(character):
+                glyph, marks = character if self._can_encode(character) else _code(character), marks + 1
             else:
-                shown.append(self.glyph(character, blank))
-                marks = 0 if shown[-1] == character else MAX_MARKS
-            used += cell_len(shown[-1])
-            if used <= available:
-                fitting = len(shown)
+                glyph = blank if character == " " else self._glyph(character)
+                marks = 0 if glyph == character else MAX_MARKS
+            used += cell_len(glyph)
             if used > columns:
-                shown[fitting:] = [self.more] if columns > 0 else []
-                break
-            if shown[-1] == character and unicodedata.bidirectional(character) in ("R", "AL", "AN"):
-                right_to_left = True
-        return "".join(shown) + (LEFT_TO_RIGHT if right_to_left else "")
+                return shown[:fitting] + (self.more if columns > 0 else "") + end
+            shown += glyph
+            if used <= columns - len(self.more):
+                fitting = len(shown)
+            if glyph == character and unicodedata.bidirectional(character) in ("R", "AL", "AN"):
+                end = LEFT_TO_RIGHT
+        return shown + end
 
     def truncate_bytes(self, data: str, columns: int) -> str:
         """Like `truncate`, for bytes in hexadecimal; those that are not whole characters are shown as escape codes."""
         return self.truncate(bytes.fromhex(data).decode(errors="surrogateescape"), columns)
 
-    def glyph(self, character: str, blank: str | None = None) -> str:
-        """Escape one character."""
-        if character == " ":
-            return self.blank if blank is None else blank
-        if character.isascii():
-            return character if character.isprintable() else NAMED.get(character) or _code(character)
-        if not _stands_alone(character):
-            return _code(character)
-        return self._if_encodable(character)
+    def _glyph(self, character: str) -> str:
+        """Escape one character unless it is printable, has a fixed width on its own, and can be encoded."""
+        is_shown = character.isprintable() and (character.isascii() or _stands_alone(character))
+        return character if is_shown and self._can_encode(character) else _code(character)
 
-    def _if_encodable(self, character: str) -> str:
+    def _can_encode(self, character: str) -> bool:
         try:
             character.encode(self.encoding)
         except UnicodeEncodeError:
-            return _code(character)
-        return character
+            return False
+        return True
 
     def hex(self, data: str, columns: int) -> str:
         """Format bytes, given in hexadecimal, as pairs; as many as fit."""
@@ -105,9 +97,10 @@ class Glyphs:
             if math.isnan(value):
                 strip.append("?", style="bold magenta")
                 continue
-            share = _share(value, scale)
-            level = 3 + math.copysign(min(3, 1 + int(abs(share) * 3)), share) if share else 3
-            strip.append(self.strip[-1 if self.color else int(level)], style=_color(share) if self.color else "")
+            sign = (value > 0) - (value < 0)
+            share = min(1.0, abs(value) / scale) if scale else 1.0
+            level = 3 + sign * min(3, 1 + int(share * 3))
+            strip.append(self.strip[-1 if self.color else level], style=_color(sign * share) if self.color else "")
         return strip
 
 
@@ -125,11 +118,9 @@ ASCII = {
 def glyphs_for(encoding: str, *, color: bool) -> Glyphs:
     """Choose the glyphs that an encoding can represent."""
     try:
-        codecs.lookup(encoding)
-    except LookupError:
-        encoding = "ascii"
-    try:
         "".join(UNICODE.values()).encode(encoding)
+    except LookupError:  # an unknown encoding
+        return Glyphs(encoding="ascii", color=color, **ASCII)
     except UnicodeEncodeError:
         return Glyphs(encoding=encoding, color=color, **ASCII)
     return Glyphs(encoding=encoding, color=color, **UNICODE)
@@ -163,13 +154,6 @@ def largest(vectors: Iterable[Sequence[float]]) -> float:
     return max((abs(value) for vector in vectors for value in vector if math.isfinite(value)), default=math.nan)
 
 
-def _share(value: float, scale: float) -> float:
-    """Return value / scale, clipped to -1..1; only a zero value gives 0."""
-    if value == 0:
-        return 0.0
-    return math.copysign(min(1.0, abs(value) / scale) or 1e-9 if scale else 1.0, value)
-
-
 def _color(share: float) -> str:
     end, intensity = RED if share > 0 else BLUE, abs(share) ** 0.7
     red, green, blue = (round(gray + (full - gray) * intensity) for gray, full in zip(GRAY, end, strict=True))
@@ -183,9 +167,8 @@ def _is_mark(character: str) -> bool:
 
 def _stands_alone(character: str) -> bool:
     """Tell whether a character has a fixed width on its own; skin tones and halves of flags do not."""
-    if not character.isprintable() or cell_len(character) == 0 or _is_mark(character):
-        return False
-    return not ("\U0001f1e6" <= character <= "\U0001f1ff" or "\U0001f3fb" <= character <= "\U0001f3ff")
+    is_part = "\U0001f1e6" <= character <= "\U0001f1ff" or "\U0001f3fb" <= character <= "\U0001f3ff"
+    return not (is_part or cell_len(character) == 0 or _is_mark(character))
 
 
 def _code(character: str) -> str:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, TypeAlias
 
 from markdown_it import MarkdownIt
@@ -43,6 +43,7 @@ TAGS = {
     "table": "table", "thead": "thead", "tbody": "tbody", "tr": "tr", "th": "th", "td": "td", "em": "em",
     "strong": "strong", "hr": "hr", "hardbreak": "br",
 }  # fmt: skip
+BLOCKS = {"paragraph", "bullet_list", "ordered_list", "fence", "blockquote", "callout", "table"}
 INLINE_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 
 
@@ -77,7 +78,6 @@ class MarkdownNode:
 
 @lru_cache(maxsize=1_024)
 def parse(text: str) -> tuple[MarkdownNode, ...]:
-    """Parse Markdown into blocks."""
     return _convert_children(SyntaxTreeNode(PARSER.parse(text)))
 
 
@@ -172,8 +172,12 @@ def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: L
     for node, commands in _with_commands(nodes, command):
         if node.kind == "fence":
             print_fence(console, node)
-        elif node.kind == "callout":
-            print_callout(console, node, with_rule=before != "callout")
+        elif node.kind == "callout":  # between rules, not in a panel, where its code would be wrapped
+            if before != "callout":
+                console.print(Rule(style="yellow"))
+            console.print(Text(f"Common misconception: {' '.join(node.text.split())}\n", style="bold"))
+            print_markdown(console, node.children, lambda _: None)  # the commands of its links come after it
+            console.print(Rule(style="yellow"))
         else:
             console.print(_renderable(node))
         before = node.kind
@@ -190,48 +194,31 @@ def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: L
         console.print()
 
 
-def print_callout(console: Console, node: MarkdownNode, *, with_rule: bool = True) -> None:
-    """Print a callout between two rules, not in a panel, where its code would be wrapped.
-
-    One that follows another has the rule of that one above it.
-    """
-    if with_rule:
-        console.print(Rule(style="yellow"))
-    console.print(Text(f"Common misconception: {' '.join(node.text.split())}\n", style="bold"))
-    print_markdown(console, node.children, lambda _: None)  # the commands of its links come after it
-    console.print(Rule(style="yellow"))
-
-
 def _with_commands(
     nodes: tuple[MarkdownNode, ...], command: LinkCommand
 ) -> Iterator[tuple[MarkdownNode, dict[str, str]]]:
     """Yield each node with the commands to show after it: at the end of a section, each command once per text."""
-    pending: dict[str, str] = {}  # command -> words of its link
-    shown: set[str] = set()
+    commands: dict[str, str] = {}  # command -> words of its link
+    n_shown = 0
     for node, after in zip(nodes, (*nodes[1:], None), strict=True):
         for address, words in node.links:
-            if (typed := command(address)) and typed not in shown:
-                pending.setdefault(typed, words)
-        if after is not None and after.kind != "heading":
-            yield node, {}
-        else:
-            yield node, pending
-            shown |= pending.keys()
-            pending = {}
+            if typed := command(address):
+                commands.setdefault(typed, words)
+        is_end = after is None or after.kind == "heading"
+        yield node, dict(islice(commands.items(), n_shown, None)) if is_end else {}
+        n_shown = len(commands) if is_end else n_shown
 
 
 def print_fence(console: Console, node: MarkdownNode) -> None:
     """Print code without wrapping its lines, so they can be copied."""
-    for line in fence_text(node, colored=console.color_system is not None).split("\n", allow_blank=True):
+    for line in _fence_text(node).split("\n", allow_blank=True):
         console.print(line if not line.plain.strip() else Text("    ").append_text(line), soft_wrap=True)
 
 
-def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
+def _fence_text(node: MarkdownNode) -> Text:
     """Return code as one text, in color if it is Python."""
     if node.info != "python":
-        return Text(node.text.rstrip("\n"), style={"formula": "bold"}.get(node.info, "dim"))
-    if not colored:
-        return Text(node.text.rstrip("\n"))
+        return Text(node.text.rstrip("\n"), style="bold" if node.info == "formula" else "dim")
     highlighted = Syntax("", "python", theme="ansi_dark", word_wrap=True).highlight(node.text)  # not cut in a box
     highlighted.rstrip()
     return highlighted
@@ -255,13 +242,16 @@ def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
     if node.kind == "image" or [child.kind for child in node.children] == ["image"]:
         return Panel(Text(" ".join(node.plain.split())), title="picture", title_align="left", border_style="dim")
     if node.kind == "fence":
-        return Padding(fence_text(node, colored=True), (0, 0, 0, 2), expand=False)
+        return Padding(_fence_text(node), (0, 0, 0, 2), expand=False)
     if node.kind == "blockquote":
         return Padding(Group(*(_renderable(child, "dim") for child in node.children)), (0, 0, 0, 2))
     if node.kind in {"bullet_list", "ordered_list"}:
         grid = Table.grid(padding=(0, 1))
-        for number, item in enumerate(node.children, start=1):
-            grid.add_row(" •" if node.kind == "bullet_list" else f" {number}.", _list_item(item))
+        for number, item in enumerate(node.children, start=1):  # lines of text, then nested blocks
+            line = tuple(child for child in item.children if child.kind not in BLOCKS)
+            blocks = [_renderable(child) for child in item.children if child.kind in BLOCKS]
+            content = Group(*([inline_text(line)] if line else []), *blocks)
+            grid.add_row(" •" if node.kind == "bullet_list" else f" {number}.", content)
         return grid
     if node.kind == "table":
         return _table(node)
@@ -270,21 +260,12 @@ def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
     return inline_text(node.children, "bold" if node.kind == "heading" else style)
 
 
-def _list_item(node: MarkdownNode) -> RenderableType:
-    """Return the content of a list item: lines of text, then nested blocks."""
-    blocks = {"paragraph", "bullet_list", "ordered_list", "fence", "blockquote", "callout", "table"}
-    line = tuple(child for child in node.children if child.kind not in blocks)
-    nested = [_renderable(child) for child in node.children if child.kind in blocks]
-    return Group(*([inline_text(line)] if line else []), *nested)
-
-
 def _table(node: MarkdownNode) -> RenderableType:
     table = Table(box=SIMPLE, pad_edge=False, header_style="bold", show_edge=False)
-    rows = [row.children for section in node.children for row in section.children]
-    for cell in rows[0]:
-        justify = "right" if "right" in cell.info else "left"
-        table.add_column(inline_text(cell.children), justify=justify)  # type: ignore[arg-type]
-    for row in rows[1:]:
+    head, *rows = [row.children for section in node.children for row in section.children]
+    for cell in head:
+        table.add_column(inline_text(cell.children), justify="right" if "right" in cell.info else "left")
+    for row in rows:
         table.add_row(*(inline_text(cell.children) for cell in row))
     return table
 

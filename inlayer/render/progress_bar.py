@@ -16,14 +16,18 @@ from types import FrameType
 Progress = Callable[[int, int], object]  # steps done, steps in total; where work can be stopped, False stops it
 
 
+def no_progress(*_: object) -> None:
+    """Report nothing."""
+
+
 @contextmanager
-def progress_bar(label: str, unit: str = "") -> Iterator[Callable[..., None] | None]:
-    """A progress bar on stderr that disappears when the work is done; None if stderr is not a terminal.
+def progress_bar(label: str, unit: str = "") -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr that disappears when the work is done; nothing if stderr is not a terminal.
 
     It yields `update(done, total, count=done)`. With a `unit`, such as "rows", it also shows `count` per second.
     """
     if not sys.stderr.isatty():
-        yield None
+        yield no_progress
         return
     from rich import progress as rich_progress
     from rich.console import Console

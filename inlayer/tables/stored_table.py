@@ -91,7 +91,20 @@ class PairedRows(RowSource):
 
 
 class StoredTable:
-    """V rows of width D in a file. Looked-up rows have `dtype`, rows in the file have `stored_dtype`."""
+    """A table whose rows are read from a file as numpy arrays, as returned by `Model.table`.
+
+    Attributes:
+        num_embeddings: Number of rows (V).
+        embedding_dim: Width of a row (D).
+        dtype: Dtype of the rows that a lookup returns.
+        stored_dtype: Dtype of the rows in the file.
+        padding_idx: The padding row, or None.
+        name: Name of the tensor.
+
+    Example:
+        >>> inlayer.load("default").table
+        StoredTable(6144, 128, dtype=bfloat16, name='model.embed_tokens.weight')
+    """
 
     def __init__(
         self,
@@ -117,20 +130,45 @@ class StoredTable:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """The shape (V, D)."""
         return self.num_embeddings, self.embedding_dim
 
     def astype(self, dtype: object) -> StoredTable:
-        """Return the same table with rows converted to a different dtype when they are looked up; nothing is read."""
+        """Convert looked-up rows to a different dtype. This does not read any rows.
+
+        Args:
+            dtype: The dtype, such as "float32".
+
+        Returns:
+            The same table with this dtype.
+
+        Raises:
+            DtypeError: If it is not a floating-point dtype.
+
+        Example:
+            >>> inlayer.load("default").table.astype("float32").rows([40]).dtype
+            dtype('float32')
+        """
         return StoredTable(
             self.source, self.embedding_dim, self.stored_dtype,
             decode_rows=self.decode_rows, padding_idx=self.padding_idx, name=self.name, dtype=as_float_dtype(dtype),
         )  # fmt: skip
 
     def rows(self, ids: npt.ArrayLike) -> Array:
-        """Return rows in the table's dtype for one id, a list, or an array of any shape: `ids.shape + (D,)`.
+        """Read the rows of token ids from the file.
+
+        Args:
+            ids: One id, a list of ids, or an array of any shape.
+
+        Returns:
+            The rows in the table's dtype, of shape `ids.shape + (D,)`.
 
         Raises:
             IdRangeError: If an id is not a row of the table.
+
+        Example:
+            >>> inlayer.load("default").table.rows([[40, 812]]).shape
+            (1, 2, 128)
         """
         index = check_id_array(ids, self.num_embeddings)
         return self._convert(self.read_stored(index.reshape(-1))).reshape(*index.shape, self.embedding_dim)
@@ -149,7 +187,12 @@ class StoredTable:
 
     @property
     def weight(self) -> Array:
-        """The whole table (V, D). Writing into it never changes the file."""
+        """The whole table (V, D). Writing into it never changes the file.
+
+        Example:
+            >>> inlayer.load("default").table.weight.shape
+            (6144, 128)
+        """
         if self._whole is None:
             try:
                 self._whole = self._convert(self.stored_weight())

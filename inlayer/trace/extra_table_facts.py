@@ -1,26 +1,40 @@
-"""Other tables in a walk: per-layer embeddings (Gemma), value embeddings (NeoMME) and the experts of each token.
+"""Other tables in a walk: n-gram memories, per-layer and value embeddings, and the experts of each token.
 
-text -> ids -> [rows of the second table] -> vectors of each block
-- the vectors come from `Embeddings.per_layer` and `.value_embeddings`. For per-layer vectors, the terminal shows norms,
-  and the page shows heat strips
-Part of step 4 of trace/terminal.py. Tested in tests/trace/test_per_layer.py.
+text -> ids -> [rows of other tables] -> hidden states, vectors of each block
+- n-gram memories: which n-gram of the text reads which row, and which n-grams share rows. The text of an n-gram ends
+  where its look-back ends. Only the recorded range is shown, but n-grams reach back to the tokens before it
+- per-layer embeddings (Gemma): the terminal shows norms, and the page shows heat strips
+- row indices and vectors come from the layer: `ngram_memories`, `per_layer` and `value_embeddings`
+Part of step 4 of trace/terminal.py. Tested in tests/trace/test_ngrams.py and tests/trace/test_per_layer.py.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 from rich.text import Text
 from torch import Tensor
 
-from inlayer.checkpoint.store import INTEGERS, Store
+from inlayer.checkpoint.model import Model
+from inlayer.checkpoint.store import INTEGERS
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.render.numbers import pluralize
 from inlayer.tables import RowSource, StoredEmbedding, Table
-from inlayer.trace.family_facts import PerLayerFacts, RoutingFacts, ValueFacts
+from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
+from inlayer.tokenizers.base import text_of_bytes
+from inlayer.trace.family_facts import (
+    NgramFacts,
+    NgramRead,
+    PerLayerFacts,
+    RoutingFacts,
+    SharedNgrams,
+    TokenIndex,
+    ValueFacts,
+)
 from inlayer.trace.layout import Layout
 
 if TYPE_CHECKING:
@@ -28,135 +42,219 @@ if TYPE_CHECKING:
     from inlayer.trace.forward import Forward
 
 
-def per_layer_facts(result: Forward) -> PerLayerFacts | None:
-    """Return the second table and what the shown tokens read; None for a model without one, or a walk without ids."""
-    extra = result.pipeline.layer.per_layer_embedding
-    if extra is None or result.ids_BT is None:
+MAX_SHARED = 6  # groups of n-grams with the same rows that the terminal shows
+
+
+def extra_tables(result: Forward) -> dict[str, Any]:
+    """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
+    pipeline, ids, history = result.pipeline, result.ids_BT, result.history
+    if ids is None or history is None:
+        return {"ngram_memories": [], "per_layer": None, "value": None, "routing": []}
+    return {
+        "ngram_memories": [_ngrams(result, memory, ids, history) for memory in pipeline.layer.ngram_memories],
+        "per_layer": _per_layer(result, ids),
+        "value": _value(result, ids),
+        "routing": [_routing(pipeline.model, tensor, ids) for tensor in pipeline.routing_tables],
+    }
+
+
+def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) -> NgramFacts:
+    rows = memory.row_ids(ids.numpy(), history.numpy(), result.mask_BS.long().numpy())
+    spec, tensor, different = memory.spec, memory.tensors[0], len(np.unique(rows))
+    heads = {order: np.flatnonzero(np.array(spec.orders) == order) for order in sorted(set(spec.orders))}
+
+    def read(b: int, t: int, order: int) -> NgramRead:
+        chosen = rows[b, t, heads[order]].tolist()
+        text = _text(result, spec, b, t + result.recorded.first_token, order)
+        return NgramRead(order=order, text=text, rows=chosen, offsets=[memory.locate(row)[1] for row in chosen])
+
+    reads = [[[read(b, t, order) for order in heads] for t in range(result.count)] for b in range(len(rows))]
+    return NgramFacts(
+        layer=spec.layer, tensor=tensor.name, n_tensors=len(memory.tensors), file=tensor.file, dtype=tensor.dtype,
+        rows=spec.rows, width=spec.width, heads=spec.n_hash_heads,
+        normalized=spec.compressed_vocab_size is not None, rows_read=different,
+        bytes_read=different * memory.table.source.row_bytes, reads=reads,
+        shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.tokens],
+    )  # fmt: skip
+
+
+def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> str:
+    """Return the tokens that an n-gram hashes, oldest first."""
+    tokens, start = result.tokens[b], index
+    if index >= len(tokens):
+        return "<pad>"
+    while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stop_ids:
+        start -= 1
+    parts = ((token.bytes, token.id) for token in tokens[start : index + 1])
+    return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
+
+
+def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[SharedNgrams]:
+    """Return tokens whose n-grams share all rows of an order, then tokens that share the row of one hash head."""
+    tokens_of: dict[tuple[int, int | None, tuple[int, ...]], list[TokenIndex]] = defaultdict(list)
+    for b, text in enumerate(reads):
+        for t, token in enumerate(text):
+            for order_index, read in enumerate(token if mask[b][t] else []):
+                tokens_of[order_index, None, tuple(read.rows)].append((b, t))
+                for head, row in enumerate(read.rows):
+                    tokens_of[order_index, head, (row,)].append((b, t))
+    shared = []
+    for (order_index, one_head, rows), tokens in tokens_of.items():
+        chosen = [reads[b][t][order_index] for b, t in tokens]
+        is_collision = len({tuple(read.rows) for read in chosen}) > 1  # of different n-grams
+        if is_collision or (one_head is None and len(tokens) > 1):
+            texts, order, order_heads = (
+                dict.fromkeys(read.text for read in chosen),
+                chosen[0].order,
+                len(chosen[0].rows),
+            )
+            shared.append(
+                SharedNgrams(
+                    order=order, texts=[*texts], occurrences=tokens, shared_heads=len(rows), order_heads=order_heads
+                )
+            )
+    return sorted(shared, key=lambda group: group.shared_heads < group.order_heads)
+
+
+def _per_layer(result: Forward, ids: Tensor) -> PerLayerFacts | None:
+    layer, extra = result.pipeline.layer, result.pipeline.layer.per_layer_embedding
+    if extra is None:
         return None
-    ids = _shown_ids(result)
-    with torch.no_grad():
-        vectors = result.pipeline.layer.per_layer(ids).float()
-    tensor, row_bytes, offsets = _stored(extra.table, ids)
-    rows = 0 if extra.table is None else extra.table.num_embeddings
+    vectors = layer.per_layer(ids).float()
     return PerLayerFacts(
-        tensor=tensor, rows=rows, layers=extra.n_layers, width=extra.width, offsets=offsets,
-        row_bytes=row_bytes, norms=vectors.norm(dim=-1).tolist(),
-        vectors=vectors[..., : result.recorded.dims].tolist(),
+        rows=0 if extra.table is None else extra.table.num_embeddings, layers=extra.n_layers, width=extra.width,
+        norms=vectors.norm(dim=-1).tolist(), vectors=vectors[..., : result.recorded.dims].tolist(),
+        **_stored(extra.table, ids),
     )  # fmt: skip
 
 
-def value_facts(result: Forward) -> ValueFacts | None:
-    """Value embeddings of the shown tokens; None for a model without them, or a walk without ids."""
-    layer = result.pipeline.layer
-    if layer.value_embedding is None or result.ids_BT is None:
+def _value(result: Forward, ids: Tensor) -> ValueFacts | None:
+    layer, table = result.pipeline.layer, result.pipeline.layer.value_embedding
+    if table is None:
         return None
-    ids = _shown_ids(result)
-    tensor, row_bytes, offsets = _stored(layer.value_embedding, ids)
-    with torch.no_grad():
-        vectors = layer.value_embeddings(ids).float()
+    vectors = layer.value_embeddings(ids).float()[..., result.recorded.channels]
     return ValueFacts(
-        tensor=tensor, rows=layer.value_embedding.num_embeddings, width=layer.value_embedding.embedding_dim,
-        layers=list(layer.value_layers), row_bytes=row_bytes, offsets=offsets,
-        vectors=vectors[..., result.recorded.channels].tolist(),
+        rows=table.num_embeddings, width=table.embedding_dim, layers=list(layer.value_layers),
+        vectors=vectors.tolist(), **_stored(table, ids),
     )  # fmt: skip
 
 
-def routing_facts(result: Forward) -> list[RoutingFacts]:
-    """Return the experts of the shown tokens in every block with a routing table; empty for a walk without ids."""
-    model = result.pipeline.model
-    return (
-        []
-        if model is None or result.ids_BT is None
-        else [_experts(model.store, tensor, _shown_ids(result)) for tensor in result.pipeline.routing_tables]
-    )
+def _routing(model: Model | None, tensor: TensorInfo, ids: Tensor) -> RoutingFacts:
+    assert model is not None
+    source = model.store.open_rows(tensor)
+    values = source.take(ids.flatten().numpy()).view(INTEGERS[tensor.dtype])
+    experts = values.reshape(*ids.shape, tensor.shape[1]).tolist()
+    return RoutingFacts(rows=tensor.shape[0], experts=experts, **_place(tensor.name, source, ids))
 
 
-def _experts(store: Store, tensor: TensorInfo, ids: Tensor) -> RoutingFacts:
-    source, (rows, experts) = store.open_rows(tensor), tensor.shape
-    values = source.take(ids.flatten().numpy()).view(INTEGERS[tensor.dtype]).reshape(*ids.shape, experts).tolist()
-    return RoutingFacts(
-        tensor=tensor.name, rows=rows, row_bytes=source.row_bytes, offsets=_offsets(source, ids), experts=values
-    )
-
-
-def _shown_ids(result: Forward) -> Tensor:
-    assert result.ids_BT is not None
-    return result.ids_BT[:, result.recorded.first_token :][:, : result.count]
-
-
-def _stored(table: Table | StoredEmbedding | None, ids: Tensor) -> tuple[str, int | None, list[list[int]] | None]:
-    """Return the name of a stored table, the size of a row, and the first byte of each row in its file."""
+def _stored(table: Table | StoredEmbedding | None, ids: Tensor) -> dict[str, Any]:
     if not isinstance(table, StoredEmbedding):
-        return "", None, None
-    source = table.table.source
-    return table.table.name, source.row_bytes, _offsets(source, ids)
+        return {"tensor": "", "row_bytes": None, "offsets": None}
+    return _place(table.table.name, table.table.source, ids)
 
 
-def _offsets(source: RowSource, ids: Tensor) -> list[list[int]] | None:
-    if not isinstance(source, FileRows):
-        return None
-    offsets: list[list[int]] = (source.offset + ids.clamp(0, source.rows - 1) * source.row_bytes).tolist()
-    return offsets
+def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
+    """Return the name of a stored table, the size of a row and, in a local file, the first byte of each row."""
+    offsets = None
+    if isinstance(source, FileRows):
+        offsets = (source.offset + ids.clamp(0, source.rows - 1) * source.row_bytes).tolist()
+    return {"tensor": name, "row_bytes": source.row_bytes, "offsets": offsets}
 
 
-def per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
-    """Yield the second table, and one line per token: the byte of its row, and the norm of each block's vector."""
-    times = layout.glyphs.times
-    yield Text()
-    if facts.rows:
-        yield from layout.note(f"per-layer table: {facts.tensor or 'in memory'}", style="bold")
-        size = f"{facts.rows:,} {times} {facts.layers * facts.width:,}: "
-    else:
-        yield from layout.note("per-layer embeddings: projections of the token's own row", style="bold")
-        size = ""
-    size += f"{facts.layers} blocks of {facts.width} channels"
-    read = "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
-    yield from layout.note(f"{size}{read}; norms of the blocks' vectors")
+# ---- on the terminal
+
+
+def extra_table_lines(layout: Layout) -> Iterator[Text]:
+    """Yield each of the other tables, and one line per token with what it reads."""
+    trace = layout.trace
+    for memory in trace.ngram_memories:
+        yield from _memory_lines(layout, memory)
+    if trace.per_layer is not None:
+        yield from _per_layer_lines(layout, trace.per_layer)
+    if trace.value is not None:
+        yield from _value_lines(layout, trace.value)
+    if trace.routing:
+        yield from _routing_lines(layout, trace.routing)
+
+
+def _memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
+    where, done = "added to the rows", "read"
+    if memory.layer is not None:
+        where, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
+    parts = "" if memory.n_tensors == 1 else f" and {pluralize(memory.n_tensors - 1, 'more tensor')}"
+    size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
+    rows_used = f"{pluralize(memory.rows_read, 'row')} {done}, {pluralize(memory.bytes_read, 'byte')}"
+    yield from layout.table_title(f"n-gram memory, {where}: {memory.tensor}{parts}", f"{size}; {rows_used}")
+    shown = [read for text in memory.reads for token in text for read in token]
+    rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
+    offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])
+    heading = f"  n  {'row':>{rows}}  {'byte':>{offsets}}  heads  n-gram"
+    yield Text(" " * layout.head_width + heading, style="dim")
 
     def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        line = layout.head(index, token)
-        if facts.offsets is not None:
-            line.append(f"  byte {facts.offsets[text_index][index]:,}", style="cyan")
-        norms = "".join(f" {norm:.3g}" for norm in facts.norms[text_index][index])
-        available = max(1, layout.columns - len(line.plain) - 1)
-        if len(norms) > available:
-            norms = norms[: available - len(layout.glyphs.more)] + layout.glyphs.more
-        yield line.append(f" {norms}", style="dim")
+        for order, read in enumerate(memory.reads[text_index][index]):
+            line = layout.head(index, token) if order == 0 else Text(" " * layout.head_width)
+            line.append(f"  {read.order}", style="dim").append(f"  {read.rows[0]:>{rows},}", style="cyan")
+            line.append(f"  {read.offsets[0]:>{offsets},}").append(f"  {len(read.rows):>5}", style="dim")
+            available = layout.columns - len(line.plain) - 2
+            yield line.append(f"  {layout.glyphs.truncate(read.text, max(1, available))}", style="dim")
+
+    yield from layout.each_token(lines)
+    for group in memory.shared[:MAX_SHARED]:
+        yield from layout.note(_sharing(layout, group), max_lines=2)
+    yield from layout.more(len(memory.shared) - MAX_SHARED, "group")
+
+
+def _sharing(layout: Layout, group: SharedNgrams) -> str:
+    first, several = layout.trace.first_token, layout.is_batch
+    places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.occurrences)
+    names = " and ".join(repr(layout.glyphs.truncate(text, layout.widest_label)) for text in group.texts[:3])
+    heads = "all hash heads"
+    if group.shared_heads < group.order_heads:
+        heads = f"{group.shared_heads} of {group.order_heads} hash heads, by collision"
+    return f"the same rows for {names} at tokens {places} (n = {group.order}, {heads})"
+
+
+def _per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
+    title, size = "per-layer embeddings: projections of the token's own row", ""
+    if facts.rows:
+        title = f"per-layer table: {facts.tensor or 'in memory'}"
+        size = f"{facts.rows:,} {layout.glyphs.times} {facts.layers * facts.width:,}: "
+    blocks = f"{facts.layers} blocks of {facts.width} channels"
+    yield from layout.table_title(title, f"{size}{blocks}{_reads(facts)}; norms of the blocks' vectors")
+
+    def lines(b: int, t: int, token: TokenTrace) -> Iterator[Text]:
+        place = "" if facts.offsets is None else f"  byte {facts.offsets[b][t]:,}"
+        norms = " ".join(f"{norm:.3g}" for norm in facts.norms[b][t])
+        yield layout.head(t, token).append(place, style="cyan").append(f"  {norms}", style="dim")
 
     yield from layout.each_token(lines)
 
 
-def value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
-    """Yield the table of value embeddings, and one line per token: the byte of its row, and its first channels."""
-    yield Text()
-    yield from layout.note(f"value embeddings: {facts.tensor or 'in memory'}", style="bold")
-    read = "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
-    blocks = " and ".join(map(str, facts.layers))
+def _value_lines(layout: Layout, facts: ValueFacts) -> Iterator[Text]:
+    blocks = f"attention of blocks {' and '.join(map(str, facts.layers))} adds them to its values"
     size = f"{facts.rows:,} {layout.glyphs.times} {facts.width:,}"
-    yield from layout.note(f"{size}{read}; attention of blocks {blocks} adds them to its values")
+    title = f"value embeddings: {facts.tensor or 'in memory'}"
+    yield from layout.table_title(title, f"{size}{_reads(facts)}; {blocks}")
     grid = layout.grid([vector for text in facts.vectors for vector in text], facts.width)
     yield layout.grid_heading(grid)
-
-    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        yield layout.vector(layout.head(index, token), facts.vectors[text_index][index], grid)
-
-    yield from layout.each_token(lines)
+    yield from layout.each_token(lambda b, t, token: [layout.vector(layout.head(t, token), facts.vectors[b][t], grid)])
 
 
-def routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
-    """Yield the routing tables, and one line per token: its experts in each block."""
+def _reads(facts: PerLayerFacts | ValueFacts) -> str:
+    return "" if facts.row_bytes is None else f"; a token reads {facts.row_bytes:,} bytes"
+
+
+def _routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
     first, *others = tables
-    yield Text()
-    more = f" and {pluralize(len(others), 'more table')}" if others else ""
-    yield from layout.note(f"routing: {first.tensor}{more}", style="bold")
+    more, of_each = (f" and {pluralize(len(others), 'more table')}", " of each") if others else ("", "")
     experts = pluralize(len(first.experts[0][0]) if first.experts[0] else 0, "expert")
-    read = f"a token reads {first.row_bytes:,} bytes of each" if others else f"a token reads {first.row_bytes:,} bytes"
-    yield from layout.note(f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block")
+    read = f"a token reads {first.row_bytes:,} bytes{of_each}"
+    about = f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block"
+    yield from layout.table_title(f"routing: {first.tensor}{more}", about)
+    bar = f" {layout.glyphs.bar} "
 
-    def lines(text_index: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        groups = (" ".join(map(str, table.experts[text_index][index])) for table in tables)
-        line = layout.head(index, token).append("  " + f" {layout.glyphs.bar} ".join(groups))
-        line.truncate(layout.columns, overflow="ellipsis")
-        yield line
+    def experts_of(b: int, t: int) -> str:
+        return bar.join(" ".join(map(str, table.experts[b][t])) for table in tables)
 
-    yield from layout.each_token(lines)
+    yield from layout.each_token(lambda b, t, token: [layout.head(t, token).append(f"  {experts_of(b, t)}")])

@@ -128,6 +128,10 @@ class TableFacts:
     row_bytes: int
     itemsize: int | None  # bytes per value; None if rows are quantized in blocks
 
+    def offset_of(self, row: int) -> int:
+        """Return the offset of a row's first byte in the file, or in the table if that is in memory."""
+        return self.offset + row * self.row_bytes
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gather:

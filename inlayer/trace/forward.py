@@ -4,12 +4,12 @@
 - each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
 - only the tokens in the recorded range are run, with the positions they have in the whole text
 - see also: converting the result to facts (trace/record.py)
-Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
+Tested in tests/trace/test_walk.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,14 +23,13 @@ from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
 from inlayer.tokenizers.base import text_of_bytes
-from inlayer.trace.facts import Change, Character, PreToken, Span, TextTrace
+from inlayer.trace.facts import Change, Span
 from inlayer.trace.position_schemes import Rotary
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
 MAX_PADDING = 4096
-MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 
 
 class RecordedRange(NamedTuple):
@@ -43,13 +42,20 @@ class RecordedRange(NamedTuple):
 
     @property
     def channels(self) -> slice:
-        """The channels of a vector."""
         return slice(self.first_channel, self.first_channel + self.dims)
 
     @property
     def end(self) -> int:
         """The token after the last one."""
         return self.first_token + self.tokens
+
+
+class TokenizedText(NamedTuple):
+    """A text with its tokens and, if the tokenizer reports them, the spans of its pre-tokens."""
+
+    text: str
+    tokens: list[Token]
+    spans: list[Span] | None
 
 
 class UniqueRows(NamedTuple):
@@ -72,10 +78,11 @@ class Forward:
             raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
         self.pipeline, self.change, self.recorded = pipeline, change, recorded
         self.active = pipeline.active_layer(change.positions, change.theta)
-        self.texts: list[TextTrace] = []  # their tokens are added later
-        self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
-        self.unique: UniqueRows | None = None  # None if vectors were given
-        self.ids_BT: Tensor | None = None  # ids of the whole texts
+        self.texts: list[TokenizedText] = []  # empty if vectors were given
+        self.tokens: list[list[Token]] = []  # of each text, in the order they are run, after a swap
+        self.ids_BT: Tensor | None = None  # ids of the tokens that are run; None if vectors were given
+        self.history: Tensor | None = None  # the ids before them, which n-grams reach back to
+        self.unique: UniqueRows | None = None
 
     def run_texts(self, texts: object) -> Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""
@@ -86,25 +93,23 @@ class Forward:
         pipeline, change = self.pipeline, self.change
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
-        for text in inputs:
-            trace, tokens = tokenize(text, pipeline, self.recorded)
-            self.texts.append(trace)
-            self.tokens.append(list(tokens))
+        self.texts = [TokenizedText(text, *pipeline.analyze(text)) for text in inputs]
+        self.tokens = [list(text.tokens) for text in self.texts]
         if change.swap is not None:
             swapped = self.tokens[0]
             first, second = _check_swap(change.swap, min(len(swapped), self.recorded.end))
             swapped[first], swapped[second] = swapped[second], swapped[first]
-        ids, padding = [[token.id for token in tokens] for tokens in self.tokens], pipeline.padding_id
-        missing = [max(map(len, ids)) - len(row) + change.pad for row in ids]
-        if padding is None and any(missing):
+        length = max(map(len, self.tokens)) + change.pad
+        mask_BT = torch.arange(length) < torch.tensor([[len(tokens)] for tokens in self.tokens])
+        if pipeline.padding_id is None and not mask_BT.all():
             hint = "walk one text, or texts with the same number of tokens, unpadded"
             raise InputError(f"{pipeline.source} has no padding token; {hint}")
-        padded = [row + [padding or 0] * n for row, n in zip(ids, missing, strict=True)]
-        mask = [[True] * len(row) + [False] * n for row, n in zip(ids, missing, strict=True)]
-        ids_BT, mask_BT = torch.tensor(padded, dtype=torch.int64), torch.tensor(mask, dtype=torch.bool)
+        ids_BT = torch.full(mask_BT.shape, pipeline.padding_id or 0)
+        ids_BT[mask_BT] = torch.tensor([token.id for tokens in self.tokens for token in tokens], dtype=torch.int64)
         check_id_range(ids_BT, self.active.layer.vocab_size)
         self._run(mask_BT, ids_BT, None)
-        ids_U, inverse_BT = torch.unique(ids_BT[:, self.shown], return_inverse=True)
+        assert self.ids_BT is not None
+        ids_U, inverse_BT = torch.unique(self.ids_BT, return_inverse=True)
         rows_BTD = self.stages[0].output
         rows_UD = rows_BTD.new_empty(len(ids_U), rows_BTD.shape[-1])
         rows_UD[inverse_BT] = rows_BTD  # every occurrence of an id has the same row
@@ -120,52 +125,38 @@ class Forward:
         if vectors.dim() not in (2, 3):
             raise DtypeError(f"inputs_embeds has shape {tuple(vectors.shape)}; expected (B, T, D) or (T, D)")
         embeds_BTD = vectors if vectors.dim() == 3 else vectors[None]
-        no_text = TextTrace(
-            text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
-            n_tokens=embeds_BTD.shape[1], n_padding=0, tokens=[],
-        )  # fmt: skip
-        self.texts = [no_text] * len(embeds_BTD)
-        self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.int64), None, embeds_BTD)
+        self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.bool), None, embeds_BTD)
         return self
 
     def _run(self, mask_BT: Tensor, ids_BT: Tensor | None, embeds_BTD: Tensor | None) -> None:
         layer, (batch, length) = self.active.layer, mask_BT.shape
         first, end = self.recorded.first_token, min(length, self.recorded.end)
         if first and first >= length:
-            limit = f"{max(0, length - 1):,}"
-            raise InputError(
-                f"first_token is {first:,}; the longest text has {pluralize(length, 'token')}; the maximum is {limit}"
-            )
+            limits = f"the longest text has {pluralize(length, 'token')}; the maximum is {max(0, length - 1):,}"
+            raise InputError(f"first_token is {first:,}; {limits}")
         self.shown = shown = slice(first, end)  # the tokens that are run
-        self.ids_BT, self.whole_mask_BT = ids_BT, mask_BT
-        position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding
-        self.mask_BT, self.length, self.count = mask_BT[:, shown], length, end - first  # in tokens: total, run
-        self.position_BT, self.layer_position_ids = position_BT[:, shown], None
+        self.length, self.count = length, end - first  # in tokens: total, run
+        self.mask_BT, self.mask_BS = mask_BT[:, shown], mask_BT[:, :end]  # of the tokens that are run; with the history
+        if ids_BT is not None:
+            self.history, self.ids_BT = ids_BT[:, :first], ids_BT[:, shown]
+        position_BT, positions = torch.arange(length)[None], layer.position_embedding
         if isinstance(positions, (LearnedPositions, SinusoidalPositions)):
-            position_ids = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
-            self.position_BT = self.layer_position_ids = position_ids.expand(batch, length)[:, shown]
+            position_BT = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
             if length > end:
-                positions(position_ids.max())  # raises if the whole text is too long for the layer
-        self.stages = layer.stages(  # the rows first, the hidden states last
-            None if ids_BT is None else ids_BT[:, shown],
-            None if embeds_BTD is None else embeds_BTD[:, shown],
-            self.layer_position_ids,
-            history=self.history,
-        )
+                positions(position_BT.max())  # raises if the whole text is too long for the layer
+        self.position_BT = position_BT.expand(batch, length)[:, shown]
+        embeds_BTD = None if embeds_BTD is None else embeds_BTD[:, shown]
+        # The rows first, the hidden states last.
+        self.stages = layer.stages(self.ids_BT, embeds_BTD, self.position_BT, history=self.history)
         self.width = self.stages[-1].output.shape[-1]
         if self.recorded.first_channel >= (widest := max(self.width, self.stages[0].output.shape[-1])):
             raise InputError(f"first_channel is {self.recorded.first_channel:,}; it must be in 0..{widest - 1:,}")
 
-    @property
-    def history(self) -> Tensor | None:
-        """The ids before the recorded range, which n-grams reach back to."""
-        return None if self.ids_BT is None else self.ids_BT[:, : self.recorded.first_token]
-
     @cached_property
     def rotary(self) -> list[Rotary]:
         """The rotary angles of the tokens, which are the same for every text of this length."""
-        change, dims = self.change, self.recorded.dims
-        return self.pipeline.rotations(change.positions, change.theta, self.shown.start, self.count, self.length, dims)
+        change, shown = self.change, range(self.shown.start, self.shown.stop)
+        return self.pipeline.rotations(change.positions, change.theta, shown, self.length, self.recorded.dims)
 
     def label(self, b: int, t: int, token_id: int) -> str:
         """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""
@@ -189,58 +180,3 @@ def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     if swap[0] == swap[1]:
         raise InputError(f"token {swap[0]} cannot be swapped with itself; choose two different tokens")
     return swap[0], swap[1]
-
-
-def tokenize(text: str, pipeline: Pipeline, recorded: RecordedRange) -> tuple[TextTrace, list[Token]]:
-    """Tokenize a text; characters and pre-tokens are recorded for the tokens of the recorded range."""
-    tokens, spans = pipeline.analyze(text)
-    source = text.encode()
-    first, end = 0, len(source)
-    if recorded.first_token:
-        first = min((token.span[0] for token in tokens[recorded.first_token :]), default=end)
-    if len(tokens) > recorded.end:
-        end = max((token.span[1] for token in tokens[: recorded.end]), default=0)
-    while first and source[first : first + 1] and source[first] & 0xC0 == 0x80:  # not in the middle of a character
-        first -= 1
-    while end < len(source) and source[end] & 0xC0 == 0x80:
-        end += 1
-    part = source[first:end].decode()
-    trace = TextTrace(
-        text=part,
-        n_characters=len(text),
-        n_bytes=len(source),
-        characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
-        pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, recorded, pipeline),
-        n_pre_tokens=0 if spans is None else len(spans),
-        n_tokens=len(tokens),
-        n_padding=0,
-        tokens=[],
-    )
-    return trace, tokens
-
-
-def _pre_tokens(
-    source: bytes, spans: Sequence[Span], tokens: Sequence[Token], recorded: RecordedRange, pipeline: Pipeline
-) -> list[PreToken]:
-    """Assign tokens to the pre-tokens that have a token in the recorded range."""
-    # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
-    body = [index for index, token in enumerate(tokens) if token.bytes or not token.special]
-    first, stop = (body[0], body[-1] + 1) if body else (0, 0)
-    pre_tokens = []
-    for start, end in spans:
-        while first < stop and tokens[first].span[0] < start:
-            first += 1
-        next_first = first
-        while next_first < stop and tokens[next_first].span[1] <= end:
-            next_first += 1
-        if first >= recorded.end:
-            break
-        if recorded.first_token and next_first <= recorded.first_token:
-            first = next_first
-            continue
-        ids = tuple(token.id for token in tokens[first:next_first])
-        merges = pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
-        covered = max(first - recorded.first_token, 0), min(next_first, recorded.end) - recorded.first_token
-        pre_tokens.append(PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges))
-        first = next_first
-    return pre_tokens

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -25,8 +24,10 @@ from torch.nn import functional
 
 from inlayer.geometry.nearest import nearest_others
 from inlayer.geometry.projection import TableProjection
+from inlayer.head import compute_logits
+from inlayer.ragged import IdArray
 from inlayer.tensors import one_thread
-from inlayer.trace.backward import LossInputs, backward_note, choose_loss
+from inlayer.trace.backward import Loss
 from inlayer.trace.facts import Change
 from inlayer.trace.forward import Forward, RecordedRange
 
@@ -38,6 +39,8 @@ MAX_VALUES = 2**26  # largest table whose dense gradient is computed: 256 MB
 MAX_MOVED = 64  # rows reported
 MAX_NEXT = 5
 NEIGHBORS = 10
+
+Rows = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,71 +100,52 @@ def take_gradient_step(
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
     result = Forward(pipeline, change or Change(), RecordedRange(tokens, 1, first_token)).run_texts(texts)
-    inputs = choose_loss(result) if result.count else None
-    uniform_loss = math.log(pipeline.table.shape[0])
-    without_steps = partial(GradientStepFacts, uniform_loss=uniform_loss, predicted_at=None, method=None, steps=[])
-    if inputs is None or inputs.targets is None:
-        note = "the text has no tokens" if inputs is None else backward_note(inputs)
-        return without_steps(kind="sum", note=note)
+    loss = Loss(result) if result.count else None
+    facts = GradientStepFacts(
+        uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
+        method=None, steps=[],
+    )  # fmt: skip
+    if loss is None or loss.why_sum:
+        return facts if loss is None else replace(facts, note=loss.note())
+    facts = replace(facts, kind="next token", note=loss.note())
     if pipeline.values() > MAX_VALUES:
-        note = "the table is too large to compute a training step here"
-        return without_steps(kind="next token", note=note)
-    gradient_VD, steps = _gradient(inputs), []
-    used, known = inputs.unique.inverse_BT[result.mask_BT.bool()].tolist(), inputs.unique.ids_U.tolist()
-    ids = [known[index] for index in dict.fromkeys(used) if known[index] != inputs.layer.padding_idx][
-        :MAX_MOVED
-    ]  # in order
-    target = int(inputs.targets[-1])
-    indices = torch.searchsorted(inputs.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
-    rows_ND, moves_ND = inputs.unique.rows_UD.float()[indices], gradient_VD[ids]
+        return replace(facts, note="the table is too large to compute a training step here")
+    padding, weight_VD, gradient_VD = loss.layer.padding_idx, pipeline.head_rows(), _table_gradient(loss)
+    used = dict.fromkeys(loss.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
+    ids = [token_id for token_id in used if token_id != padding][:MAX_MOVED]
+    indices = torch.searchsorted(loss.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
+    rows_UD, moves_UD = loss.unique.rows_UD.float(), gradient_VD[loss.unique.ids_U]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
+    steps = []
     for rate in map(float, rates):
-        loss, after_last_V, predicted_V = _evaluate(inputs, rate, gradient_VD, last)
+        moved_UD = rows_UD - rate * moves_UD
+        hidden_BTD = loss.hidden(loss.gather(moved_UD))
+        hidden_ND = torch.cat((hidden_BTD[0, last][None], loss.predicting(hidden_BTD)))
+        moved_VD = weight_VD - rate * gradient_VD if loss.head.tied else weight_VD
+        logits_NV = compute_logits(loss.head, hidden_ND, moved_VD, loss.bias)
+        after_last_V, predicted_V = functional.softmax(logits_NV[[0, -1]], dim=-1)
         steps.append(
             GradientStep(
                 rate=rate,
-                loss=loss,
+                loss=float(functional.cross_entropy(logits_NV[1:], loss.targets_N)),
                 next_tokens=_most_probable(pipeline, after_last_V) if last >= 0 else [],
                 predicted_tokens=_most_probable(pipeline, predicted_V),
-                target=_next_token(pipeline, predicted_V, target),
-                moved=_moved(pipeline, ids, rows_ND.numpy(), (rows_ND - rate * moves_ND).numpy(), projection),
+                target=_next_token(pipeline, predicted_V, int(loss.targets_N[-1])),
+                moved=_moved(pipeline, ids, rows_UD[indices].numpy(), moved_UD[indices].numpy(), projection),
             )
         )
-    return GradientStepFacts(
-        uniform_loss=uniform_loss,
-        kind="next token",
-        note=backward_note(inputs),
-        predicted_at=divmod(int(inputs.index_N[-1]), result.count),
-        method=None if projection is None else projection.method,
-        steps=steps,
-    )
+    method = None if projection is None else projection.method
+    return replace(facts, predicted_at=divmod(int(loss.index_N[-1]), result.count), method=method, steps=steps)
 
 
-def _gradient(inputs: LossInputs) -> Tensor:
+def _table_gradient(loss: Loss) -> Tensor:
     """Return the gradient of the whole table (V, D): through the lookup, and through a tied head."""
-    head, padding, head_VD = inputs.head, inputs.layer.padding_idx, inputs.pipeline.head_rows()
-    with torch.enable_grad():
-        rows_UD = inputs.unique.rows_UD.float().clone().requires_grad_()
-        weight_VD = head_VD.clone().requires_grad_(head.tied)
-        loss = inputs.loss(inputs.hidden(rows_UD), weight_VD)
-        lookup_UD, *through_head = torch.autograd.grad(loss, (rows_UD, weight_VD) if head.tied else (rows_UD,))
-    gradient_VD = through_head[0] if head.tied else torch.zeros(inputs.pipeline.table.shape)
-    gradient_VD.index_add_(0, inputs.unique.ids_U, lookup_UD)
+    gradients, padding = loss.gradients(), loss.layer.padding_idx
+    table_VD = gradients.of_head(slice(None)) if loss.head.tied else torch.zeros(loss.pipeline.table.shape)
+    table_VD.index_add_(0, loss.unique.ids_U, gradients.unique_UD)
     if padding is not None:
-        gradient_VD[padding] = 0
-    return gradient_VD
-
-
-def _evaluate(inputs: LossInputs, rate: float, gradient_VD: Tensor, last: int) -> tuple[float, Tensor, Tensor]:
-    """Return the loss after a step, and the probabilities after token `last` of text 0 and after the last target."""
-    unique, weight_VD = inputs.unique, inputs.pipeline.head_rows()
-    hidden_BTD = inputs.hidden(unique.rows_UD.float() - rate * gradient_VD[unique.ids_U])
-    if inputs.head.tied:
-        weight_VD = weight_VD - rate * gradient_VD
-    loss = float(inputs.loss(hidden_BTD, weight_VD))
-    hidden_PD = torch.stack((hidden_BTD[0, last], hidden_BTD.flatten(0, 1)[inputs.index_N[-1]]))
-    after_last_V, predicted_V = functional.softmax(inputs.logits(hidden_PD, weight_VD), dim=-1)
-    return loss, after_last_V, predicted_V
+        table_VD[padding] = 0
+    return table_VD
 
 
 def _most_probable(pipeline: Pipeline, probabilities_V: Tensor) -> list[NextToken]:
@@ -174,17 +158,11 @@ def _next_token(pipeline: Pipeline, probabilities_V: Tensor, token_id: int) -> N
 
 
 def _moved(
-    pipeline: Pipeline,
-    ids: list[int],
-    before: npt.NDArray[np.float32],
-    after: npt.NDArray[np.float32],
-    projection: TableProjection | None,
+    pipeline: Pipeline, ids: list[int], before: Rows, after: Rows, projection: TableProjection | None
 ) -> list[UpdatedRow]:
     with np.errstate(all="ignore"):
-        norms = np.linalg.norm(after.astype(np.float64), axis=1)
-        cosines = (
-            np.vecdot(before.astype(np.float64), after) / norms / np.linalg.norm(before.astype(np.float64), axis=1)
-        )
+        before_norms, norms = (np.linalg.norm(rows.astype(np.float64), axis=1) for rows in (before, after))
+        cosines = np.vecdot(before.astype(np.float64), after) / norms / before_norms
     known = np.isfinite(cosines)
     shifts = np.full((len(ids), 2), np.nan)
     if projection is not None and known.any():
@@ -205,13 +183,9 @@ def _moved(
     ]
 
 
-def _neighborhood(
-    pipeline: Pipeline, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32], projection: TableProjection
-) -> npt.NDArray[np.float64]:
+def _neighborhood(pipeline: Pipeline, ids: IdArray, rows: Rows, projection: TableProjection) -> npt.NDArray[np.float64]:
     """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
     near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
-    means = np.full((len(ids), 2), np.nan)
-    for index, near in enumerate(near_ids):
-        if (near >= 0).any():
-            means[index] = projection.points[near[near >= 0]].mean(axis=0)
+    is_found = (near_ids >= 0)[..., None]
+    means: npt.NDArray[np.float64] = projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)
     return means

@@ -54,21 +54,18 @@ def export(
         trace = pipeline.walk(texts, dims=dims, tokens=MAX_TOKENS, change=change)
         return replace(trace, source=pipeline.title)
 
-    first = walk(Change())
-    walks = {key_of(Change()): first}
-    if change is not None:
-        walks[key_of(change)] = walk(change)
+    own = {key_of(option): option for option in (Change(), change or Change())}
+    walks = {key: walk(option) for key, option in own.items()}
+    first = walks[key_of(Change())]
     for other in _changes(pipeline, first):
         with suppress(PositionRangeError):  # the text is too long for these positions
             walks[key_of(other)] = walk(other)
-    ids = dict.fromkeys(token.id for text in first.texts for token in text.tokens if token.id is not None)
+    ids = list(dict.fromkeys(token.id for text in first.texts for token in text.tokens if token.id is not None))
     data: dict[str, Any] = {
         "models": [plain(replace(pipeline.facts(), name=pipeline.title, source=pipeline.title))],
         "texts": list(texts),
         "walks": {key: trace.to_dict() for key, trace in walks.items()},
-        "tokens": {
-            str(token_id): plain(describe_token(pipeline, token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]
-        },
+        "tokens": {str(token_id): plain(describe_token(pipeline, token_id)) for token_id in ids[:MAX_TOKEN_PANELS]},
         "attention_heads": {  # excludes the changes that the page applies itself
             key: _attention_head(pipeline, texts, trace)
             for key, trace in walks.items()
@@ -83,10 +80,9 @@ def export(
     projection, data["map"] = embedded_map(
         pipeline.stored_table, lambda: pipeline.vocabulary, remote=pipeline.table.remote
     )
-    learned = {key_of(option): option for option in (Change(), change or Change())}
     data["gradient_step"] = {
         key: plain(take_gradient_step(pipeline, texts, tokens=MAX_TOKENS, change=option, projection=projection))
-        for key, option in learned.items()
+        for key, option in own.items()
     }
     return page(title=f"inlayer: {texts[0][:60]}", data=data)
 
@@ -97,8 +93,7 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
     size = 0
     for key, trace in walks.items():
         scene = describe_scene(pipeline, texts, change=trace.change, tokens=MAX_TOKENS)
-        strips = scene.strips.row, scene.strips.hidden, scene.strips.position
-        size += sum(len(strip.values) for strip in strips if strip is not None)
+        size += sum(len(strip.values) for strip in vars(scene.strips).values() if strip is not None)
         if size > MAX_SCENES and scenes:
             break
         scenes[key] = plain(scene)
@@ -164,5 +159,4 @@ def shared_style() -> str:
 
 
 def read_part(name: str, package: str = "inlayer.trace") -> str:
-    """Read a file of a package's page/ folder."""
     return read_files(package, f"page/{name}")

@@ -17,7 +17,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 from rich.text import Text
 
-from inlayer.render.glyphs import NUMBER, glyphs_for, largest, number, with_spaces
+from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, glyphs_for, largest, number, with_spaces
 from inlayer.render.numbers import pluralize
 from inlayer.trace.facts import StepFacts, TextTrace, TokenTrace, Trace, Vector
 
@@ -96,11 +96,10 @@ class Layout:
 
     def note(self, text: str, *, style: str = "dim", indent: int = INDENT, max_lines: int = 4) -> Iterator[Text]:
         """Yield text wrapped to the width, at most `max_lines` lines."""
-        lines = wrap(self.words(text), max(10, self.columns - indent), break_on_hyphens=False)
-        for index, line in enumerate(lines[:max_lines], start=1):
-            more = self.glyphs.more if index == max_lines and len(lines) > max_lines else ""
-            shown = self.glyphs.truncate(f"{line} " if more else line, self.columns - indent - len(more), blank=" ")
-            yield Text(" " * indent + shown + more, style=style)
+        words, width = self.words(text).removesuffix(LEFT_TO_RIGHT), max(10, self.columns - indent)
+        more = f" {self.glyphs.more}"
+        for line in wrap(words, width, break_on_hyphens=False, max_lines=max_lines, placeholder=more):
+            yield Text(" " * indent + self.glyphs.escape(line), style=style)
 
     def code(self, line: str, indent: int = INDENT) -> Iterator[Text]:
         """Yield a line of Python; a long one continues after a backslash or becomes several comment lines."""
@@ -124,6 +123,12 @@ class Layout:
         """Yield a line that counts what was omitted, if anything."""
         if amount > 0:
             yield Text(f"{' ' * INDENT}{self.glyphs.more} and {pluralize(amount, f'more {noun}')}", style="dim")
+
+    def table_title(self, title: str, about: str) -> Iterator[Text]:
+        """Yield the title of another table below a blank line, and a note about it."""
+        yield Text()
+        yield from self.note(title, style="bold")
+        yield from self.note(about)
 
     # ---- texts and tokens
 
@@ -176,7 +181,8 @@ class Layout:
 
     def label(self, token: TokenTrace) -> Text:
         """Return a token's label: its text, its bytes if it is not whole characters, or its name if it is special."""
-        if not token.special and not is_text(token.bytes):
+        data = bytes.fromhex(token.bytes)
+        if not token.special and data.decode(errors="ignore").encode() != data:
             return Text(self.glyphs.truncate_bytes(token.bytes, self.widest_label), style="yellow")
         text = with_spaces(token.label)
         if not text.startswith(" ") and with_spaces(token.token or "").startswith(" "):
@@ -187,8 +193,7 @@ class Layout:
     def head(self, index: int | None, token: TokenTrace | None = None) -> Text:
         """Return the start of a token's line: its index in the text and its label."""
         number = "" if index is None else str(self.trace.first_token + index)
-        line = Text(" " * INDENT).append(number.rjust(self.index_width), style="dim")
-        line.append("  ")
+        line = Text(" " * INDENT).append(number.rjust(self.index_width), style="dim").append("  ")
         return line if token is None else padded(line.append_text(self.label(token)), self.head_width)
 
     # ---- vectors
@@ -226,21 +231,20 @@ class Layout:
 
     def legend(self) -> Iterator[Text]:
         """Yield the meaning of the heat strips, on two lines if the terminal is narrow."""
-        names = [(-1.0, "negative"), (0.0, "zero"), (1.0, "positive")]
+        names = {"negative": -1.0, "zero": 0.0, "positive": 1.0}
         vectors = [vector for token in self.shown_tokens for vector in (token.row, token.hidden)]
         if any(map(math.isnan, chain.from_iterable(vectors))):
-            names.append((math.nan, "not a number"))
+            names["not a number"] = math.nan
+        parts = [self.glyphs.heat([value], 1.0).append(f" {name}  ", style="dim") for name, value in names.items()]
+        if not math.isnan(largest(vectors)):
+            parts.append(Text(f"{self.glyphs.plus_minus} largest absolute value", style="dim"))
         line = Text().append("heat strips: ", style="dim")
-        for value, name in names:
-            if len(line) + 2 + len(name) > self.columns:
+        for part in parts:
+            if len(line) + len(part.plain.rstrip()) > self.columns:
                 yield line
                 line = Text("  ")
-            line.append_text(self.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
-        scale = "" if math.isnan(largest(vectors)) else f"{self.glyphs.plus_minus} largest absolute value"
-        if scale and len(line) + len(scale) > self.columns:
-            yield line
-            line = Text("  ")
-        yield line.append(scale, style="dim")
+            line.append_text(part)
+        yield line
 
     def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
         """Return columns for several named vectors per token."""
@@ -251,32 +255,28 @@ class Layout:
 
     def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> Iterator[Text]:
         """Yield one line per named vector of a token; the first also has the token's label."""
-        for part_number, (name, values) in enumerate(vectors):
-            line = self.head(None if part_number else index)
-            if part_number == 0:
-                line.append_text(label).append("  ")
-            line.append(name, style="dim")
-            yield self.vector(line, values, grid)
+        start = self.head(index).append_text(label).append("  ")
+        for name, values in vectors:
+            yield self.vector(start.append(name, style="dim"), values, grid)
+            start = self.head(None)
 
     # ---- bands
 
     def bands(self, units: Sequence[tuple[str, str, str]], bar: str, total: int, noun: str) -> Iterator[Text]:
         """Yield units (text, bytes, style of the bytes) side by side, bytes below text, and count those omitted."""
-        rest = list(units)
-        for _ in range(1 if self.is_batch else MAX_BANDS):
-            above, below = Text(" " * INDENT), Text(" " * INDENT)
-            while rest:
-                shown, data, style = rest[0]
-                size = max(cell_len(shown), len(data))
-                if len(below) > INDENT and len(below) + 1 + size + 1 >= self.columns:  # a bar at each end
+        bands: list[tuple[Text, Text]] = []
+        shown = 0
+        for text, data, style in units:
+            size = max(cell_len(text), len(data))
+            if not bands or len(bands[-1][1]) + 1 + size + 1 >= self.columns:  # a bar at each end
+                if len(bands) == (1 if self.is_batch else MAX_BANDS):
                     break
-                for line, content, content_style in ((above, shown, ""), (below, data, style)):
-                    line.append(bar, style="bright_black")
-                    line.append_text(padded(Text(content, style=content_style), size))
-                del rest[0]
-            if len(below) > INDENT:
-                yield from (line.append(bar, style="bright_black") for line in (above, below))
-        yield from self.more(total - len(units) + len(rest), noun)
+                bands.append((Text(" " * INDENT), Text(" " * INDENT)))
+            for line, content in zip(bands[-1], (Text(text), Text(data, style=style)), strict=True):
+                line.append(bar, style="bright_black").append_text(padded(content, size))
+            shown += 1
+        yield from (line.append(bar, style="bright_black") for band in bands for line in band)
+        yield from self.more(total - shown, noun)
 
 
 def _breakable(code: str, width: int, patterns: Sequence[re.Pattern[str]] = CODE_PARTS) -> Iterator[str]:
@@ -290,15 +290,6 @@ def padded(line: Text, columns: int) -> Text:
     """Pad a line with spaces, which, unlike with rich's own method, have no style."""
     line.append(" " * (columns - cell_len(line.plain)))
     return line
-
-
-def is_text(data: str) -> bool:
-    """Tell whether bytes in hexadecimal are whole UTF-8 characters."""
-    try:
-        bytes.fromhex(data).decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def number_style(value: float) -> str:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from inlayer.checkpoint import load
+from inlayer.checkpoint.layer import find_part
 from inlayer.checkpoint.model import Model
 from inlayer.checkpoint.store import INTEGERS
 from inlayer.embeddings import Embeddings
@@ -50,11 +51,13 @@ from inlayer.trace.position_schemes import (
 )
 from inlayer.trace.record import record_walk, values_of
 from inlayer.trace.scene import TableScene, sample_table
-from inlayer.trace.table_facts import STAGE_TABLES, TOKEN_TABLE, describe_tables
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # values read at once from a larger table
 MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
+MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
+TOKEN_TABLE = "token_embedding.weight"
+STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "position_embedding.weight"}
 CACHE_SIZES = {  # methods whose latest results are cached with the pipeline, and how many
     "active_layer": 32, "float32_layer": 4, "float32_rows": 2, "rotations": 64, "spelling": 65_536, "merges": 4_096,
     "padding": 4,
@@ -86,7 +89,7 @@ class Pipeline:
         spec = None if self.model is None else self.model.spec
         self.family = None if spec is None else spec.family
         self.init_std = float(getattr(self.layer.token_embedding, "init_std", 0.02)) if spec is None else spec.init_std
-        self.tables = describe_tables(self.layer, self.model)
+        self.tables = self._describe_tables()
         self.table = self.tables[TOKEN_TABLE]
         self._one_hot_products: dict[int, Tensor] = {}
         self._analyzed: dict[str, Analysis] = {}  # by text, for the size of a random table, until they are walked
@@ -163,16 +166,31 @@ class Pipeline:
 
     # ---- rows
 
-    def raw_rows(self, ids: Sequence[int], rows_ND: Tensor) -> list[bytes]:
-        """Return the bytes of looked-up rows as they are stored; rows that the lookup converted are read again."""
-        stored_dtype = SAFETENSORS_DTYPES.get(self.table.dtype)
-        if stored_dtype is not None and stored_dtype.name == dtype_name(rows_ND.dtype):
-            return [row.tobytes() for row in rows_ND.contiguous().view(torch.uint8).numpy()]
-        return [row.tobytes() for row in self.stored_table.source.take(np.array(ids, np.int64))]
+    def _describe_tables(self) -> dict[str, TableFacts]:
+        """Describe the token table and the tables of stages that add a row, by the name of the parameter."""
+        parameters, model = self.layer.state_dict(), self.model
+        parts = [part for part in STAGE_TABLES.values() if part in parameters]
+        if model is None:
+            weights = {TOKEN_TABLE: self.layer.token_embedding.weight} | {part: parameters[part] for part in parts}
+            return {part: _in_memory(part, weight) for part, weight in weights.items()}
+        stored = {TOKEN_TABLE: model.table_info} | {part: find_part(model, part) for part in parts}
+        row_dtype, remote = dtype_name(self.layer.dtype), model.store.remote
+        return {part: _stored(tensor, row_dtype, remote) for part, tensor in stored.items() if tensor is not None}
 
-    def offset_of(self, token_id: int) -> int:
-        """Return the offset of a row's first byte in the table's file, or in the table if it is in memory."""
-        return self.table.offset + token_id * self.table.row_bytes
+    def stored_hex(self, ids: Sequence[int], rows_ND: Tensor, channels: slice) -> list[list[str]]:
+        """Format values of looked-up rows as stored, most significant byte first; for quantized rows, the first bytes.
+
+        Rows that the lookup converted are read again.
+        """
+        stored_dtype, itemsize = SAFETENSORS_DTYPES.get(self.table.dtype), self.table.itemsize or 1
+        if stored_dtype is not None and stored_dtype.name == dtype_name(rows_ND.dtype):
+            raw = rows_ND.contiguous().view(torch.uint8).numpy()
+        else:
+            raw = self.stored_table.source.take(np.array(ids, np.int64))
+        if self.table.itemsize is None:
+            channels = slice(0, min(MAX_BLOCK_BYTES, 8 * (channels.stop - channels.start)))
+        values = raw.reshape(len(raw), self.table.row_bytes // itemsize, itemsize)[:, channels, ::-1]
+        return [row.tobytes().hex(" ", itemsize).split() for row in values]
 
     def table_of(self, stage: str, layer: Embeddings) -> TableFacts | None:
         """Return the table whose rows a stage of this layer adds; None if it adds none, or not the model's own."""
@@ -208,7 +226,6 @@ class Pipeline:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The texts of the rows."""
         return Vocabulary(self.tokenizer, self.table.shape[0])
 
     def values(self) -> int:
@@ -255,17 +272,13 @@ class Pipeline:
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
 
     def float32_rows(self, module: nn.Embedding | StoredEmbedding | Head) -> Tensor:
-        """Return the rows of the table or the head in float32."""
         return module.weight.detach().float()
 
-    def rotations(
-        self, scheme: str | None, theta: float | None, first: int, count: int, length: int, dims: int
-    ) -> list[Rotary]:
-        """Return the rotary angles of some tokens, the same for every text of this length."""
-        return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
+    def rotations(self, scheme: str | None, theta: float | None, shown: range, length: int, dims: int) -> list[Rotary]:
+        """Return the rotary angles of the tokens that are shown, the same for every text of this length."""
+        return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
 
     def analyze(self, text: str) -> Analysis:
-        """Return the tokens and the pre-tokens of a text."""
         assert self.tokenizer is not None
         return self._analyzed.pop(check_text(text), None) or self.tokenizer._analyze(text)
 
@@ -275,12 +288,10 @@ class Pipeline:
 
     def merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
         """Return the merges that turned the bytes of one pre-token into these ids."""
-        merges = None if self.tokenizer is None else self.tokenizer.merges(ids)
-        if merges is None:
+        assert self.tokenizer is not None
+        if (merges := self.tokenizer.merges(ids)) is None:
             return None
-        return [
-            MergeFacts(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id) for merge in merges
-        ]
+        return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
 
     def padding(self, first_channel: int, dims: int) -> Padding:
         """Describe the padding token and some channels of its row."""
@@ -294,6 +305,25 @@ class Pipeline:
     def __repr__(self) -> str:
         rows, width = self.table.shape
         return f"{type(self).__name__}({self.source!r}, {rows:,} x {width:,} {self.table.dtype})"
+
+
+def _in_memory(name: str, weight: Tensor) -> TableFacts:
+    rows, width = weight.shape
+    dtype = dtype_name(weight.dtype)
+    return TableFacts(
+        name=name, file=None, remote=False, dtype=dtype, row_dtype=dtype, shape=(rows, width), offset=0,
+        row_bytes=width * weight.itemsize, itemsize=weight.itemsize,
+    )  # fmt: skip
+
+
+def _stored(tensor: TensorInfo, row_dtype: str, remote: bool) -> TableFacts:
+    rows, width = tensor.shape
+    row_bytes = tensor.nbytes // rows
+    itemsize = row_bytes // width if tensor.dtype in SAFETENSORS_DTYPES else None
+    return TableFacts(
+        name=tensor.name, file=tensor.file, remote=remote, dtype=tensor.dtype, row_dtype=row_dtype,
+        shape=(rows, width), offset=tensor.offset, row_bytes=row_bytes, itemsize=itemsize,
+    )  # fmt: skip
 
 
 def walk(

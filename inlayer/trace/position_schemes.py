@@ -27,9 +27,7 @@ from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
 DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
-COMPARED_LENGTH = (
-    64  # original context length of the compared scalings: short, so that their effect shows within one dial
-)
+COMPARED_LENGTH = 64  # original context length of the compared scalings; short, so their effect shows in one dial
 COMPARED_SCALINGS: dict[str, RopeScaling] = {
     "YaRN": YarnScaling(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
     "Llama-3": Llama3Scaling(
@@ -48,7 +46,6 @@ class ActiveLayer(NamedTuple):
 
 
 def scheme_of(layer: Embeddings) -> str:
-    """Return the name of a layer's position scheme."""
     position = layer.position_embedding
     return "none" if position is None else type(position).__name__.removesuffix("Positions").lower()
 
@@ -66,13 +63,11 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
         raise InputError(f"theta applies to sinusoidal and rotary positions, but these are {chosen}{hint}")
     if chosen == own and theta is None:
         return ActiveLayer(layer, True, "")
-    note = "replaces the model's own for this walk"
-    if chosen == "learned":
-        note = f"randomly initialized, {note}"
     positions = _positions(layer, chosen, 10_000.0 if theta is None else theta, init_std)
     changed = with_modules(layer, position_embedding=positions)
     changed.position_id_rule = PositionIdRule()  # the model's own rule may fit only its own position table
-    return ActiveLayer(changed, False, note)
+    drawn = "randomly initialized, " if chosen == "learned" else ""
+    return ActiveLayer(changed, False, f"{drawn}replaces the model's own for this walk")
 
 
 def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> nn.Module | None:
@@ -87,11 +82,11 @@ def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> 
         return SinusoidalPositions(width, theta=base, layout=layout)
     if not isinstance(own, RotaryPositions):
         return RotaryPositions(min(DEFAULT_HEAD_DIM, width - width % 2), RopeParameters(theta=base))
-    parameters = (
-        replace(own.rope_parameters, theta=base)
-        if isinstance(own.rope_parameters, RopeParameters)
-        else {layer_type: replace(settings, theta=base) for layer_type, settings in own.rope_parameters.items()}
-    )
+    parameters = own.rope_parameters
+    if isinstance(parameters, RopeParameters):
+        parameters = replace(parameters, theta=base)
+    else:
+        parameters = {layer_type: replace(settings, theta=base) for layer_type, settings in parameters.items()}
     return RotaryPositions(
         own.head_dim, parameters, pairing=own.pairing, layout=own.layout, keep_float32=own.keep_float32
     )
@@ -106,9 +101,9 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
     return changed.eval()
 
 
-def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) -> list[Rotary]:
-    """Compute the rotary angles of `count` tokens of a text of `length` tokens, for each layer type."""
-    rotary, position_T, rotations = layer.position_embedding, torch.arange(first, first + count), list[Rotary]()
+def rotate(layer: Embeddings, shown: range, length: int, dims: int) -> list[Rotary]:
+    """Compute the rotary angles of some tokens of a text of `length` tokens, for each layer type."""
+    rotary, position_T, rotations = layer.position_embedding, torch.arange(shown.start, shown.stop), list[Rotary]()
     if not isinstance(rotary, RotaryPositions):
         return []
     own = rotary.rope_parameters
@@ -118,9 +113,7 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
         # The last position is included because some kinds of RoPE scaling depend on the length of the text.
         tables = layer.rotary(torch.cat((position_T, torch.tensor([max(length - 1, 0)]))), layer_type)
         cos, sin = (deduplicate_angles(table[:-1], rotary.layout)[:, :dims].tolist() for table in tables)
-        scaled_angles, unscaled_angles = (
-            (position_T[:, None].float() * frequency[:dims]).tolist() for frequency in (frequencies, unscaled)
-        )
+        angles, plain = (torch.outer(position_T.float(), one[:dims]).tolist() for one in (frequencies, unscaled))
         facts = RotaryFacts(
             layer_type=layer_type,
             theta=float(settings.theta),
@@ -133,20 +126,18 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
             unscaled_frequencies=unscaled[:dims].tolist(),
             rescaled=[] if settings.scaling else _rescale(rotary.rotated_dim(settings), float(settings.theta), dims),
         )
-        rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
+        rows = zip(angles, plain, cos, sin, strict=True)
         rotations.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
     return rotations
 
 
 def _rescale(dim: int, theta: float, dims: int) -> list[ScaledFrequencies]:
-    if theta <= 1:  # no pair is slow, and YaRN divides by the logarithm of theta
-        return []
-    length = torch.tensor(COMPARED_LENGTH)
-    scaled = {name: scaled_frequencies(scaling, dim, theta, length) for name, scaling in COMPARED_SCALINGS.items()}
-    return [
-        ScaledFrequencies(name=name, frequencies=frequencies[:dims].tolist(), attention_factor=float(factor))
-        for name, (frequencies, factor) in scaled.items()
-    ]
+    rescaled = []
+    for name, scaling in COMPARED_SCALINGS.items() if theta > 1 else ():  # YaRN divides by the logarithm of theta
+        frequencies, factor = scaled_frequencies(scaling, dim, theta, torch.tensor(COMPARED_LENGTH))
+        shown = frequencies[:dims].tolist()
+        rescaled.append(ScaledFrequencies(name=name, frequencies=shown, attention_factor=float(factor)))
+    return rescaled
 
 
 def _describe_scaling(scaling: RopeScaling) -> str:

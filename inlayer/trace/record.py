@@ -4,27 +4,38 @@ text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> 
 - every number is read from the objects that do the work; none is recomputed
 - runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
 - see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
-Tested against the library call by call in tests/trace/test_walk.py.
+Tested against the library call by call in tests/trace/test_walk.py, steps 1 to 3 in tests/trace/test_tokenization.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.layer_stage import LayerStage
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.extra_table_facts import per_layer_facts, routing_facts, value_facts
-from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
-from inlayer.trace.forward import Forward, RecordedRange
-from inlayer.trace.ngrams import ngram_facts
+from inlayer.trace.extra_table_facts import extra_tables
+from inlayer.trace.facts import (
+    Change,
+    Character,
+    Gather,
+    Positions,
+    PreToken,
+    Span,
+    StageFacts,
+    StageValue,
+    TextTrace,
+    TokenTrace,
+    Trace,
+)
+from inlayer.trace.forward import Forward, RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import scheme_of
 from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
@@ -32,8 +43,8 @@ from inlayer.trace.steps import describe_steps
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
+MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
-MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 
 
 @one_thread()
@@ -50,15 +61,8 @@ def record_walk(
         raise InputError("pass either texts or inputs_embeds" + ("" if texts is None else ", not both"))
     result = Forward(pipeline, change, recorded)
     result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
-    layer, width = result.active.layer, result.width
-    stages = [
-        StageFacts(
-            name=stage.name,  # type: ignore[arg-type]  # every name but "row"
-            note=_stage_note(layer, stage),
-            table=pipeline.table_of(stage.name, layer),
-        )
-        for stage in result.stages[1:]
-    ]
+    width = result.width
+    stages = [_stage(result, stage) for stage in result.stages[1:]]
     trace = Trace(
         steps=[],
         source=pipeline.source,
@@ -73,27 +77,20 @@ def record_walk(
         first_channel=recorded.first_channel,
         input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
-        texts=[
-            replace(text, n_padding=result.length - text.n_tokens, tokens=traced)
-            for text, traced in zip(result.texts, _tokens(result, stages), strict=True)
-        ],
+        texts=[_text(result, b, tokens) for b, tokens in enumerate(_tokens(result, stages))],
         table=pipeline.table,
         gather=_gather(result),
         stages=stages,
         positions=_positions(result),
         padding=pipeline.padding(recorded.first_channel, recorded.dims),
         n_streams=pipeline.layer.n_streams,
-        ngram_memories=ngram_facts(result),
-        per_layer=per_layer_facts(result),
-        value=value_facts(result),
-        routing=routing_facts(result),
+        **extra_tables(result),
         backward=backward(result) if result.unique is not None and result.count else None,
     )
     return replace(trace, steps=describe_steps(trace))
 
 
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
-    """Record every token of every text."""
     pipeline, channels = result.pipeline, result.recorded.channels
     # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
     rows, *outputs = [values_of(stage.output, channels) for stage in result.stages]
@@ -103,17 +100,18 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     ]
     first_row = getattr(pipeline.layer.position_embedding, "offset", 0)  # OPT's table starts with two unused rows
     positions, masks = result.position_BT.tolist(), result.mask_BT.long().tolist()
-    ids = None if result.unique is None else result.unique.ids_U[result.unique.inverse_BT].tolist()
-    used = [] if result.unique is None else result.unique.ids_U.tolist()
-    raw = [] if result.unique is None else pipeline.raw_rows(used, result.unique.rows_UD)
-    hexes = {i: stored_hex(row, pipeline.table.itemsize, channels) for i, row in zip(used, raw, strict=True)}
+    ids = None if result.ids_BT is None else result.ids_BT.tolist()
+    hexes: dict[int, list[str]] = {}
+    if result.unique is not None:
+        used = result.unique.ids_U.tolist()
+        hexes = dict(zip(used, pipeline.stored_hex(used, result.unique.rows_UD, channels), strict=True))
 
     def stage_value(index: int, b: int, t: int) -> StageValue:
         table, vectors = stages[index].table, added[index]
         row = offset = None
         if table is not None:
             row = positions[b][t] + first_row if stages[index].name == "position" else 0
-            offset = table.offset + row * table.row_bytes
+            offset = table.offset_of(row)
         return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, output=outputs[index][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
@@ -128,7 +126,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
             special=token.special if token is not None else token_id is not None,
             mask=masks[b][t],
             position=positions[b][t],
-            offset=None if token_id is None else pipeline.offset_of(token_id),
+            offset=None if token_id is None else pipeline.table.offset_of(token_id),
             stored_hex=[] if token_id is None else hexes[token_id],
             row=rows[b][t],
             stages=values,
@@ -139,17 +137,63 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     return [[trace_token(b, t) for t in range(result.count)] for b in range(len(masks))]
 
 
+def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
+    """Record a text of the batch around its recorded tokens."""
+    if not result.texts:
+        return TextTrace(
+            text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
+            n_tokens=result.length, n_padding=0, tokens=tokens,
+        )  # fmt: skip
+    text = result.texts[b]
+    part = _recorded_part(text, result.recorded)
+    return TextTrace(
+        text=part,
+        n_characters=len(text.text),
+        n_bytes=len(text.text.encode()),
+        characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
+        pre_tokens=None if text.spans is None else list(_pre_tokens(result, text, text.spans)),
+        n_pre_tokens=len(text.spans or ()),
+        n_tokens=len(text.tokens),
+        n_padding=result.length - len(text.tokens),
+        tokens=tokens,
+    )
+
+
+def _recorded_part(text: TokenizedText, recorded: RecordedRange) -> str:
+    """Return the part of a text that its recorded tokens cover; a character they only cover partly is included."""
+    source = text.text.encode()
+    first, end = 0, len(source)
+    if recorded.first_token:
+        first = min((token.span[0] for token in text.tokens[recorded.first_token :]), default=end)
+    if len(text.tokens) > recorded.end:
+        end = max((token.span[1] for token in text.tokens[: recorded.end]), default=0)
+    before, after = (part.decode(errors="ignore") for part in (source[:first], source[end:]))  # whole characters
+    return text.text[len(before) : len(text.text) - len(after)]
+
+
+def _pre_tokens(result: Forward, text: TokenizedText, spans: list[Span]) -> Iterator[PreToken]:
+    """Yield the pre-tokens that have a token in the recorded range."""
+    recorded, tokens, source = result.recorded, text.tokens, text.text.encode()
+    # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
+    body = [index for index, token in enumerate(tokens) if token.bytes or not token.special]
+    next_first, stop = (body[0], body[-1] + 1) if body else (0, 0)
+    starts, ends = ([token.span[edge] for token in tokens[:stop]] for edge in (0, 1))
+    for start, end in spans:
+        first = bisect_left(starts, start, next_first)
+        next_first = bisect_right(ends, end, first)
+        if first >= recorded.end:
+            break
+        if recorded.first_token and next_first <= recorded.first_token:
+            continue
+        ids = tuple(token.id for token in tokens[first:next_first])
+        merges = result.pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
+        covered = max(first - recorded.first_token, 0), min(next_first, recorded.end) - recorded.first_token
+        yield PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges)
+
+
 def values_of(vectors: Tensor, channels: slice) -> Any:
     """Convert some channels to Python floats, which hold every dtype exactly."""
     return vectors[..., channels].double().tolist()
-
-
-def stored_hex(row: bytes, itemsize: int | None, channels: slice) -> list[str]:
-    """Format some values of a stored row, most significant byte first; for a quantized row, its first bytes."""
-    if itemsize is None:
-        return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * (channels.stop - channels.start))]]
-    offsets = range(channels.start * itemsize, min(len(row), channels.stop * itemsize), itemsize)
-    return [row[offset : offset + itemsize][::-1].hex() for offset in offsets]
 
 
 def _gather(result: Forward) -> Gather:
@@ -173,8 +217,9 @@ def _gather(result: Forward) -> Gather:
     return Gather(shape=shape, compared_rows=compared, whole_table=compare_all, equal=equal, note=note)
 
 
-def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
-    return {
+def _stage(result: Forward, stage: LayerStage) -> StageFacts:
+    layer = result.active.layer
+    notes = {
         "scale": f"each row is multiplied by {layer.scale:g}",
         "n-grams": "the rows of the n-grams that end at the token are "
         + ("added" if layer.ngrams and layer.ngrams[0].added == "sum" else "projected, and all are averaged with it"),
@@ -184,7 +229,9 @@ def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
         "position": "the embedding of the token's position is added",
         "norm": "each vector is normalized over its channels",
         "mask": "vectors of padding are set to zero",
-    }[stage.name]
+    }
+    table = result.pipeline.table_of(stage.name, layer)
+    return StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
 
 
 def _positions(result: Forward) -> Positions:

@@ -8,12 +8,13 @@ Part of step 6 of trace/terminal.py. Tested against transformers in tests/trace/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from rich.text import Text
 
+from inlayer.checkpoint.model import Model
 from inlayer.errors import CheckpointError
 from inlayer.families.spec import AlibiSpec, RelativeBucketSpec
 from inlayer.families.tensor_names import RELATIVE
@@ -56,25 +57,23 @@ def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
 def _buckets(result: Forward, spec: RelativeBucketSpec) -> RelativeFacts:
     columns = torch.arange(1 - result.count, max(result.count, 1))
     rows = relative_rows(spec, columns)
-    stored, bias, offsets = _find_table(result, spec), list[list[float]](), list[int]()
+    tensor, n_heads, bias, offsets = "", None, list[list[float]](), list[int]()
     model = result.pipeline.model
-    if stored is not None and model is not None:
-        offsets = (stored.offset + rows * (stored.nbytes // stored.shape[0])).tolist()
+    if model is not None and (stored := _find_table(model, spec)) is not None:
+        tensor, offsets = stored.name, (stored.offset + rows * (stored.nbytes // stored.shape[0])).tolist()
         if spec.kind == "t5":
-            table = to_tensor(model.store.read(stored.name)).to(result.pipeline.layer.dtype)
-            bias = table[rows, : result.recorded.dims].T.tolist()
+            n_heads, table = stored.shape[1], to_tensor(model.store.read(stored.name))
+            bias = table.to(result.pipeline.layer.dtype)[rows, : result.recorded.dims].T.tolist()
     return RelativeFacts(
-        kind=spec.kind, n_heads=stored.shape[1] if stored is not None and spec.kind == "t5" else None, slopes=[],
-        from_last=False, column_label=DISTANCE, columns=columns.tolist(), tensor="" if stored is None else stored.name,
-        rows=rows.tolist(), offsets=offsets, bias=bias,
+        kind=spec.kind, n_heads=n_heads, slopes=[], from_last=False, column_label=DISTANCE, columns=columns.tolist(),
+        tensor=tensor, rows=rows.tolist(), offsets=offsets, bias=bias,
     )  # fmt: skip
 
 
-def _find_table(result: Forward, spec: RelativeBucketSpec) -> TensorInfo | None:
+def _find_table(model: Model, spec: RelativeBucketSpec) -> TensorInfo | None:
     """Return the learned table, checked against the config; None if the files have none."""
-    model = result.pipeline.model
-    name = None if model is None else next(filter(RELATIVE.fullmatch, model.store.names()), None)
-    if model is None or name is None:
+    name = next(filter(RELATIVE.fullmatch, model.store.names()), None)
+    if name is None:
         return None
     stored = model.store.find(name)
     if len(stored.shape) != 2 or stored.shape[0] != spec.rows:
@@ -92,31 +91,28 @@ def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
     yield from layout.note(_description(facts))
     if not facts.columns:
         return
-    names = ["row"] if facts.rows else []
-    names += [f"head {head}" for head in range(len(facts.bias[:MAX_HEADS]))]
-    slopes = [number(slope) for slope in facts.slopes[: len(names)]]
-    before = INDENT + max(map(len, ["slope", *names])) + (NUMBER + 1 if slopes else 0)
-    fitting = max(1, (layout.columns - before - 2) // (NUMBER + 1))
+    heads = [f"head {head}" for head in range(len(facts.bias[:MAX_HEADS]))]
+    title, width = "", max(map(len, ["slope", *heads]))
+    if facts.slopes:
+        slopes = map(number, facts.slopes)
+        heads = [f"{name:<{width}} {slope:>{NUMBER}}" for name, slope in zip(heads, slopes, strict=False)]
+        width += NUMBER + 1
+        title = f"{'slope':>{width}}"
+    fitting = max(1, (layout.columns - INDENT - width - 2) // (NUMBER + 1))
     zero = facts.columns.index(0) if 0 in facts.columns else 0
     start = max(0, min(len(facts.columns) - fitting, zero - fitting // 2))
-    shown = slice(start, start + fitting)
 
-    def line(name: str, cells: list[str], style: str = "") -> Text:
-        start = padded(Text(" " * INDENT + name, style="dim"), before)
-        return start.append("".join(f" {cell:>{NUMBER}}" for cell in cells), style=style)
+    def line(name: str, cells: Sequence[float], style: str = "", write: Callable[[float], str] = str) -> Text:
+        start_of_line = padded(Text(" " * INDENT + name, style="dim"), INDENT + width)
+        shown = cells[start : start + fitting]
+        return start_of_line.append("".join(f" {write(cell):>{NUMBER}}" for cell in shown), style=style)
 
-    slope_title = f"{'slope':>{before - INDENT}}" if slopes else ""
-    yield line(slope_title, [str(column) for column in facts.columns[shown]], "dim")
+    yield line(title, facts.columns, "dim")
     if facts.rows:
-        yield line("row", [str(row) for row in facts.rows[shown]], "cyan")
-    for head, values in enumerate(facts.bias[:MAX_HEADS]):
-        name = f"head {head}"
-        if slopes:
-            name = f"{name:<{before - INDENT - NUMBER - 1}} {slopes[head]:>{NUMBER}}"
-        yield line(name, [number(value) for value in values[shown]])
-    if len(facts.columns) > fitting:
-        which = "position" if facts.slopes else "distance"
-        yield from layout.more(len(facts.columns) - fitting, which)
+        yield line("row", facts.rows, "cyan")
+    for name, values in zip(heads, facts.bias, strict=False):
+        yield line(name, values, write=number)
+    yield from layout.more(len(facts.columns) - fitting, "position" if facts.slopes else "distance")
     yield from layout.more((facts.n_heads or 0) - MAX_HEADS, "head")
 
 

@@ -13,6 +13,7 @@ Tested against the layer elementwise in tests/trace/test_scene.py.
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -101,19 +102,16 @@ def describe_scene(
     result = Forward(pipeline, change, recorded).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].output, result.stages[-1].output
     added = [stage.added.expand_as(stage.output) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
-    end = min(len(result.tokens[0]), result.count)
-    compared = list(range(max(0, first_token), end))[:MAX_COMPARED]
-    rotary = pipeline.rotations(change.positions, change.theta, 0, 0, result.length, result.width)
+    compared = list(range(max(0, first_token), min(len(result.tokens[0]), result.count)))[:MAX_COMPARED]
+    rotary = pipeline.rotations(change.positions, change.theta, range(0), result.length, result.width)
+    position = _strip(added[0]) if added else None
+    row_cosines, hidden_cosines = _cosines(row_BTD[0, compared]), _cosines(hidden_BTD[0, compared])
     return SceneFacts(
         shape=(len(texts), result.length, result.width),
         tokens=result.count,
         width=result.width,
-        strips=SceneStrips(
-            row=_strip(row_BTD), position=_strip(added[0]) if added else None, hidden=_strip(hidden_BTD)
-        ),
-        similarity=SceneSimilarity(
-            tokens=compared, row=_cosines(row_BTD[0, compared]), hidden=_cosines(hidden_BTD[0, compared])
-        ),
+        strips=SceneStrips(row=_strip(row_BTD), position=position, hidden=_strip(hidden_BTD)),
+        similarity=SceneSimilarity(tokens=compared, row=row_cosines, hidden=hidden_cosines),
         rotary=[facts for facts, _ in rotary],
     )
 
@@ -122,22 +120,19 @@ def describe_scene(
 @torch.no_grad()
 def sample_table(pipeline: Pipeline) -> TableScene:
     """Sample the table: the first and last row and channel are always among those shown."""
-    rows, channels = _spread(pipeline.table.shape[0], MAX_ROWS), _spread(pipeline.table.shape[1], MAX_CHANNELS)
+    rows, channels = (
+        np.linspace(0, size - 1, min(size, shown)).round().astype(int).tolist()
+        for size, shown in zip(pipeline.table.shape, (MAX_ROWS, MAX_CHANNELS), strict=True)
+    )
     strip = _strip(pipeline.layer.token_embedding(torch.tensor(rows))[:, channels])
     return TableScene(shape=pipeline.table.shape, rows=rows, channels=channels, scale=strip.scale, values=strip.values)
 
 
-def _spread(size: int, max_count: int) -> list[int]:
-    return [round(index) for index in np.linspace(0, size - 1, min(size, max_count)).tolist()]
-
-
 def _strip(vectors: Tensor) -> Strip:
-    """Quantize vectors to signed bytes."""
     values = vectors.float().numpy()
     finite = np.isfinite(values)
     sizes = np.abs(values[finite])
-    scale = float(np.quantile(sizes, QUANTILE)) or float(sizes.max()) if sizes.size else 0.0
-    scale = scale or 1.0
+    scale = float(np.quantile(sizes, QUANTILE) or sizes.max() or 1.0) if sizes.size else 1.0
     with np.errstate(all="ignore"):
         quantized = np.clip(np.rint(127 * (values / np.float32(scale))), -127, 127)
     quantized[~finite] = -128
@@ -147,12 +142,9 @@ def _strip(vectors: Tensor) -> Strip:
 
 
 def _cosines(vectors_ND: Tensor) -> list[list[float | None]]:
-    vectors = vectors_ND.double()
-    norms_N = vectors.norm(dim=1)
-    known_N = norms_N.isfinite() & (norms_N > 0)
-    cosines_NN = (vectors @ vectors.T / (norms_N[:, None] * norms_N[None])).tolist()
-    known = known_N.tolist()
+    vectors_ND = vectors_ND.double()
+    unit_ND = vectors_ND / vectors_ND.norm(dim=1, keepdim=True)  # NaN for a vector that is zero or not finite
     return [
-        [round(cosine, DECIMALS) if known[i] and known[j] else None for j, cosine in enumerate(row)]
-        for i, row in enumerate(cosines_NN)
+        [None if math.isnan(cosine) else round(cosine, DECIMALS) for cosine in row]
+        for row in (unit_ND @ unit_ND.T).tolist()
     ]

@@ -19,7 +19,6 @@ SKIPPED = "skipped: the walk starts from vectors"
 
 
 def describe_steps(trace: Trace) -> list[StepFacts]:
-    """Describe the steps of a trace whose other fields are complete."""
     steps = {
         "bytes": _bytes,
         "pre-tokens": _pre_tokens,

@@ -18,10 +18,9 @@ from rich.text import Text
 from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import pluralize
-from inlayer.trace.extra_table_facts import per_layer_lines, routing_lines, value_lines
+from inlayer.trace.extra_table_facts import extra_table_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
-from inlayer.trace.ngrams import memory_lines
 from inlayer.trace.relative_positions import relative_lines
 from inlayer.trace.steps import setup_code
 
@@ -78,7 +77,6 @@ def _lines(layout: Layout, only_step: int | None, setup: list[str]) -> Iterator[
 
 
 def _model(layout: Layout) -> Iterator[Text]:
-    """Yield the model, and the changes that were made."""
     trace = layout.trace
     name = f"{trace.source} ({trace.note})" if trace.note else trace.source
     yield from layout.note(name, style="bold", indent=0)
@@ -132,13 +130,12 @@ def ids_step(layout: Layout) -> Iterator[Text]:
     def lines(_: int, text: TextTrace) -> Iterator[Text]:
         tokens = layout.tokens(text)
         for index, token in enumerate(tokens):
+            mark = "  special" if token.special and token.mask else "" if token.mask or token.bytes else "  padding"
+            available = layout.columns - layout.head_width - digits - 4 - len(mark)
+            data = layout.glyphs.hex(token.bytes, available)
             line = layout.head(index, token)
             line.append(f"  {token.id:>{digits}}", style="bold cyan" if token.mask else "dim")
-            mark = "special" if token.special and token.mask else "" if token.mask or token.bytes else "padding"
-            available = layout.columns - layout.head_width - digits - 4 - (len(mark) + 2 if mark else 0)
-            data = layout.glyphs.hex(token.bytes, available)
-            line.append(f"  {data}" if data else "", style="dim")
-            yield line.append(f"  {mark}" if mark else "", style="magenta")
+            yield line.append(f"  {data}" if data else "", style="dim").append(mark, style="magenta")
         yield from layout.omitted_tokens(text, len(tokens))
         yield from _merges(layout, text, len(tokens))
 
@@ -161,19 +158,12 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         line.append(f"  {token.offset:>{offsets},}  ")
         data = " ".join(token.stored_hex)
         if len(data) > available:
-            fitting = data[: max(0, available - len(glyphs.more))].rpartition(" ")
-            data = "".join([*fitting[:2], glyphs.more])[: max(0, available)]
+            whole = data[: max(0, available - len(glyphs.more))].rpartition(" ")
+            data = "".join([*whole[:2], glyphs.more])[: max(0, available)]
         yield line.append(data, style="dim")
 
     yield from layout.each_token(lines)
-    for memory in layout.trace.ngram_memories:
-        yield from memory_lines(layout, memory)
-    if layout.trace.per_layer is not None:
-        yield from per_layer_lines(layout, layout.trace.per_layer)
-    if layout.trace.value is not None:
-        yield from value_lines(layout, layout.trace.value)
-    if layout.trace.routing:
-        yield from routing_lines(layout, layout.trace.routing)
+    yield from extra_table_lines(layout)
 
 
 def rows_step(layout: Layout) -> Iterator[Text]:
@@ -195,24 +185,23 @@ def positions_step(layout: Layout) -> Iterator[Text]:
         yield from _rotary(layout, which, rotary)
     if layout.trace.positions.relative is not None:
         yield from relative_lines(layout, layout.trace.positions.relative)
-    names = ["row", *(f"after {stage.name}" for stage in layout.trace.stages)]
-    if "after position" not in names:
+    stages = [stage.name for stage in layout.trace.stages]
+    if "position" not in stages:
         return
-    stage = names.index("after position") - 1
+    stage = stages.index("position")
 
     def parts(token: TokenTrace) -> NamedVectors:
-        before, value = token.stages[stage - 1].output if stage else token.row, token.stages[stage]
-        added = [] if value.added is None else [(f"+ position {token.position}", value.added)]
-        return [(names[stage], before), *added, ("= sum", value.output)]
-
-    def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        return layout.named_vectors(index, layout.label(token), parts(token), grid)
+        before = (f"after {stages[stage - 1]}", token.stages[stage - 1].output) if stage else ("row", token.row)
+        value = token.stages[stage]
+        return [before, (f"+ position {token.position}", value.added or []), ("= sum", value.output)]
 
     shown = MAX_BATCH_SUMS if layout.is_batch else MAX_SUMS
     tokens = [token for text in layout.texts for token in layout.tokens(text)[:shown]]
     grid = layout.named_grid([parts(token) for token in tokens], layout.trace.shape[2])
     yield layout.grid_heading(grid)
-    yield from layout.each_token(lines, shown)
+    yield from layout.each_token(
+        lambda _, t, token: layout.named_vectors(t, layout.label(token), parts(token), grid), shown
+    )
 
 
 def hidden_step(layout: Layout) -> Iterator[Text]:
@@ -276,18 +265,13 @@ def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
 
 
 def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
-    shown = [
-        "+".join(layout.glyphs.truncate_bytes(part, layout.widest_label) for part in (merge.left, merge.right))
-        for merge in pre_token.merges or []
-    ]
-    available = layout.columns - cell_len(line.plain)
-    for index, merge in enumerate(shown):
-        left_out = len(shown) - index - 1
-        rest = f"  {layout.glyphs.more} {left_out} more"
-        if cell_len(merge) + (len(rest) if left_out else 0) > available:
-            return line.append(f"{layout.glyphs.more} {left_out + 1} more"[:available], style="dim")
-        line.append(merge).append("  ")
-        available -= cell_len(merge) + 2
+    merges = pre_token.merges or []
+    for left_out, merge in zip(reversed(range(len(merges))), merges, strict=True):
+        shown = "+".join(layout.glyphs.truncate_bytes(part, layout.widest_label) for part in (merge.left, merge.right))
+        rest = f"  {layout.glyphs.more} {left_out} more" if left_out else ""
+        if cell_len(line.plain + shown + rest) > layout.columns:
+            return line.append(f"{layout.glyphs.more} {left_out + 1} more", style="dim")
+        line.append(shown).append("  ")
     return line
 
 
@@ -295,14 +279,13 @@ def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
 
 
 def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channels: int) -> Iterator[Text]:
-    """Yield one vector per token, for each text shown."""
     grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
     yield layout.grid_heading(grid)
 
-    def lines(_: int, index: int, token: TokenTrace) -> Iterator[Text]:
-        yield layout.vector(layout.head(index, token), vector(token), grid, style="" if token.mask else "dim")
+    def line(_: int, index: int, token: TokenTrace) -> list[Text]:
+        return [layout.vector(layout.head(index, token), vector(token), grid, style="" if token.mask else "dim")]
 
-    yield from layout.each_token(lines)
+    yield from layout.each_token(line)
 
 
 def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
@@ -335,7 +318,6 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
 
 
 def _stages(layout: Layout) -> Iterator[Text]:
-    """Yield the stages of the layer, and the first token after each of them."""
     trace = layout.trace
     for stage in trace.stages:
         yield from layout.note(f"{stage.name}: {stage.note}", max_lines=2)
@@ -351,17 +333,14 @@ def _stages(layout: Layout) -> Iterator[Text]:
 
 
 def _masks(layout: Layout) -> Iterator[Text]:
-    """Yield the mask of each text, one digit per token."""
-    name = len(f"text {len(layout.trace.texts)}")
+    before = INDENT + len(f"text {len(layout.trace.texts)}")
+    available = (layout.columns - before - len(f"  mask {layout.glyphs.more}")) // 2
     for index, text in enumerate(layout.texts, start=1):
-        line = padded(Text(f"{' ' * INDENT}text {index}", style="dim"), INDENT + name)
-        line.append("  mask")
-        available = (layout.columns - INDENT - name - 6 - len(layout.glyphs.more) - 1) // 2
+        line = padded(Text(f"{' ' * INDENT}text {index}", style="dim"), before).append("  mask")
         for token in text.tokens[:available]:
             line.append(f" {token.mask}", style="not dim" if token.mask else "dim")
-        if len(text.tokens) < text.n_tokens + text.n_padding or len(text.tokens) > available:
-            line.append(f" {layout.glyphs.more}")
-        yield line
+        is_cut = len(text.tokens[:available]) < text.n_tokens + text.n_padding
+        yield line.append(f" {layout.glyphs.more}" if is_cut else "")
 
 
 def _gradients(layout: Layout, backward: Backward, channels: int) -> Iterator[Text]:

@@ -20,7 +20,7 @@ from inlayer.geometry.nearest import nearest_to_row
 from inlayer.tensors import one_thread
 from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import NeighborFacts, TokenFacts
-from inlayer.trace.record import stored_hex, values_of
+from inlayer.trace.record import values_of
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -87,8 +87,8 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
         label=pipeline.spelling(token_id),
         bytes=(token_bytes(pipeline.tokenizer, token_id) or b"").hex(),
         special=pipeline.tokenizer is None or token_id in pipeline.tokenizer.special_ids,
-        offset=pipeline.offset_of(token_id),
-        stored_hex=stored_hex(pipeline.raw_rows([token_id], row_D[None])[0], pipeline.table.itemsize, slice(0, 8)),
+        offset=pipeline.table.offset_of(token_id),
+        stored_hex=pipeline.stored_hex([token_id], row_D[None], slice(0, 8))[0],
         row=values_of(row_D, slice(0, MAX_CHANNELS)),
         width=width,
         norm=float(row_D.float().norm()),
@@ -118,32 +118,25 @@ def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> Initializ
         edge = 4 * spread if spread > 0 else 1.0
         counts = torch.histc(table.weight, BINS, -edge, edge).long().tolist()
         edges, shown = torch.linspace(-edge, edge, BINS + 1).tolist(), table.weight[ids, :dims].tolist()
-        step = InitializationStep(
-            title=title, note=note, code=code, mean=mean, std=spread, counts=counts, edges=edges, rows=shown
+        steps.append(
+            InitializationStep(
+                title=title, note=note, code=code, mean=mean, std=spread, counts=counts, edges=edges, rows=shown
+            )
         )
-        steps.append(step)
 
+    has_padding, argument = padding is not None, "" if padding is None else f", padding_idx={padding}"
     nn.init.normal_(table.weight, generator=generator)
-    if padding is not None:
+    if has_padding:
         table.weight[padding].zero_()
-    record(
-        "drawn from N(0, 1)",
-        "nn.Embedding draws every value from N(0, 1)" + ("" if padding is None else " and zeroes the padding row"),
-        f"table = nn.Embedding({rows}, {width}{'' if padding is None else f', padding_idx={padding}'})",
-    )
+    note = "nn.Embedding draws every value from N(0, 1)" + " and zeroes the padding row" * has_padding
+    record("drawn from N(0, 1)", note, f"table = nn.Embedding({rows}, {width}{argument})")
     nn.init.normal_(table.weight, std=std, generator=generator)
-    record(
-        "initialized by the model",
-        f"the model draws again with std {std:g}" + ("" if padding is None else ", which overwrites the padding row"),
-        f"nn.init.normal_(table.weight, std={std:g})",
-    )
-    if padding is not None:
+    note = f"the model draws again with std {std:g}" + ", which overwrites the padding row" * has_padding
+    record("initialized by the model", note, f"nn.init.normal_(table.weight, std={std:g})")
+    if has_padding:
         table.weight[padding].zero_()
-        record(
-            "padding row zeroed",
-            "the padding row is zeroed again; from here on, rows are only looked up until training updates them",
-            "with torch.no_grad(): table.weight[table.padding_idx].zero_()",
-        )
+        note = "the padding row is zeroed again; from here on, rows are only looked up until training updates them"
+        record("padding row zeroed", note, "with torch.no_grad(): table.weight[table.padding_idx].zero_()")
     return InitializationFacts(
         vocab_size=rows, width=width, padding_idx=padding, seed=seed, init_std=std, dims=min(dims, width), ids=ids,
         steps=steps,

@@ -49,7 +49,14 @@ MAX_PAGE_NAME_WIDTH, MAX_PAGE_TOKEN_WIDTH = 120, 40
 
 @dataclass(frozen=True, kw_only=True)
 class LossSummary:
-    """A loss over the run. `last` is None if the last value was not finite."""
+    """A loss over the run.
+
+    Attributes:
+        first: The first finite value.
+        last: The last value, or None if it was not finite.
+        best: The lowest value.
+        best_step: The step of the lowest value.
+    """
 
     first: float
     last: float | None
@@ -65,12 +72,16 @@ class GeneratedText:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingReport:
-    """Summary of a training run.
+    """Summary of a training run, as returned by `inlayer.train`.
 
     Attributes:
         name: Name of the run's folder.
         model: The fields of DecoderConfig, and `parameters`, the number of trained values.
         settings: The resolved training settings.
+        steps: Number of steps.
+        tokens: Number of tokens that the run has read.
+        seconds: Duration of the run.
+        tokens_per_second: Tokens divided by seconds, or None for a run without steps.
         training_loss: The training loss, smoothed as in the plot; None if it was never finite.
         validation_loss: The validation loss; None if nothing was held out.
         table: Comparison of the embedding table before and after training.

@@ -74,9 +74,8 @@ class WalkService:
 
     def models(self) -> ModelList:
         """List the models that were named when the server started."""
-        return ModelList(
-            [replace(model.facts(), name=name, source=model.title) for name, model in self.pipelines.items()]
-        )
+        named = self.pipelines.items()
+        return ModelList([replace(model.facts(), name=name, source=model.title) for name, model in named])
 
     def find(self, name: str | None) -> Pipeline:
         """Return the model of that name; the first one by default."""
@@ -281,8 +280,6 @@ def _describe(problem: dict[str, Any]) -> str:
         message = re.sub(r"\d{5,19}", lambda digits: f"{int(digits[0]):,}", message)
         where = where or "the body"
     value = problem.get("input")
-    if value is None or isinstance(value, bool):
-        received = f" (got {json.dumps(value)})"
-    else:
-        received = f" (got {quote(value)})" if isinstance(value, (str, int, float)) else ""
+    shown = json.dumps(value) if value is None or isinstance(value, bool) else quote(value)
+    received = "" if isinstance(value, (dict, list)) else f" (got {shown})"
     return f"{where}: {message}{received}" if where else message

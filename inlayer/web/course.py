@@ -1,10 +1,14 @@
 """Routes of the course: its page, and what the page shows and does.
 
 page -> guard -> [course] -> CourseService
+- the page is one document: the files of learn/page/ and parts of the walk's page, plain JavaScript in small files that
+  share one scope, in the order below. Only the editor, CodeMirror, has a build step (scripts/editor)
+- the content security policy lists scripts and the style sheet by hash. The editor creates <style> elements, which a
+  nonce in each response allows. Only the walk page of the same server may be framed
 - everything reads or writes files, so it runs in threads (worker_threads.py); grading has separate threads
 - code is run and files are written only if the server is reachable from this machine alone; others may read and answer
 - an answer reaches the page only after the learner has given one, or asked to see it
-Tested in tests/web/test_course.py.
+Tested in tests/web/test_course.py, and in Chromium in tests/browser/test_learn.py.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import re
 import secrets
 import threading
 from contextlib import suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -21,16 +26,16 @@ from fastapi.responses import Response
 
 from inlayer.errors import InputError
 from inlayer.files import format_path
-from inlayer.learn.course import Task
-from inlayer.learn.html import learn_page, learn_policy
+from inlayer.geometry.map_page import map_files
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion, parse_letter
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
-from inlayer.render.numbers import pluralize
+from inlayer.render import fill_page, hash_of, read_files
 from inlayer.tensors import dtype_name
 from inlayer.trace.facts import plain
+from inlayer.trace.html import read_part, shared_style
 from inlayer.web import schemas
 from inlayer.web.guard import error_response
 from inlayer.web.worker_threads import WorkerThreads, add_route
@@ -38,16 +43,45 @@ from inlayer.web.worker_threads import WorkerThreads, add_route
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from inlayer.learn.grader import Verdict
-
 GRADING_THREADS, GRADING_QUEUE = 2, 16
 READING_THREADS, READING_QUEUE = 1, 256
-MAX_PRINTED = 16_384  # characters of the code's output
 MAX_ROWS, MAX_CHANNELS = 12, 8  # shown part of the learner's tensor
 READ_ONLY = (
     "This server can be reached from other machines, so it does not run code or save anything. You can read the course "
     "and answer questions. To work on tasks, start `inlayer serve` without --host."
 )
+
+
+SHARED_SCRIPTS = ("dom.js", "format.js", "grid.js")
+SCRIPTS = (
+    "state.js", "server.js", "text.js", "walk_pane.js", "results.js", "task.js", "exercises.js", "quiz.js",
+    "lessons.js", "main.js",
+)  # fmt: skip
+read_own = partial(read_part, package="inlayer.learn")
+
+
+@cache
+def page_parts() -> dict[str, str]:
+    files = [
+        map_files("visible.js"),
+        read_files("inlayer.render", "theme.js"),
+        *map(read_part, SHARED_SCRIPTS),
+        *map(read_own, SCRIPTS),
+    ]
+    return {
+        "style": "\n".join([shared_style(), read_own("learn.css"), read_own("exercises.css")]),
+        "editor": read_own("editor.js"),
+        "script": "\n(() => {\n" + '"use strict";\n' + "\n".join(files) + "})();\n",
+    }
+
+
+def page_policy(nonce: str) -> str:
+    """Return the content security policy of the page."""
+    style, editor, script = (hash_of(page_parts()[name]) for name in ("style", "editor", "script"))
+    return (
+        f"default-src 'none'; script-src '{editor}' '{script}'; style-src '{style}' 'nonce-{nonce}'; img-src data:; "
+        "connect-src 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
 
 
 def add_course(app: FastAPI, *, runs_code: bool) -> None:
@@ -66,8 +100,8 @@ def add_course(app: FastAPI, *, runs_code: bool) -> None:
     @app.get("/learn", include_in_schema=False)
     async def get_page() -> Response:
         nonce = secrets.token_urlsafe(18)
-        headers = {"content-security-policy": learn_policy(nonce)}
-        return Response(learn_page(nonce), media_type="text/html", headers=headers)
+        page = fill_page(read_own("learn.html"), {"nonce": nonce, **page_parts()})
+        return Response(page, media_type="text/html", headers={"content-security-policy": page_policy(nonce)})
 
     @app.exception_handler(ReadOnlyError)
     async def read_only(_: Request, __: Exception) -> Response:
@@ -84,7 +118,6 @@ class CourseView:
     def __init__(self, *, read_only: bool) -> None:
         self.read_only = read_only
         self.notices: list[str] = []  # for example, that a damaged progress file was replaced
-        self._warming: threading.Thread | None = None
 
     @property
     def service(self) -> CourseService:
@@ -106,25 +139,22 @@ class CourseView:
 
     def lesson(self, query: Annotated[schemas.LessonQuery, Query()]) -> dict[str, Any]:
         """Return a lesson: its text, tasks, exercises and quiz questions."""
-        service = self.service
-        lesson, overview = service.course.lesson(query.id), service.overview()
-        state, data = overview.state, overview.lessons[lesson.number - 1].to_dict()
-        for shown_task, task in zip(data["tasks"], lesson.tasks, strict=True):
-            hints = [course_elements(text) for text in task.hints[: shown_task["hints"]]]
-            shown_task |= {"step": task.step, "text": course_elements(task.text), "hints": hints}
-            shown_task["n_hints"] = len(task.hints)
-        return data | {
-            "text": course_elements(lesson.text),
-            "exercises": [
-                _question(service.ask(exercise.id, random_seed()))
-                | {"done": bool(state.record("exercise", exercise.id).done)}
-                for exercise in lesson.exercises
-            ],
-            "questions": [
-                _question(service.ask(question.id, random_seed())) | {"due": state.record("question", question.id).due}
-                for question in overview.quiz(lesson)
-            ],
-        }
+        overview = self.service.overview()
+        lesson = overview.course.lesson(query.id)
+        status = overview.lessons[lesson.number - 1]
+        data = status.to_dict() | {"text": course_elements(lesson.text)}
+        for shown, (task, record) in zip(data["tasks"], status.tasks, strict=True):
+            hints = [course_elements(text) for text in task.hints[: record.hints]]
+            shown |= {"step": task.step, "text": course_elements(task.text), "hints": hints, "n_hints": len(task.hints)}
+        data["exercises"] = [
+            _question(exercise.ask(random_seed())) | {"done": bool(record.done)}
+            for exercise, record in status.exercises
+        ]
+        data["questions"] = [
+            _question(question.ask(random_seed())) | {"due": overview.state.record("question", question.id).due}
+            for question in overview.quiz(lesson)
+        ]
+        return data
 
     def misconceptions(self) -> dict[str, Any]:
         """Return the page of common misconceptions."""
@@ -185,9 +215,7 @@ class CourseView:
         task = self.service.course.task(query.task)
         if self.read_only:
             return {"code": task.start, "digest": None, "path": ""}
-        if self._warming is None:  # starting it takes seconds, while the learner is still reading
-            self._warming = threading.Thread(target=_start_fork_server, name="inlayer-fork-server", daemon=True)
-            self._warming.start()
+        warm_up()
         path, source = self.service.load_file(task)
         code, digest = (task.start, None) if source is None else (source.text, source.digest)
         return {"code": code, "digest": digest, "path": format_path(path)}
@@ -204,20 +232,16 @@ class CourseView:
     def check(self, body: schemas.CodeRequest) -> dict[str, Any]:
         """Save code as the learner's file and grade it."""
         saved, task = self.save(body), self.service.course.task(body.task)
-        return {**self._verdict(self.service.check(task, body.code), task), **saved}
-
-    def _verdict(self, verdict: Verdict, task: Task) -> dict[str, Any]:
-        failure, printed = verdict.failure, verdict.printed
-        line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
-        if len(printed) > MAX_PRINTED:
-            printed = f"{printed[:MAX_PRINTED]}\n({pluralize(len(printed) - MAX_PRINTED, 'more character')})"
+        verdict = self.service.check(task, body.code)
+        line = re.search(r"\bline (\d{1,6})\b", verdict.failure.message) if verdict.failure else None
         comparison = self.service.compare_with_walk(verdict)
-        return verdict.to_dict() | {
-            "printed": printed,
+        return {
+            **verdict.to_dict(),
+            **saved,
             "line": int(line[1]) if line else None,
             "step": task.step,
             "why": course_elements(task.why) if verdict.passed else None,
-            "tensor": comparison and _tensor(verdict.walk_output, comparison.message),
+            "tensor": comparison and _tensor(comparison.tensor, comparison.message),
         }
 
     # ---- help
@@ -235,11 +259,17 @@ class CourseView:
         return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.why)}
 
 
-def _start_fork_server() -> None:
-    from inlayer.learn.sandbox.fork_server import fork_server
+@cache
+def warm_up() -> None:
+    """Start the fork server once, in the background: it takes seconds, while the learner is still reading."""
 
-    with suppress(Exception):  # the first check reports what is wrong
-        fork_server()
+    def start() -> None:
+        from inlayer.learn.sandbox.fork_server import fork_server
+
+        with suppress(Exception):  # the first check reports what is wrong
+            fork_server()
+
+    threading.Thread(target=start, name="inlayer-fork-server", daemon=True).start()
 
 
 def _question(question: TheoryQuestion) -> dict[str, Any]:
@@ -262,10 +292,8 @@ def _reveal(question: GradedQuestion, only: int | None = None) -> dict[str, Any]
     return data
 
 
-def _tensor(tensor: Tensor | None, message: str) -> dict[str, Any] | None:
+def _tensor(tensor: Tensor, message: str) -> dict[str, Any]:
     """Show the first rows of the learner's tensor, and how it compares with the walk's."""
-    if tensor is None:
-        return None
     width = tensor.shape[-1] if tensor.dim() else 1
     rows = tensor.detach().reshape(-1, width) if width else tensor.reshape(0, 1)
     is_integer = not (tensor.is_floating_point() or tensor.is_complex())

@@ -129,19 +129,15 @@ class Guard:
         for value in Headers(scope=scope).getlist("authorization"):
             scheme, _, secret = value.partition(" ")
             tokens.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
+        is_api = scope["path"].startswith(API)
+        secrets = [self.token, self.api_key] if is_api else [self.token]
         # Compare all of them, so that the time does not depend on which one matches.
-        correct = [hmac.compare_digest(value, self.token) for value in tokens]
-        if scope["path"].startswith(API):
-            correct = [
-                hmac.compare_digest(value, self.api_key) or ok for value, ok in zip(tokens, correct, strict=True)
-            ]
-        if not correct or not all(correct):
-            problem = "wrong" if tokens else "missing"
-            message = f"the token is {problem}; open the complete address that the server printed"
-            if scope["path"].startswith(API):
-                message = (
-                    f"the API key is {problem}; use the key given with --api-key, or the token that the server printed"
-                )
+        matches = [[hmac.compare_digest(value, secret) for secret in secrets] for value in tokens]
+        if not matches or not all(map(any, matches)):
+            what, advice = "token", "open the complete address that the server printed"
+            if is_api:
+                what, advice = "API key", "use the key given with --api-key, or the token that the server printed"
+            message = f"the {what} is {'wrong' if tokens else 'missing'}; {advice}"
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
         rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
         return {**scope, "query_string": rest.encode("ascii")}

@@ -50,7 +50,6 @@ def errors_about(name: str) -> Iterator[None]:
 
 
 def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], threads: WorkerThreads) -> None:
-    """Add the routes to an application."""
     models = {name: pipeline.model for name, pipeline in pipelines.items() if pipeline.model is not None}
 
     def model_entry(name: str) -> dict[str, Any]:
@@ -107,7 +106,7 @@ def parse_input(encoder: Encoder, value: Any) -> Ragged:
     items: Any = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         raise InputError("input must be a nonempty text, list of texts, list of ids, or list of lists of ids")
-    if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+    if all(type(item) is int for item in items):
         items = [items]
     if len(items) > MAX_INPUTS:
         raise InputError(f"input has {len(items):,} items; the limit is {MAX_INPUTS:,} per request")

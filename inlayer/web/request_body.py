@@ -35,7 +35,6 @@ class JsonRequest(Request):
     """A request whose body is parsed by jiter."""
 
     async def json(self) -> Any:
-        """Parse the body."""
         body = await self.body()
         await asyncio.sleep(0)  # joining the parts of a large body takes as long as parsing it
         try:
@@ -49,7 +48,6 @@ class JsonRoute(APIRoute):
     """A route whose requests are `JsonRequest`s."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler that FastAPI calls."""
         handle = super().get_route_handler()
 
         async def handle_json(request: Request) -> Response:

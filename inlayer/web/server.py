@@ -31,7 +31,7 @@ import h11
 import uvicorn
 import uvicorn._subprocess
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from inlayer.errors import InputError
 from inlayer.files import quote
@@ -49,7 +49,7 @@ IDLE_SECONDS = 60.0  # time between a response and the end of the next request's
 REQUEST_SECONDS = 60.0  # time between the headers and the response
 READ_BYTES = 2**13  # one turn of the event loop: a client may send chunks of one byte, and h11 takes 5 µs for each
 STOPPED = "the server's worker processes stopped; is there enough memory?"
-START_SECONDS = 300.0  # for the first worker to open its models, on a busy machine
+START_SECONDS = 300.0  # for a worker to answer, on a busy machine
 
 OpenPipelines = Callable[[], "Mapping[str, Pipeline]"]
 
@@ -146,6 +146,15 @@ class Supervisor(Multiprocess):
             self.join_all()
             raise
 
+    def wait_until_ready(self, worker: Process) -> bool:
+        """Wait until a worker answers; return False if it stopped, or if the server should."""
+        while worker.process.is_alive() and not self.should_exit.is_set():
+            is_ready = worker.wait_until_ready(1.0, self.should_exit)
+            self.handle_signals()
+            if is_ready:
+                return True
+        return False
+
     def keep_subprocess_alive(self) -> None:
         """Replace workers that died; each new one has shortened the queue of connections (see make_config)."""
         super().keep_subprocess_alive()
@@ -190,17 +199,20 @@ def serve(
     token = secrets.token_urlsafe(32)
     listener = bind(host, port)
     uvicorn._subprocess.spawn = processes = start_fork_server()  # type: ignore[assignment]
-    models = find_model_names(open_pipelines, processes)  # before the workers start, so an error is reported once
-    config = make_config(partial(worker_app, open_pipelines, token, host, api_key), workers=_workers())
+    receiver, sender = processes.Pipe(duplex=False)
+    open_and_report = partial(report_names, open_pipelines, sender)
+    config = make_config(partial(worker_app, open_and_report, token, host, api_key), workers=_workers())
 
     def ready() -> None:
         # Wait for all of them: the first would accept every connection that is made before the others listen.
-        if all(worker.wait_until_ready(START_SECONDS, supervisor.should_exit) for worker in supervisor.processes):
-            listener.listen(BACKLOG)
-            supervisor.handle_signals()
-            if not supervisor.should_exit.is_set():
-                port = listener.getsockname()[1]
-                announce(Address(host=host, port=port, token=token, fragment=fragment, models=models))
+        is_ready = all(map(supervisor.wait_until_ready, supervisor.processes))
+        if supervisor.should_exit.is_set():
+            return
+        found = receiver.recv() if receiver.poll() else InputError(STOPPED)
+        if isinstance(found, Exception) or not is_ready:
+            raise found if isinstance(found, Exception) else InputError(STOPPED)
+        listener.listen(BACKLOG)
+        announce(Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=found))
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     supervisor = Supervisor(config, listener, ready)
@@ -217,28 +229,15 @@ def serve(
     raise InputError(STOPPED)
 
 
-def find_model_names(open_pipelines: OpenPipelines, processes: BaseContext) -> list[str]:
-    """Return the names of the models, or raise their error. Another process opens them, with torch."""
-    receiver, sender = processes.Pipe(duplex=False)
-    process = processes.Process(target=send_model_names, args=(sender, open_pipelines), daemon=True)  # type: ignore[attr-defined]
-    process.start()
-    sender.close()
+def report_names(open_pipelines: OpenPipelines, report: Connection) -> Mapping[str, Pipeline]:
+    """Open the models in a worker, and send their names, or the error of one that cannot be opened."""
     try:
-        names = receiver.recv()
-    except EOFError:
-        raise InputError(STOPPED) from None
-    if isinstance(names, Exception):
-        raise names
-    return list(names)
-
-
-def send_model_names(sender: Connection, open_pipelines: OpenPipelines) -> None:
-    """Send the names of the models, or the error of one that cannot be opened."""
-    on_parent_exit(partial(os._exit, 0))
-    try:
-        sender.send(list(open_pipelines()))
+        pipelines = open_pipelines()
     except Exception as error:
-        sender.send(error)
+        report.send(error)
+        os._exit(1)
+    report.send(list(pipelines))
+    return pipelines
 
 
 def start_fork_server() -> BaseContext:
@@ -277,7 +276,7 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=int(IDLE_SECONDS) + 1,  # BoundedProtocol closes idle connections before
         timeout_graceful_shutdown=1,
         timeout_worker_healthcheck=int(START_SECONDS),
     )
@@ -289,7 +288,6 @@ def _workers() -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listen on an address."""
     if not host:  # for an empty host, some systems listen on every address
         raise InputError("host is empty; use 127.0.0.1 for this machine only")
     if not 0 <= port <= 65_535:  # the system would reduce it modulo 65,536

@@ -34,7 +34,9 @@ class WorkerThreads:
 
     def __init__(self, threads: int, queue: int) -> None:
         self._free, self._queue, self._waiting = asyncio.Semaphore(threads), queue, 0
-        self._not_started, self._work = threads, SimpleQueue[Callable[[], None]]()
+        self._work = SimpleQueue[Callable[[], None]]()
+        for _ in range(threads):
+            threading.Thread(target=self._work_forever, name="inlayer-job", daemon=True).start()
 
     async def run(self, call: Callable[[], T], request: Request) -> T:
         """Return the result of a call, or raise what it raises. Stops waiting when the client disconnects."""
@@ -69,9 +71,6 @@ class WorkerThreads:
             with suppress(RuntimeError):  # the event loop is closed: nobody is waiting
                 loop.call_soon_threadsafe(self._free.release)
 
-        if self._not_started:
-            self._not_started -= 1
-            threading.Thread(target=self._work_forever, name="inlayer-job", daemon=True).start()
         self._work.put(work)
         return await asyncio.wrap_future(result)
 

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 import inlayer
-from inlayer.geometry.compare import match_rows
-from inlayer.geometry.compare_page import compare_page
-from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.map_page import map_page
-from inlayer.geometry.projection import pca
+from inlayer.geometry.compare import compare_page, match_rows
+from inlayer.geometry.map_page import all_neighbors, map_document, map_facts
+from inlayer.geometry.projection import measure_distortion, pca
 from inlayer.inspection.html import inspect_page
 from tests.browser.conftest import opening_pages
 from tests.browser.watched_page import TIMEOUT
@@ -60,10 +58,11 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     model, folder = inlayer.load("default"), tmp_path_factory.mktemp("pages")
     tables = (model.table, model.vocabulary), (model.table, model.vocabulary)
     projection, shared = pca(model.table), match_rows(*tables)
-    distortion = measure_distortion(model.table, projection.points, sample=32)
+    projection = projection._replace(distortion=measure_distortion(model.table, projection.points, sample=32))
+    facts = map_facts(model.table, model.vocabulary, projection)
     written = {
-        "map": map_page("Token map", model.table, model.vocabulary, projection, distortion),
-        "compare": compare_page(("one", "two"), tables, (projection, projection), shared, [("rows", "6,144 equal")]),
+        "map": map_document("Token map", facts, all_neighbors(model.table, projection.points)),
+        "compare": compare_page(("one", "two"), (projection, projection), shared, [("rows", "6,144 equal")]),
         "inspect": inspect_page(inlayer.inspect(model), model),
     }
     for name, page in written.items():

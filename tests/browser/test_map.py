@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 import inlayer
-from inlayer.geometry.compare import match_rows
-from inlayer.geometry.compare_page import compare_page
-from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.map_page import map_document, map_facts, map_page
-from inlayer.geometry.projection import TableProjection, pca
+from inlayer.geometry.compare import compare_page, match_rows
+from inlayer.geometry.map_page import all_neighbors, map_document, map_facts
+from inlayer.geometry.projection import TableProjection, measure_distortion, pca
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.glyphs import glyphs_for, with_spaces
 from inlayer.tables.stored_table import StoredTable
@@ -39,9 +37,10 @@ def projection(model: inlayer.Model) -> TableProjection:
 
 @pytest.fixture(scope="module")
 def document(model: inlayer.Model, projection: TableProjection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    distortion = measure_distortion(model.table, projection.points)
+    projection = projection._replace(distortion=measure_distortion(model.table, projection.points))
+    facts = map_facts(model.table, model.vocabulary, projection)
     path = tmp_path_factory.mktemp("map") / "map.html"
-    path.write_text(map_page("Token map", model.table, model.vocabulary, projection, distortion), encoding="utf-8")
+    path.write_text(map_document("Token map", facts, all_neighbors(model.table, projection.points)), encoding="utf-8")
     return path
 
 
@@ -144,10 +143,10 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
     rows = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
     rows[9] = 0
     table, vocabulary = StoredTable.from_array(rows), Vocabulary(None, 200)
-    projection = pca(table)
-    distortion = measure_distortion(table, projection.points, sample=2)
+    distortion = measure_distortion(table, pca(table).points, sample=2)
+    projection = pca(table)._replace(distortion=distortion)
     path = tmp_path / "map.html"
-    path.write_text(map_document("Map", map_facts(table, vocabulary, projection, distortion), {}), encoding="utf-8")
+    path.write_text(map_document("Map", map_facts(table, vocabulary, projection), {}), encoding="utf-8")
     opened = browser.new_page(reduced_motion="reduce")
     opened.set_default_timeout(TIMEOUT)
     advice = "inlayer neighbors --id {} finds its nearest tokens."
@@ -321,7 +320,7 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     turned = maps._replace(points=maps.points[:, ::-1].copy())
     path = tmp_path / "compare.html"
     facts = [("rows", "6,144 equal")]
-    path.write_text(compare_page(("one", "two"), tables, (maps, turned), shared, facts), encoding="utf-8")
+    path.write_text(compare_page(("one", "two"), (maps, turned), shared, facts), encoding="utf-8")
     watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
     watched.page.goto(watched.address)
     watched.page.fill("#query", "king")
@@ -341,9 +340,10 @@ def test_compared_rows_are_listed_and_marked(browser: Browser, model: inlayer.Mo
     rows[1988] *= 3  # king
     rows[2401], rows[2402, 0], rows[2403] = 0, np.inf, rows[2403] * 1.05  # moved too little to be marked
     tables = (model.table, model.vocabulary), (StoredTable.from_array(rows), model.vocabulary)
-    shared, maps = match_rows(*tables)._replace(only_b=[2500]), (pca(model.table), pca(tables[1][0]))
+    shared, maps = match_rows(*tables), (pca(model.table), pca(tables[1][0]))
+    shared = shared._replace(b=shared.b._replace(only=[2500]))
     path = tmp_path / "compare.html"
-    path.write_text(compare_page(("one", "two"), tables, maps, shared, [("rows", "a < b")]), encoding="utf-8")
+    path.write_text(compare_page(("one", "two"), maps, shared, [("rows", "a < b")]), encoding="utf-8")
     watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
     page = watched.page
     page.goto(watched.address)

@@ -10,9 +10,8 @@ import pytest
 
 import inlayer
 from benchmarks.map_frames import synthetic_page
-from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.map_page import map_page
-from inlayer.geometry.projection import pca
+from inlayer.geometry.map_page import all_neighbors, map_document, map_facts
+from inlayer.geometry.projection import measure_distortion, pca
 from tests.browser.watched_page import STILL, TIMEOUT, watch
 
 if TYPE_CHECKING:
@@ -74,9 +73,10 @@ FRAMES = """async () => {
 def test_labels_do_not_overlap_while_they_fade_and_buttons_cover_no_points(browser: Browser, tmp_path: Path) -> None:
     model = inlayer.load("default")
     projection = pca(model.table)
-    distortion = measure_distortion(model.table, projection.points, sample=32)
+    projection = projection._replace(distortion=measure_distortion(model.table, projection.points, sample=32))
+    facts = map_facts(model.table, model.vocabulary, projection)
     path = tmp_path / "map.html"
-    path.write_text(map_page("Map", model.table, model.vocabulary, projection, distortion), encoding="utf-8")
+    path.write_text(map_document("Map", facts, all_neighbors(model.table, projection.points)), encoding="utf-8")
     page = browser.new_page(reduced_motion="no-preference")
     page.set_default_timeout(TIMEOUT)
     page.goto(path.as_uri() + "#token=1988")

@@ -51,7 +51,7 @@ def test_value_of_another_type_is_a_bad_row(run, monkeypatch, tmp_path):
     code, _, err = run(*command)
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(
-        "inlayer: a.jsonl, line 5: column 'n' cannot be stored as Parquet, because its values differ in"
+        "inlayer: a.jsonl, line 5: column 'n' cannot be stored as Parquet: Unable to merge: Field n has incompatible"
     )
     assert err.endswith("to skip bad records, use --on-error skip\n")
     assert len([*(tmp_path / ".v.parquet.part").glob("0*")]) == 4  # what is finished stays

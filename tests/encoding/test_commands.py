@@ -282,8 +282,8 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["names.csv", "--out", "v.jsonl", "--field", "embedding"], "rename it, or use --out FILE.npy, which has no"),
         (["names.jsonl", "--out", "v.jsonl"], "names.jsonl, line 1: the line has a column 'embedding'"),
         (["numbers.parquet"], "column 'text' has type int64, not string"),
-        (["null.parquet"], "null.parquet, row 1: the text is null"),
-        (["null.jsonl"], "null.jsonl, line 2: field 'text' is null, not a text"),
+        (["null.parquet"], "null.parquet, row 1: column 'text' is None, not a str"),
+        (["null.jsonl"], "null.jsonl, line 2: field 'text' is None, not a str"),
         (["cut.parquet"], "cut.parquet is not a readable Parquet file"),
         (["cut.txt.gz"], "cut.txt.gz cannot be read"),
         (["cut.txt.zst"], "cut.txt.zst cannot be read"),
@@ -336,7 +336,7 @@ def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
     monkeypatch.setattr(resumable_job, "PART_BYTES", 1)
     code, _, err = run("embed", "a.jsonl", "b.jsonl", "--out", "v.parquet")
     assert (code, err.count("\n")) == (2, 1)
-    assert "differ in type" in err
+    assert "column 'x' cannot be stored as Parquet: Unable to merge: Field x has incompatible types" in err
     assert not (tmp_path / "v.parquet").exists()
 
 
@@ -670,7 +670,7 @@ def test_search_uses_the_settings_of_the_file(run, tmp_path):
     ("name", "message"),
     [
         ("missing.npy", "missing.npy: not found"),
-        ("bad.npy", "bad.npy is not an array of vectors"),
+        ("bad.npy", "bad.npy is not a .npy file of numbers"),
         ("flat.npy", "flat.npy is not an array of vectors"),
         ("wide.npy", "wide.npy has vectors of 500 values, but default has 128"),
         ("bad.safetensors", "not a readable safetensors file"),
@@ -727,7 +727,9 @@ def test_bad_value_in_another_column_is_named(run, tmp_path):
     assert "a.csv, line 2: column 'note' is not valid UTF-8" in run("embed", "a.csv", "--out", "v.jsonl")[2]
     bad = pa.array([b"\xe9"]).view(pa.string())
     pq.write_table(pa.table({"text": ["fine"], "note": bad}), tmp_path / "a.parquet")
-    assert "column 'note' is not valid UTF-8" in run("embed", "a.parquet", "--out", "v.jsonl")[2]
+    problem = "column 'note' cannot be stored as JSON: 'utf-8' codec can't decode byte 0xe9"
+    assert problem in run("embed", "a.parquet", "--out", "v.jsonl")[2]
+    assert run("embed", "a.parquet", "--out", "v.parquet")[0] == 0  # as the message suggests
 
 
 @pytest.mark.parametrize(

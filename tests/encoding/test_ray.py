@@ -138,10 +138,10 @@ def bad_rows_stop_the_run_or_are_skipped(folder: Path, environment: dict[str, st
     given = ["bad.parquet", "--out", "skipped.parquet", "--engine", "ray"]
     code, out, err = embed(folder, environment, *given)
     assert (code, out) == (2, "")
-    assert f"bad.parquet, row {BAD}: the text is null; to skip bad records, use --on-error skip" in err
+    assert f"bad.parquet, row {BAD}: column 'text' is None, not a str; to skip bad records, use --on-error skip" in err
     assert err.count("\n") == 1
     code, out, err = embed(folder, environment, *given, "--on-error", "skip")
-    assert (code, err) == (0, f"skipped bad.parquet, row {BAD}: the text is null\n")
+    assert (code, err) == (0, f"skipped bad.parquet, row {BAD}: column 'text' is None, not a str\n")
     assert out == f"skipped.parquet: {GROUPS * ROWS - 1:,} x 128 float32, 1 bad record skipped\n"
 
 
@@ -165,7 +165,7 @@ def test_cluster_that_does_not_start_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["inlayer", "embed", "a.parquet", "--out", "v.parquet", "--engine", "ray"])
     with pytest.raises(SystemExit) as stopped:
         main()
-    expected = "inlayer: the Ray cluster did not start: The current node timed out during startup.\n"
+    expected = "inlayer: the Ray cluster failed: The current node timed out during startup.\n"
     assert (stopped.value.code, capsys.readouterr().err) == (2, expected)
 
 

@@ -278,7 +278,7 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
     [
         (["neighbors"], "specify a word or a text, or --id"),
         (["neighbors", "a", "--id", "3"], "but not both"),
-        (["neighbors", ""], "the query is empty; specify a word or a text, or --id with a token id"),
+        (["neighbors", ""], "the query is empty; pass a word, a text, or a token id"),
         (["neighbors", "--id", "abc"], "--id is 'abc'; it must be an integer"),
         (["neighbors", "--id", "99999999"], "must be in 0..6143"),
         (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),

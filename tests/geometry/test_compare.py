@@ -14,8 +14,7 @@ from tokenizers.models import BPE, WordPiece
 
 import inlayer
 from inlayer.errors import InputError
-from inlayer.geometry.compare import compare, compare_tables, match_rows, tokens_by_bytes
-from inlayer.geometry.compare_page import align_points
+from inlayer.geometry.compare import align_points, compare, compare_tables, match_rows, tokens_by_bytes
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers import WordTokenizer
@@ -63,7 +62,7 @@ def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
     moved = [token_id for token_id, text in enumerate(vocabulary.texts) if text in {"word7", "word9"}]
     tuned[moved[0]] *= -1
     tuned[moved[1]] *= 2
-    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned))
+    found = compare_tables(match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned)))
     assert (found.shared, found.only_a, found.only_b, found.aligned) == (len(rows), [], [], False)
     assert found.equal == len(rows) - 2
     assert [(row.text, round(row.cosine, 5)) for row in found.moved] == [
@@ -78,13 +77,13 @@ def test_rows_without_a_cosine_are_named(tmp_path: Path) -> None:
     tuned = rows.copy()
     tuned[3], tuned[5, 2], tuned[7], tuned[9] = np.nan, -np.inf, 0, -tuned[9]
     a, b = make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned)
-    found = compare_tables(a, b)
+    found = compare_tables(match_rows(a, b))
     assert (found.equal, found.n_damaged, [row.id_b for row in found.moved]) == (len(rows) - 4, 3, [9])
     assert [(row.text, row.id_a) for row in found.damaged] == [(a[1].text(row), row) for row in (3, 5, 7)]
     np.testing.assert_array_equal([row.norm_b for row in found.damaged], [np.nan, np.inf, 0])
     assert [row.norm_a for row in found.damaged] == pytest.approx(np.linalg.norm(rows[[3, 5, 7]], axis=1).tolist())
-    assert [row.id_b for row in compare_tables(a, b, top=1).damaged] == [3]
-    nothing = compare_tables(a, make(tmp_path / "c", WORDS, np.full_like(rows, np.nan)))
+    assert [row.id_b for row in compare_tables(match_rows(a, b), top=1).damaged] == [3]
+    nothing = compare_tables(match_rows(a, make(tmp_path / "c", WORDS, np.full_like(rows, np.nan))))
     assert (nothing.aligned, nothing.n_damaged, nothing.overlap) == (False, len(rows), None)
     assert np.isnan(nothing.median_cosine)
 
@@ -93,7 +92,7 @@ def test_huge_rows_are_compared(tmp_path: Path) -> None:
     """Their squares overflow float32."""
     rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
     huge = rows * np.float32(2.0**125)
-    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, huge), top=1)
+    found = compare_tables(match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, huge)), top=1)
     assert (found.aligned, found.n_damaged, found.overlap) == (False, 0, 1.0)
     assert found.median_cosine == pytest.approx(1.0)
     assert found.moved[0].norm_b == pytest.approx(2.0**125 * found.moved[0].norm_a)
@@ -104,7 +103,7 @@ def test_overlap_of_a_copy_is_one(tmp_path: Path, same: slice) -> None:
     """With equal rows, the last of which is not among its own eleven nearest, and with few rows that are not zero."""
     rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
     rows[same] = rows[0] if same.start is None else 0
-    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, rows))
+    found = compare_tables(match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, rows)))
     assert found.overlap == 1.0
 
 
@@ -113,7 +112,9 @@ def test_rotated_space_is_aligned_as_by_scipy(tmp_path: Path) -> None:
     rows = random.standard_normal((size(WORDS), 8)).astype(np.float32)
     rotation = np.linalg.qr(random.standard_normal((8, 8)))[0].astype(np.float32)
     turned = rows @ rotation + 0.1 * random.standard_normal(rows.shape).astype(np.float32)
-    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, turned), top=10**6)
+    found = compare_tables(
+        match_rows(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, turned)), top=10**6
+    )
     assert found.aligned
     assert found.median_cosine > 0.9
     assert found.overlap is not None
@@ -130,7 +131,7 @@ def test_other_width_and_other_tokens(tmp_path: Path) -> None:
     one, other = WORDS[:40], WORDS[20:]
     a = make(tmp_path / "a", one, random.standard_normal((size(one), 8)).astype(np.float32))
     b = make(tmp_path / "b", other, random.standard_normal((size(other), 5)).astype(np.float32))
-    found = compare_tables(a, b)
+    found = compare_tables(match_rows(a, b))
     assert found.aligned
     assert set(WORDS[:20]) <= set(found.only_a)
     assert set(WORDS[40:]) <= set(found.only_b)
@@ -172,5 +173,5 @@ def test_models_without_common_tokens_or_tokenizer(tmp_path: Path) -> None:
     bare = (make(tmp_path / "a", WORDS, np.ones((size(WORDS), 3), np.float32))[0], Vocabulary(None, 5))
     named = make(tmp_path / "b", WORDS, np.ones((size(WORDS), 3), np.float32))
     with pytest.raises(InputError, match="without a tokenizer"):
-        compare_tables(bare, named)
+        compare_tables(match_rows(bare, named))
     assert rows.shape == (5, 3)

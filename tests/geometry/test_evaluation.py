@@ -35,7 +35,7 @@ def test_spearman_equals_scipy() -> None:
 def test_similarity(tmp_path: Path, model: inlayer.Model) -> None:
     file = tmp_path / "pairs.txt"
     file.write_text("# a comment\n\n" + PAIRS)
-    (score,) = score_similarity(model.table, model.vocabulary, [file])
+    score = score_similarity(model.table, model.vocabulary, file)
     pairs = [line.split() for line in PAIRS.splitlines()]
     ids = {word: model.vocabulary.ids_of(word) for line in pairs for word in line[:2]}
     vectors = {word: model.table.rows(found).astype(np.float64).mean(axis=0) for word, found in ids.items()}
@@ -74,7 +74,7 @@ def test_scores_do_not_depend_on_the_scale(tmp_path: Path, model: inlayer.Model)
     pairs.write_text(PAIRS)
     questions.write_text(QUESTIONS)
     huge = StoredTable.from_array(model.table.weight.astype(np.float32) * np.float32(2.0**120))
-    (score,), (expected,) = (score_similarity(table, model.vocabulary, [pairs]) for table in (huge, model.table))
+    score, expected = (score_similarity(table, model.vocabulary, pairs) for table in (huge, model.table))
     assert score == expected
     assert score_analogies(huge, model.vocabulary, questions) == score_analogies(
         model.table, model.vocabulary, questions
@@ -106,7 +106,7 @@ def test_a_category_in_two_places(tmp_path: Path, model: inlayer.Model) -> None:
 def test_words_without_tokens_are_not_covered(tmp_path: Path) -> None:
     vocabulary, table = word_pieces("king", "queen", "man"), StoredTable.from_array(np.eye(4, 3, dtype=np.float32) + 1)
     (tmp_path / "pairs.txt").write_text(f"king queen 9\nking man 3\nqueen man 1\nking {JOINER} 2\n")
-    (score,) = score_similarity(table, vocabulary, [tmp_path / "pairs.txt"])
+    score = score_similarity(table, vocabulary, tmp_path / "pairs.txt")
     assert (score.pairs, score.coverage, score.all_pairs) == (4, 0.75, None)
     assert score.spearman is not None
     (tmp_path / "questions.txt").write_text(f"king queen man {JOINER}\n")
@@ -121,15 +121,15 @@ def test_malformed_pairs(tmp_path: Path, model: inlayer.Model, text: str, messag
     file = tmp_path / "pairs.txt"
     file.write_text(text)
     with pytest.raises(InputError, match=message):
-        score_similarity(model.table, model.vocabulary, [file])
+        score_similarity(model.table, model.vocabulary, file)
 
 
 def test_unreadable_lists(tmp_path: Path, model: inlayer.Model) -> None:
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
     with pytest.raises(InputError, match="not valid UTF-8"):
-        score_similarity(model.table, model.vocabulary, [tmp_path / "bytes.txt"])
+        score_similarity(model.table, model.vocabulary, tmp_path / "bytes.txt")
     with pytest.raises(MissingFileError, match=r"missing\.txt: not found"):
-        score_similarity(model.table, model.vocabulary, [tmp_path / "missing.txt"])
+        score_similarity(model.table, model.vocabulary, tmp_path / "missing.txt")
     (tmp_path / "three.txt").write_text("a b c\n")
     with pytest.raises(InputError, match="line 1: expected four words, found 3"):
         score_analogies(model.table, model.vocabulary, tmp_path / "three.txt")

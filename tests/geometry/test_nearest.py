@@ -14,7 +14,6 @@ from safetensors.numpy import save_file
 from inlayer.errors import CheckpointError, InputError, ShapeError
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.safetensors import read_header
-from inlayer.geometry import bfloat16_candidates as rough
 from inlayer.geometry import nearest as module
 from inlayer.geometry.nearest import nearest, nearest_others, nearest_to_row, normalized, to_float32
 from inlayer.tables.stored_table import StoredTable
@@ -136,7 +135,7 @@ def pairs(kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def test_candidates_contain_every_nearest_row(
     tmp_path: Path, kind: str, queries: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rough, "BLOCK_VALUES", 100)
+    monkeypatch.setattr(module, "ROUGH_VALUES", 100)
     rows, wanted = pairs(kind)
     wanted, allowed = wanted[:queries], np.random.default_rng(5).random(V) < 0.8
     table = stored(tmp_path, rows)
@@ -146,13 +145,13 @@ def test_candidates_contain_every_nearest_row(
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
     if kind == "noise" and k == 10:  # control: without the bound, rows are lost
-        monkeypatch.setattr(rough, "NOISE", 0.0)
+        monkeypatch.setattr(module, "NOISE", 0.0)
         assert nearest(table, wanted, k, allowed=allowed)[0].tolist() != expected[0].tolist()
 
 
 def test_few_rows_are_candidates(tmp_path: Path) -> None:
     rows, queries = pairs("random")
-    assert len(rough.CandidateSearch(rows).candidates(normalized(queries[:1], 32), 3, np.ones(V, bool))) < V / 10
+    assert len(module.CandidateSearch(rows).candidates(normalized(queries[:1], 32), 3, np.ones(V, bool))) < V / 10
 
 
 def test_more_neighbors_than_rows(tmp_path: Path) -> None:
@@ -182,7 +181,7 @@ def test_invalid_queries(tmp_path: Path, query: npt.NDArray[Any], error: type[Ex
 @pytest.mark.parametrize("rows", [random_rows(), pairs("random")[0]])
 def test_progress_reaches_the_end(tmp_path: Path, rows: npt.NDArray[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_VALUES", 10 * D)
-    monkeypatch.setattr(rough, "BLOCK_VALUES", 10 * D)
+    monkeypatch.setattr(module, "ROUGH_VALUES", 10 * D)
     monkeypatch.setattr(module, "core_count", lambda: 1)
     seen: list[tuple[int, int]] = []
     nearest(stored(tmp_path, rows), rows[:1], 3, progress=lambda *done: seen.append(done))

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import inlayer
 from inlayer.errors import IdRangeError, InputError
-from inlayer.geometry.neighbors import Filter, find_analogy, find_neighbors
+from inlayer.geometry.neighbors import find_analogy, find_neighbors
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
@@ -47,7 +47,7 @@ def plain(
 
 def test_neighbors_of_a_word_equal_a_plain_search(model: inlayer.Model) -> None:
     token_id = model.tokenizer.encode(" king")[0]
-    allowed = Filter().mask(model.vocabulary)
+    allowed = model.vocabulary.allowed()
     allowed[token_id] = False
     expected = plain(model, model.table.rows(token_id).astype(np.float64), 10, allowed)
     found = model.neighbors("king")
@@ -141,7 +141,7 @@ def test_analogy_and_its_baselines(model: inlayer.Model) -> None:
     ids = [model.tokenizer.encode(f" {word}")[0] for word in ("king", "man", "woman")]
     a, b, c = (row / np.linalg.norm(row) for row in model.table.rows(ids).astype(np.float64))
     found = model.analogy("king", "man", "woman", 5)
-    allowed = Filter().mask(model.vocabulary)
+    allowed = model.vocabulary.allowed()
     assert [one.id for one in found.with_inputs] == [i for i, _ in plain(model, a - b + c, 5, allowed)]
     texts = [text if text is None else text.strip().lower() for text in model.vocabulary.texts]
     excluded = [i for i, text in enumerate(texts) if text in {"king", "man", "woman"}]

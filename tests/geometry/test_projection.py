@@ -17,8 +17,7 @@ from sklearn.manifold import trustworthiness
 import inlayer
 from inlayer.errors import InputError
 from inlayer.geometry import projection
-from inlayer.geometry.distortion import measure_distortion
-from inlayer.geometry.projection import pca, project
+from inlayer.geometry.projection import measure_distortion, pca, project
 from tests.geometry.test_nearest import random_rows, stored
 
 

@@ -21,9 +21,9 @@ from safetensors.torch import save_file
 import inlayer
 from inlayer.cli import main
 from inlayer.inspection import Report, inspect, scan
+from inlayer.inspection.check_tokens import classify_ids
 from inlayer.inspection.findings import Example, Finding
 from inlayer.inspection.terminal import print_report
-from inlayer.inspection.token_kinds import classify_ids
 from tests.inspection.healthy import TABLE, set_config, set_rows
 
 # -- JSON and terminal --

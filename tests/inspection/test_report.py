@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from inlayer.checkpoint import load
 from inlayer.inspection import Report, inspect
+from inlayer.inspection.check_tokens import TokenKind, classify_ids
 from inlayer.inspection.findings import Example
-from inlayer.inspection.token_kinds import TokenKind, classify_ids
 from inlayer.tokenizers.base import is_reserved
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.inspection.healthy import (

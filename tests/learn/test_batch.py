@@ -18,7 +18,7 @@ from inlayer.learn import grader, task_files
 from inlayer.learn.batch import MAX_COPIES, MAX_UNKNOWN, BatchReport, BatchRow, escape_formula, grade_folder
 from inlayer.learn.course import open_course
 from inlayer.learn.notebook import file_name, write_notebooks
-from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.sandbox.restrict import GradingLimits
 
 pytestmark = pytest.mark.slow
 

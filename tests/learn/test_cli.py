@@ -26,6 +26,7 @@ from inlayer.learn.course import Course, Lesson
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.terminal import REPLACEMENTS, CoursePrinter, EncodedOutput
+from inlayer.render.progress_bar import no_progress
 from tests.learn.small import SOLUTION, START, WRONG, make_course
 
 VERBS = [
@@ -365,7 +366,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["watch", "nope"], "unknown task"),
         (["notebook", "nope"], "unknown lesson"),
         (["grade", "no/such"], "no/such"),
-        (["grade"], "missing argument: FOLDER"),
+        (["grade"], "Missing argument 'folder'"),
         (["dev-check", "nope"], "unknown task"),
     ],
 )
@@ -636,7 +637,7 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     done = run("progress", "--import", "bad.json")
     assert (done.code, done.err) == (2, "inlayer: bad.json is not a progress file of inlayer\n")
     Path("new.json").write_text('{"format": "inlayer progress", "version": 99}')
-    assert run("progress", "--import", "new.json").err.startswith("inlayer: new.json: the progress file has version 99")
+    assert run("progress", "--import", "new.json").err.startswith("inlayer: new.json has version 99, but")
     assert ProgressFile().read() == there
 
 
@@ -662,7 +663,7 @@ def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_check_grades_if_progress_cannot_be_saved(run: Run, unwritable: Path) -> None:
-    says = f"inlayer: progress is not saved: {unwritable}: "
+    says = f"inlayer: progress is not saved: {unwritable} cannot be written (set INLAYER_DATA to another folder): "
     for source, code in ((WRONG, 1), (SOLUTION, 0)):
         Path("add.py").write_text(source)
         done = run("check", "add.py")
@@ -768,7 +769,7 @@ def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyP
     done = run("grade", "class", "--task", "add", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert done.out == BatchReport(rows=(row,), seed=3).to_csv()
-    assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": None})]
+    assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": no_progress})]
     assert json.loads(run("grade", "class", "--json").out)["rows"][0]["learner"] == "Ada"
     run("grade", "class", "--out", "grades.v1")
     assert Path("grades.v1.csv").read_text() == BatchReport(rows=(row,), seed=3).to_csv()

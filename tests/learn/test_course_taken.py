@@ -16,7 +16,7 @@ import pytest
 
 from inlayer.cli import main
 from inlayer.learn.course import open_course
-from inlayer.learn.course_steps import CourseOverview, QuizRun, lesson_steps
+from inlayer.learn.course_steps import CourseOverview, QuizRun
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
 
@@ -100,7 +100,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
         if step.kind == "exercise" and "✓" in says:
             assert "✗ Incorrect." in out, (step.key, typed, out)
         assert not re.search(r"(walk|task|lesson):\w|misconceptions\.md", out), step.key  # every link became a command
-    assert taken == [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
+    assert taken == [step.key for step in CourseOverview(course, ProgressFile().read()).steps]
     code, out = learn()
     assert "You have finished the course: every lesson, task, exercise and quiz." in out
     progress = json.loads(learn("progress", "--json")[1])

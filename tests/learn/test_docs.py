@@ -13,8 +13,8 @@ from inlayer.cli.learn import learn
 from inlayer.learn import batch, session, task_files
 from inlayer.learn.course import Task
 from inlayer.learn.grader import grade
-from inlayer.learn.sandbox import limits as resource_limits
 from inlayer.learn.sandbox import protocol
+from inlayer.learn.sandbox import restrict as resource_limits
 from tests.learn.toy import SOLUTION, toy
 
 DOC = (Path(__file__).parents[2] / "docs" / "learn.md").read_text(encoding="utf-8")

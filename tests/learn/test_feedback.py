@@ -12,7 +12,7 @@ import torch
 from inlayer.learn.assertions import describe_value, format_value, labeled
 from inlayer.learn.course import Task, open_course
 from inlayer.learn.grader import grade
-from inlayer.learn.sandbox.protocol import Unsendable
+from inlayer.learn.sandbox.protocol import RemoteHandle
 from tests.learn.toy import SOLUTION, toy
 
 MEAN = SOLUTION.replace("sum", "mean")
@@ -120,7 +120,7 @@ def test_no_example_without_a_reason(task: Task) -> None:
         (torch.ones(2, 5, 8), "a float32 tensor of shape (2, 5, 8)"),
         (torch.ones(1, dtype=torch.int64), "an int64 tensor of shape (1,)"),
         ([1], "a list of 1 item"), ({}, "a dict of 0 items"), ("ab", "a str of length 2"), (None, "None"),
-        (3, "a value of type int"), (Unsendable("generator"), "an object of type generator"),
+        (3, "a value of type int"), (RemoteHandle("generator"), "an object of type generator"),
     ],
 )  # fmt: skip
 def test_kinds_of_values(value: object, kind: str) -> None:

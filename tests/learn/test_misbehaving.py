@@ -9,12 +9,13 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inlayer.learn.grader import Verdict, grade
 from inlayer.learn.sandbox.fork_server import GraderError, fork_server
-from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.sandbox.restrict import GradingLimits
 from inlayer.learn.session import GradingSession
 from tests.learn.toy import SOLUTION, toy, values
 
@@ -177,7 +178,7 @@ def test_misbehaving_code_fails_by_its_rule_and_the_next_check_works(name: str) 
 @pytest.mark.parametrize("is_handled", [False, True])
 def test_the_kernels_cpu_limit_is_a_timeout(is_handled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, the kernel may end an endless loop before the grader sees that it is too slow."""
-    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda _: None)
+    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda _: 0.0)
     ignoring = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n" if is_handled else ""
     failure = run(ignoring + BODY + "while True: pass\n", QUICK).failure
     assert failure is not None
@@ -185,7 +186,7 @@ def test_the_kernels_cpu_limit_is_a_timeout(is_handled: bool, monkeypatch: pytes
 
 
 def test_a_process_killed_early_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda pid: os.kill(pid, signal.SIGKILL))
+    monkeypatch.setattr("inlayer.learn.session.cpu_seconds", lambda pid: os.kill(pid, signal.SIGKILL) or 0.0)
     failure = run("import time\ntime.sleep(100)\n").failure
     assert failure is not None
     assert failure.rule == "ended"
@@ -229,6 +230,24 @@ def test_a_killed_fork_server_is_replaced() -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert run(SOLUTION).passed
+
+
+def test_an_interrupted_request_does_not_answer_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C, the answer to a request may still be in the socket."""
+    server, connection = fork_server(), fork_server().socket
+
+    class Interrupted:
+        def recv(self, _: int) -> bytes:
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(connection, name)
+
+    monkeypatch.setattr(server, "socket", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        run(SOLUTION)
+    assert run(SOLUTION).passed
+    assert fork_server() is not server
 
 
 def test_runner_ends_with_a_killed_grader(tmp_path: Path) -> None:

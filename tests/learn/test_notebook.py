@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import html
+import io
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,14 @@ from inlayer.errors import InputError
 from inlayer.learn.batch import task_cells
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, open_course
-from inlayer.learn.notebook import _printed, answer, ask, file_name, load_ipython_extension, write_notebooks
+from inlayer.learn.notebook import (
+    answer,
+    ask,
+    file_name,
+    load_ipython_extension,
+    plain_printer,
+    write_notebooks,
+)
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
 from inlayer.render.markdown import to_notebook
@@ -41,7 +49,9 @@ def written(lesson: Lesson, folder: Path) -> dict[str, Any]:
 
 
 def question_text(question: TheoryQuestion) -> str:
-    return _printed(lambda out: out.question(question))
+    shown = io.StringIO()
+    plain_printer(shown).question(question)
+    return shown.getvalue()
 
 
 def source(cell: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ import pytest
 from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.learn import progress_file as progress_module
-from inlayer.learn.course_steps import CourseOverview, lesson_steps
+from inlayer.learn.course_steps import CourseOverview
 from inlayer.learn.progress_file import (
     ProgressFile,
     ProgressRecord,
@@ -179,7 +179,7 @@ def test_unknown_fields_of_a_record_are_ignored() -> None:
 def test_an_unwritable_folder_is_reported_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     with (
-        pytest.raises(InputError, match=r"progress cannot be saved in .*INLAYER_DATA"),
+        pytest.raises(InputError, match=r"below cannot be written .*INLAYER_DATA"),
         ProgressFile(tmp_path / "file" / "below").edit(),
     ):
         pass
@@ -235,7 +235,7 @@ def test_merging_two_machines_is_idempotent() -> None:
 
 def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
     course, state = make_course(tmp_path), ProgressState()
-    keys = [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
+    keys = [step.key for step in CourseOverview(course, state).steps]
     assert keys == [
         "read/first", "task/add", "task/add_again", "exercise/first/sum_of", "exercise/first/which",
         "exercise/first/words", "quiz/first", "read/second", "task/add_more", "exercise/second/which", "quiz/second",
@@ -351,13 +351,14 @@ def test_a_full_disk_keeps_the_old_file(data: Path, monkeypatch: pytest.MonkeyPa
 def test_unsaved_progress_lasts_as_long_as_the_object(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     folder = tmp_path / "file" / "data"
-    with pytest.raises(InputError, match="cannot be saved in"), ProgressFile(folder).edit():
+    with pytest.raises(InputError, match="cannot be written"), ProgressFile(folder).edit():
         pass
-    loose = ProgressFile(folder, allow_unsaved=True)
-    assert (loose.read(), loose.unsaved_reason) == (ProgressState(), "")
+    notices: list[str] = []
+    loose = ProgressFile(folder, on_notice=notices.append, allow_unsaved=True)
+    assert (loose.read(), loose.unsaved, notices) == (ProgressState(), None, [])
     with loose.edit() as state:
         state.record("task", "gather").record_check(passed=True, summary="7 of 7 checks")
-    assert "cannot be saved in" in loose.unsaved_reason
+    assert [notice.partition(" (")[0] for notice in notices] == [f"progress is not saved: {folder} cannot be written"]
     with loose.edit() as state:
         assert state.record("task", "gather").done
     assert loose.read().record("task", "gather").tries == 1
@@ -372,10 +373,11 @@ def test_unsaved_progress_starts_from_the_stored_one(data: Path, monkeypatch: py
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(progress_module, "write_atomic", full_disk)
-    loose = ProgressFile(allow_unsaved=True)
+    notices: list[str] = []
+    loose = ProgressFile(on_notice=notices.append, allow_unsaved=True)
     with loose.edit() as state:
         state.current = "two"
-    assert "No space left" in loose.unsaved_reason
+    assert "No space left" in notices[0]
     assert (loose.read().current, ProgressFile().read().current) == ("two", "one")
 
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 
 from inlayer.learn.assertions import is_identical
-from inlayer.learn.sandbox.protocol import DTYPES, ProtocolError, RemoteHandle, Unsendable, decode, encode
+from inlayer.learn.sandbox.protocol import DTYPES, ProtocolError, RemoteHandle, decode, encode
 
 VALUES: list[Any] = [
     None, True, 0, -1, 2**200, -(2**64), 0.1, -0.0, math.inf, "", "naïve 🙂 \ud800 \0", b"\0\xff", [], (), {},
@@ -58,19 +58,19 @@ def test_requires_grad_is_kept() -> None:
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_unsendable_values_become_their_type_name(value: Any) -> None:
-    assert isinstance(decode(encode(value)), Unsendable)
+    assert isinstance(decode(encode(value)), RemoteHandle)
 
 
 def test_handles() -> None:
     kept: list[Any] = []
 
-    def keep(value: Any) -> RemoteHandle:
+    def keep(value: Any) -> int:
         kept.append(value)
-        return RemoteHandle(len(kept) - 1, type(value).__name__)
+        return len(kept) - 1
 
     module = torch.nn.Linear(2, 2)
     message = encode({"made": module}, keep)
-    assert decode(message) == {"made": RemoteHandle(0, "Linear")}
+    assert decode(message) == {"made": RemoteHandle("Linear", 0)}
     assert decode(message, lambda handle: kept[handle.number])["made"] is module
 
 
@@ -125,4 +125,4 @@ def test_values_nested_too_deep_become_their_type_name() -> None:
     decoded = decode(encode(value))
     while isinstance(decoded, list):
         decoded = decoded[0]
-    assert decoded == Unsendable("list")
+    assert decoded == RemoteHandle("list")

@@ -12,8 +12,7 @@ import pytest
 
 import inlayer
 from inlayer.learn.grader import grade
-from inlayer.learn.sandbox.limits import GradingLimits
-from inlayer.learn.sandbox.restrict import ARCHITECTURES, CREATE_RULESET
+from inlayer.learn.sandbox.restrict import ARCHITECTURES, CREATE_RULESET, GradingLimits
 from tests.learn.toy import SOLUTION, toy
 
 pytestmark = pytest.mark.slow

@@ -114,6 +114,8 @@ def test_experts_of_each_token(tmp_path: Path) -> None:
         text = printed(trace, columns)
         assert "routing:" in text
         assert all(len(line) <= columns for line in text.splitlines())
+    ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")  # strict: raises on other characters
+    show(trace, Console(file=ascii_only, width=16, force_terminal=False), step=4)
     assert inlayer.walk("I love dogs", "default").routing == []
 
 

@@ -321,6 +321,18 @@ def test_notes_wrap_in_a_narrow_terminal() -> None:
     assert not re.search(r"[a-z]…\n", printed.partition("5  embedding lookup")[2])
 
 
+def test_notes_are_cut_between_words() -> None:
+    printed = rendered(family("bert").walk(["I love dogs"]), 40, step=7)
+    assert "because there is only …\n" in printed
+    assert "……" not in printed
+
+
+def test_right_to_left_notes_keep_their_order() -> None:
+    layer = random_bytes("none").layer
+    printed = rendered(Pipeline.from_layer(layer, ByteTokenizer(), source="שלום").walk(["a"]), 80)
+    assert printed.startswith(f"שלום{LEFT_TO_RIGHT}\n")
+
+
 def test_first_token_keeps_the_space_that_sentencepiece_put_before_it() -> None:
     lines = rendered(sample("wordllama").walk(["king king"]), 80, step=3).splitlines()
     assert [line.split()[:3] for line in lines[-2:]] == [["1", "␣king", "6989"], ["2", "␣king", "6989"]]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlayer.trace.forward import RecordedRange, tokenize
 from tests.trace.pipelines import SAMPLES, random_bytes, sample  # some are slow tests
 
 BYTES = random_bytes("none")
@@ -18,10 +17,11 @@ TEXTS = ["I love dogs", "naïve 🙂 漢字", "", "  a\n\nb  ", "<|endoftext|>x"
 def test_tokenization_matches_the_tokenizer(name: str, text: str) -> None:
     tokenizer = sample(name).tokenizer
     assert tokenizer is not None
-    trace, tokens = tokenize(text, sample(name), RecordedRange(256, 8))
+    trace = sample(name).walk([text]).texts[0]
+    tokens = tokenizer.tokens(text)
     assert "".join(character.text for character in trace.characters) == text
     assert bytes.fromhex("".join(character.bytes for character in trace.characters)) == text.encode()
-    assert [token.id for token in tokens] == tokenizer.encode(text)
+    assert [token.id for token in trace.tokens] == [token.id for token in tokens] == tokenizer.encode(text)
     spans = tokenizer.pre_tokens(text)
     assert tokenizer._analyze(text) == (tokenizer.tokens(text), spans)
     if trace.pre_tokens is None:
@@ -48,7 +48,7 @@ def test_partial_characters_are_labeled_by_their_bytes() -> None:
 @given(st.text(max_size=40), st.integers(1, 20))
 def test_shown_text_ends_at_a_character_boundary(text: str, tokens: int) -> None:
     text = text.encode(errors="ignore").decode()
-    trace, _ = tokenize(text, BYTES, RecordedRange(tokens, 8))
+    trace = BYTES.walk([text], tokens=tokens).texts[0]
     assert text.startswith(trace.text)
     assert len(trace.text.encode()) >= min(tokens, len(text.encode()))
     assert trace.n_bytes == len(text.encode())

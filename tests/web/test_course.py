@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from inlayer.learn.course import open_course
-from inlayer.learn.html import learn_policy
 from inlayer.learn.progress_file import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.trace import Pipeline
+from inlayer.web.course import page_policy
 from inlayer.web.guard import Guard
 from inlayer.web.schemas import MAX_CODE
 from inlayer.web.server import is_loopback, worker_app
@@ -96,7 +96,7 @@ def test_the_page_and_its_policy(local: Client) -> None:
     nonces = [policy.partition("'nonce-")[2].partition("'")[0] for policy in policies]
     assert len(set(nonces)) == 2
     for page, policy, nonce in zip((first, second), policies, nonces, strict=True):
-        assert policy == learn_policy(nonce)
+        assert policy == page_policy(nonce)
         assert "unsafe" not in policy
         assert f'<style id="style" nonce="{nonce}">'.encode() in page.body
         assert page.body.count(b"<script") == page.body.count(b"</script>") == 2

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from inlayer.cli import main
-from inlayer.cli.serve import last_name, open_pipelines
+from inlayer.cli.serve import open_pipelines
 from inlayer.errors import InputError
+from inlayer.files import base_name
 from inlayer.trace import Pipeline
 from inlayer.web import Address, server
 from inlayer.web.app import make_app
@@ -170,8 +171,8 @@ def test_models_are_named_after_the_last_part_of_their_source(tmp_path: Path) ->
     pipelines = open_pipelines(tuple(sources))
     assert list(pipelines) == ["default", "model", "model-2", "default-2"]
     assert [one.facts().name for one in pipelines.values()] == list(pipelines)
-    assert last_name("org/name@revision") == "name@revision"
-    assert last_name("/") == "/"
+    assert base_name(Path("org/name@revision")) == "name@revision"
+    assert base_name(Path("/")) == "/"
 
 
 def test_at_least_one_model_is_required() -> None:
@@ -232,6 +233,10 @@ def test_an_idle_connection_is_closed(pipeline: Pipeline, monkeypatch: pytest.Mo
                 assert answer.startswith(b"HTTP/1.1 200 ")
             connection.sendall(b"G")  # the connection is not idle, but there is no request either
             assert closed(connection) == b""
+
+
+def test_only_our_own_timer_closes_idle_connections() -> None:
+    assert server.make_config(make_app).timeout_keep_alive > server.IDLE_SECONDS
 
 
 def test_a_slow_body_is_rejected(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,12 +443,8 @@ def test_workers_end_with_a_killed_server() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_process_that_opens_the_models_ends_with_a_killed_server() -> None:
-    script = (
-        "import functools, time\n"
-        "from inlayer.web.server import find_model_names, start_fork_server\n"
-        "find_model_names(functools.partial(time.sleep, 3600), start_fork_server())\n"
-    )
+def test_workers_that_open_the_models_end_with_a_killed_server() -> None:
+    script = "import functools, time\nfrom inlayer.web import serve\nserve(functools.partial(time.sleep, 3600))\n"
 
     def opening() -> list[int]:
         return [grandchild for child in children(program.pid) for grandchild in children(child)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Annotated, Any
 
 import typer
@@ -81,19 +81,15 @@ def open_service(*, must_save: bool = False, folder: str | None = None) -> Cours
 
 
 def open_printer() -> CoursePrinter:
-    """Return a printer for standard output."""
     return CoursePrinter(console(MAX_WIDTH, file=EncodedOutput(sys.stdout)))
 
 
-@contextmanager
-def paged(out: CoursePrinter, *, enabled: bool) -> Iterator[None]:
+def paged(out: CoursePrinter, *, enabled: bool) -> AbstractContextManager[object]:
     """Show output in a pager ($PAGER, or less) if standard output is a terminal."""
     if not enabled or not sys.stdout.isatty():
-        yield
-        return
+        return nullcontext()
     os.environ.setdefault("LESS", "-RFX")  # colors; exit at once if the text fits on the screen
-    with out.console.pager(styles=out.console.color_system is not None):
-        yield
+    return out.console.pager(styles=out.console.color_system is not None)
 
 
 class QuitError(Exception):
@@ -106,7 +102,7 @@ def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, QuitError) as error:
-        saved = "progress is not saved" if service.progress.unsaved_reason else "your progress is saved"
+        saved = "progress is not saved" if service.progress.unsaved is not None else "your progress is saved"
         if isinstance(error, QuitError):
             sys.stdout.write(f"Stopped here; {saved}. To continue:\n  {command}\n")
             raise typer.Exit from None
@@ -115,17 +111,17 @@ def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def prompt(text: str) -> str | None:
-    """Read a stripped line; None at the end of the input."""
+def prompt(text: str) -> str:
+    """Read a stripped line; QuitError at the end of the input."""
     sys.stdout.flush()
     try:
-        return input(text).strip() if sys.stdin else None
-    except (EOFError, UnicodeDecodeError):
+        return input(text).strip()
+    except (EOFError, UnicodeDecodeError, RuntimeError):  # RuntimeError: there is no standard input
         sys.stdout.write("\n")
-        return None
+        raise QuitError from None
 
 
 def confirm(question: str) -> bool:
-    """Ask for a typed "yes"."""
-    answer = prompt(f"{question} Type yes to continue: ")
-    return answer is not None and answer.lower() == "yes"
+    with suppress(QuitError):
+        return prompt(f"{question} Type yes to continue: ").lower() == "yes"
+    return False

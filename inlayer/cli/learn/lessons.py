@@ -17,7 +17,7 @@ from inlayer.errors import InputError
 from inlayer.files import check_path, format_path, not_a_file, path_kind, write_output
 from inlayer.learn.course import not_found
 from inlayer.learn.course_steps import CourseOverview
-from inlayer.learn.progress_file import MAX_BYTES, DamagedProgressError, ProgressState, dump_state, load_state
+from inlayer.learn.progress_file import MAX_BYTES, ProgressState, dump_state, load_state
 from inlayer.learn.service import CourseService
 
 NO_PAGER = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]
@@ -31,12 +31,10 @@ def list_(
     """List the lessons, your progress and the next step."""
     service = open_service()
     overview = service.overview()
-    chosen = list(overview.lessons)
-    if lesson is not None:
-        chosen = [chosen[service.course.lesson(lesson).number - 1]]
+    chosen = overview.lessons if lesson is None else [overview.lessons[service.course.lesson(lesson).number - 1]]
     if as_json:
         step = overview.next_step
-        print_json({"lessons": [entry.to_dict() for entry in chosen], "next": None if step is None else step.to_dict()})
+        print_json({"lessons": [entry.to_dict() for entry in chosen], "next": step and step.to_dict()})
         return
     out = open_printer()
     if lesson is not None:
@@ -101,8 +99,10 @@ def next_(
     """Do the next step: read a lesson, start a task, answer an exercise or take a quiz."""
     service, out = open_service(folder=folder), open_printer()
     step = None if task is not None else service.overview().next_step
-    if task is not None or (step is not None and step.kind == "task"):
-        show_task_file(out, service.start_task(task if step is None else step.id))
+    if step is not None and step.kind == "task":
+        task = step.id
+    if task is not None:
+        show_task_file(out, service.start_task(task))
         return
     service.remember_folder()
     if step is not None and step.kind == "read":
@@ -162,7 +162,8 @@ def progress(
     elif export is not None:
         export_progress(service.state(), export, overwrite=overwrite)
     elif import_ is not None:
-        service.progress.merge(read_export(import_))
+        exported = read_start(check_path(import_, "--import"), MAX_BYTES)
+        service.progress.merge(load_state(exported, format_path(import_)))
         sys.stdout.write(f"Added the progress in {format_path(import_)} to yours.\n")
     else:
         show_progress(service, as_json=as_json)
@@ -182,16 +183,6 @@ def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None
         raise InputError(f"{format_path(name)} already exists; use --overwrite to replace it")
     write_output(path.absolute(), data)
     sys.stdout.write(f"Wrote your progress to {format_path(name)}.\n")
-
-
-def read_export(name: str) -> ProgressState:
-    data = read_start(check_path(name, "--import"), MAX_BYTES)
-    try:
-        return load_state(data)
-    except DamagedProgressError as error:
-        raise InputError(f"{format_path(name)} {error}") from None
-    except InputError as error:
-        raise InputError(f"{format_path(name)}: {error}") from None
 
 
 def show_progress(service: CourseService, *, as_json: bool) -> None:

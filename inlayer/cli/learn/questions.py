@@ -17,7 +17,7 @@ from inlayer.cli.learn.common import SEED, QuitError, command, open_printer, ope
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.learn.course_steps import QuizRun
-from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, Question, TheoryQuestion
+from inlayer.learn.questions import AnswerResult, Exercise, FreeTextQuestion, Question, TheoryQuestion
 from inlayer.learn.service import CourseService, random_seed
 from inlayer.learn.terminal import CoursePrinter
 
@@ -40,8 +40,8 @@ def grade_once(service: CourseService, question: TheoryQuestion, answer: str | N
     else:
         result = service.answer(question, answer)
         data |= {"correct": result.correct, "message": result.message}
-        if not question.title and isinstance(question, ChoiceQuestion):
-            data["reasons"] = {chr(ord("a") + number): option.reason for number, option in enumerate(question.options)}
+        if isinstance(question, Question):
+            data["reasons"] = dict(zip(data["options"], (option.reason for option in question.options), strict=True))
     if as_json:
         print_json(data)
     elif isinstance(question, FreeTextQuestion):
@@ -122,19 +122,16 @@ def ask_exercise(out: CoursePrinter, service: CourseService, exercise: Exercise,
 
 def self_check(out: CoursePrinter, service: CourseService, exercise: Exercise, question: FreeTextQuestion) -> None:
     """Let the learner compare their answer with the sample answer, point by point."""
-    if prompt("Write your answer here or on paper, then press Enter to see the sample answer: ") is None:
-        raise QuitError
+    prompt("Write your answer here or on paper, then press Enter to see the sample answer: ")
     out.line()
     out.sample_answer(question)
     out.line("Does your answer make each of these points?")
     covered, total = 0, len(question.points)
     for point in question.points:
         out.line(point, indent=2)
-        while (reply := prompt("    y or n: ")) is not None and reply.lower() not in {"y", "yes", "n", "no"}:
+        while (reply := prompt("    y or n: ").lower()) not in {"y", "yes", "n", "no"}:
             pass
-        if reply is None:
-            raise QuitError
-        covered += reply.lower().startswith("y")
+        covered += reply.startswith("y")
     service.record_exercise(exercise.id, correct=covered == total)
     out.line(f"{covered} of {total} points, self-assessed.", style="bold")
     if covered < total:
@@ -175,7 +172,7 @@ def ask_quiz(
 ) -> None:
     """Ask until each question was answered correctly; `command` continues a quiz that the learner left."""
     run, number = QuizRun(questions, random_seed() if seed is None else seed), 0
-    with service.edit():  # finds out early whether progress can be saved
+    with service.progress.edit():  # finds out early whether progress can be saved
         pass
     missed = {old.id for old in service.overview().due}
     with stoppable(service, command):

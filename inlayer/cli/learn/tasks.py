@@ -69,8 +69,7 @@ def show_verdict(
     if not verdict.passed:
         out.line(f"{format_path(file.path)}, random values from seed {verdict.seed}", style="dim", wrap=False)
         if not watching:
-            out.line("Need a hint?")
-            out.command(f"inlayer learn hint {file.task.id}")
+            out.commands("Need a hint?", f"inlayer learn hint {file.task.id}")
         return
     out.passed(file.task, verdict, service.compare_with_walk(verdict))
     if not watching:
@@ -83,9 +82,8 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
     out.task(file.task)
     out.line(f"{'Created for you to edit' if file.is_new else 'Your file'}: {format_path(file.path)}", wrap=False)
     if not watching:
-        out.line("Then run one of:")
-        for command in ("check", "watch", "hint"):
-            out.command(f"inlayer learn {command} {file.task.id}")
+        commands = (f"inlayer learn {verb} {file.task.id}" for verb in ("check", "watch", "hint"))
+        out.commands("Then run one of:", *commands)
 
 
 @command("hint", "", "gather --level 3")
@@ -97,12 +95,13 @@ def hint(
 ) -> None:
     """Show a hint: a nudge, then the idea, then most of the code. Each call shows one more."""
     service, out = open_service(), open_printer()
-    started = service.started_task(task)
+    started = service.find_task(task)
+    if task is None and service.state().record("task", started.id).done:  # a guess would be recorded
+        raise InputError(f"you have passed {started.id}, and no other task is in progress; run inlayer learn next")
     level = service.hint(started, level)
     out.hint(started, level)
     if level == len(started.hints):
-        out.line("This is the last hint. To see the solution:")
-        out.command(f"inlayer learn solution {started.id} --show")
+        out.commands("This is the last hint. To see the solution:", f"inlayer learn solution {started.id} --show")
 
 
 @command("solution", "gather", "gather --show")
@@ -114,7 +113,7 @@ def solution(
 ) -> None:
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()
-    started = service.started_task(task, allow_passed=True)
+    started = service.find_task(task)
     question = f"You have not passed {started.id} yet. Your progress will show that you viewed the solution."
     can_ask = sys.stdin and sys.stdin.isatty()
     if not (show or service.may_see_solution(started) or (can_ask and confirm(question))):
@@ -133,7 +132,7 @@ def reset(
 ) -> None:
     """Restore the starter file of a task; the old file is kept. `progress --reset` resets all progress."""
     service = open_service(folder=folder)
-    started = service.started_task(task, allow_passed=True)
+    started = service.find_task(task)
     if not yes and task is None and not confirm(f"This restores the starter file of {started.id}."):
         raise InputError("nothing was reset")
     backup = service.reset_file(started)
@@ -141,5 +140,4 @@ def reset(
     out.line(f"{format_path(path)} is the starter file again.", wrap=False)
     if backup is not None:
         out.line(f"Your old file is kept: {format_path(backup)}", wrap=False)
-    out.line("Next: write your answer there, then run:")
-    out.command(f"inlayer learn check {started.id}")
+    out.commands("Next: write your answer there, then run:", f"inlayer learn check {started.id}")

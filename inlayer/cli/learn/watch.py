@@ -11,6 +11,7 @@ Tested on a pseudo-terminal in tests/learn/test_watch.py.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -43,12 +44,12 @@ def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     """Grade your file whenever you save it, until it passes."""
     service, out = open_service(folder=folder), open_printer()
     file = service.find_work(what, create=True)
-    with service.edit() as state:
+    with service.progress.edit() as state:
         state.current = file.task.id
     watcher = FileWatcher(out, service, file)
-    with stoppable(service), keyboard() as key:
+    with stoppable(service), keyboard() as watcher.key:
         watcher.start()
-        watcher.run(key)
+        watcher.run()
     if watcher.passed:
         out.line()
         out.next_step(service.overview())
@@ -68,58 +69,56 @@ def fingerprint(path: Path) -> str | None:
 
 
 class FileWatcher:
-    """A watched file; `passed` is the result of its last check."""
+    """A watched file; `passed` is the result of its last check. Without a terminal, there is no `key` to wait for."""
 
     def __init__(self, out: CoursePrinter, service: CourseService, file: TaskFile) -> None:
         self.out, self.service, self.file = out, service, file
+        self.key: Callable[[float], str] | None = None
         self.passed = False
-        self._graded: str | None = None  # fingerprint of the version that was graded last
-        self._previous: str | None = None
-        self._missing = False  # true once the message about a missing file was printed
+        self._seen: str | None = None  # fingerprint of the version that was read last
+        self._handled: str | None = None  # of the version that was graded or reported as deleted
 
     def start(self) -> None:
         """Show the task; an unchanged starter file is not graded until it is saved."""
         path = self.file.path
-        seen, is_start = fingerprint(path), False  # comes before reading, so that a save in between is graded
+        self._seen, is_start = fingerprint(path), False  # comes before reading, so that a save in between is graded
         with suppress(InlayerError):
             is_start = read_file(path).text == self.file.task.start
-        self._graded = self._previous = seen if is_start else None
+        self._handled = self._seen if is_start else None
         show_task_file(self.out, self.file, watching=True)
         self.out.line(f"Watching {format_path(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
-        self._missing = seen is None
-        if self._missing:
+        if self._seen is None:
             self.out.line("The file does not exist yet; it will be graded when it does.", style="yellow")
+        self._show_keys()
 
-    def run(self, key: Callable[[float], str] | None) -> None:
+    def run(self) -> None:
         """Grade saved versions until one passes or the learner quits; keys may continue with other tasks."""
-        if key is not None:
-            self._show_keys()
         while True:
-            before = self._graded
-            if not self.passed and self._poll() and key is None:
+            if not self.passed:
+                self._poll()
+            if self.key is not None:
+                if (pressed := self.key(INTERVAL)) and not self._handle_key(pressed, self.key):
+                    return
+            elif self.passed:
                 return
-            if key is None:
+            else:
                 time.sleep(INTERVAL)
-                continue
-            if self._graded != before:
-                self._show_keys()
-            if (pressed := key(INTERVAL)) and not self._handle_key(pressed, key):
-                return
 
     def _show_keys(self) -> None:
-        self.out.line(PASSED_KEYS if self.passed else KEYS, style="bold green" if self.passed else "dim")
+        if self.key is not None:
+            self.out.line(PASSED_KEYS if self.passed else KEYS, style="bold green" if self.passed else "dim")
 
-    def _poll(self) -> bool:
-        """Grade the file if a new version was saved; returns whether it passes."""
-        seen = fingerprint(self.file.path)
-        if seen is not None and seen == self._previous and seen != self._graded:
-            self._graded = seen
-            self.check()
-        if seen is None and self._previous is None and not self._missing:  # twice, because an editor may be saving
+    def _poll(self) -> None:
+        """Grade a new version, once it is unchanged between two reads, because an editor may be saving."""
+        before, self._seen = self._seen, fingerprint(self.file.path)
+        if self._seen != before or self._seen == self._handled:
+            return
+        self._handled = self._seen
+        if self._seen is None:
             self.out.line(f"{self.file.path.name} was deleted; it will be graded when it exists again.", style="yellow")
-        self._missing = seen is None and self._previous is None
-        self._previous = seen
-        return self.passed
+            return
+        self.check()
+        self._show_keys()
 
     def check(self) -> None:
         """Grade the file now and show the verdict."""
@@ -144,7 +143,7 @@ class FileWatcher:
         if pressed == "s":
             self._solution()
         elif pressed == "c" and not self.passed:
-            self._graded = fingerprint(self.file.path)
+            self._handled = fingerprint(self.file.path)
             self.check()
         elif pressed == "h" and not self.passed:
             level = self.service.hint(self.file.task)
@@ -164,8 +163,8 @@ class FileWatcher:
         if self.service.may_see_solution(task) or record.hints == len(task.hints):
             self.out.solution(task, passed=self.service.record_solution(task))
         else:
-            self.out.line("Not passed yet. See the hints first (h), or quit and run:")
-            self.out.command(f"inlayer learn solution {task.id} --show")
+            command = f"inlayer learn solution {task.id} --show"
+            self.out.commands("Not passed yet. See the hints first (h), or quit and run:", command)
 
     def _next_task(self) -> bool:
         """Continue with the next open task; False if there is none and you have passed this one."""
@@ -176,7 +175,6 @@ class FileWatcher:
         self.file, self.passed = self.service.start_task(task.id), False
         self.out.line()
         self.start()
-        self._show_keys()
         return True
 
 
@@ -193,29 +191,21 @@ def keyboard() -> Iterator[Callable[[float], str] | None]:
     import tty
 
     descriptor = sys.stdin.fileno()
+
+    def read_key(seconds: float) -> str:
+        if not select.select([descriptor], [], [], seconds)[0]:
+            return ""
+        try:
+            pressed = os.read(descriptor, 4096)
+        except OSError:  # the terminal was closed
+            return END
+        return pressed.decode("utf-8", "replace").lower() if pressed else END
+
     before = termios.tcgetattr(descriptor)
-    handlers = {number: signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in (signal.SIGTERM, signal.SIGHUP):  # exit through the cleanup below
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         tty.setcbreak(descriptor, termios.TCSADRAIN)  # one key at a time, without echo; Ctrl-C still works
-        yield lambda seconds: _read_key(descriptor, seconds)
+        yield read_key
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _exit_on_signal(number: int, _: object) -> None:
-    """Exit through the cleanup that restores the terminal."""
-    raise SystemExit(128 + number)
-
-
-def _read_key(descriptor: int, seconds: float) -> str:
-    import select
-
-    if not select.select([descriptor], [], [], seconds)[0]:
-        return ""
-    try:
-        pressed = os.read(descriptor, 4096)
-    except OSError:  # the terminal was closed
-        return END
-    return pressed.decode("utf-8", "replace").lower() if pressed else END

@@ -4,7 +4,7 @@ session -> [fork server] -> runner
 - it is a new process that shares no memory with the grader, so a runner has none of the grader's data
 - importing torch takes seconds, a fork milliseconds, which makes `watch` and batch grading fast
 - it runs no learner code itself and exits when the grader closes its end of the socket
-- it is the parent of the runners, so it knows how each of them ended
+- it is the parent of the runners, so it knows how each of them ended. Requests and answers are JSON
 Tested in tests/learn/test_misbehaving.py.
 """
 
@@ -15,12 +15,11 @@ import json
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
-import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -28,13 +27,11 @@ from typing import Any, NoReturn
 
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import printable
-from inlayer.learn.sandbox.limits import GradingLimits
+from inlayer.learn.sandbox.restrict import GradingLimits
 
 READY = b"ready"
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
-PID = struct.Struct("<Q")
-PROCESS_END = struct.Struct("<qd")  # signal (0: it exited, -1: it has not ended), CPU seconds
-END_WAIT = 2.0  # seconds until a process that closed its channel has ended
+MAX_ANSWER = 4096  # bytes
 MAX_REASON = 200  # characters
 
 
@@ -83,34 +80,32 @@ class ForkServer:
     def fork(self, output: int, *, scratch: Path, limits: GradingLimits) -> tuple[socket.socket, int]:
         """Fork a runner that prints to the file descriptor `output` and leads its own process group."""
         parent_end, child_end = socket.socketpair()
-        with child_end:
-            answer = self._ask(
-                {"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output], PID.size
-            )
-        if not answer:
+        try:
+            with child_end:
+                pid = self._ask({"scratch": str(scratch), "limits": asdict(limits)}, [child_end.fileno(), output])
+            if not pid:
+                raise GraderError("the grader's process ended unexpectedly; try again")
+        except BaseException:
             parent_end.close()
-            raise GraderError("the grader's process ended unexpectedly; try again")
-        return parent_end, int(PID.unpack(answer)[0])
+            raise
+        return parent_end, pid
 
-    def wait_for_end(self, pid: int) -> tuple[int, float] | None:
-        """Return the signal that killed a runner (0: it exited) and its CPU seconds; None if it does not end soon."""
-        end = time.monotonic() + END_WAIT
-        while answer := self._ask({"ended": pid}, [], PROCESS_END.size):
-            number, seconds = PROCESS_END.unpack(answer)
-            if number >= 0:
-                return number, seconds
-            if time.monotonic() >= end:
-                return None
-            time.sleep(0.01)
+    def kill(self, pid: int) -> tuple[int, float]:
+        """Kill a runner and its group; returns the signal that ended it (0: it had exited) and its CPU seconds."""
+        kill_group(pid)
+        number, seconds = self._ask({"reap": pid}) or (0, 0.0)
+        return number, seconds
+
+    def _ask(self, request: dict[str, Any], handles: Sequence[int] = ()) -> Any:
+        """Send a request and return the answer; None if the server is gone."""
+        with self.lock, suppress(OSError, ValueError):
+            try:
+                socket.send_fds(self.socket, [json.dumps(request).encode()], handles)
+                return json.loads(self.socket.recv(MAX_ANSWER))
+            except KeyboardInterrupt:
+                self.close()  # the next request would receive this answer
+                raise
         return None
-
-    def _ask(self, request: dict[str, Any], handles: list[int], size: int) -> bytes:
-        """Send a request and return the answer; empty if the server is gone."""
-        with self.lock, suppress(OSError):
-            socket.send_fds(self.socket, [json.dumps(request).encode()], handles)
-            answer = self.socket.recv(size)
-            return answer if len(answer) == size else b""
-        return b""
 
     def close(self) -> None:
         self.socket.close()
@@ -135,7 +130,6 @@ def fork_server() -> ForkServer:
 
 
 def kill_group(pid: int) -> None:
-    """Kill a process and its group, if they still exist."""
     for kill in (os.kill, os.killpg):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
@@ -153,23 +147,19 @@ def main() -> NoReturn:
     torch.set_num_interop_threads(1)
     control = socket.socket(fileno=int(sys.argv[1]))
     control.sendall(READY)
-    alive: set[int] = set()
-    ended: dict[int, tuple[int, float]] = {}  # signal and CPU seconds, by pid
+    runners: set[int] = set()
     while True:
         message, handles, _, _ = socket.recv_fds(control, 65_536, 2)
-        for pid in list(alive):
-            reaped, status, usage = os.wait4(pid, os.WNOHANG)
-            if reaped:
-                alive.remove(pid)
-                number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-                ended[pid] = number, usage.ru_utime + usage.ru_stime
         if not message:  # the grader is gone
-            for pid in alive:
+            for pid in runners:
                 kill_group(pid)
             os._exit(0)
         request = json.loads(message)
-        if "ended" in request:
-            control.sendall(PROCESS_END.pack(*ended.get(request["ended"], (-1, 0.0))))
+        if "reap" in request:
+            pid, status, usage = os.wait4(request["reap"], 0)
+            runners.remove(pid)
+            number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            control.sendall(json.dumps([number, usage.ru_utime + usage.ru_stime]).encode())
             continue
         pid = os.fork()
         if pid == 0:
@@ -184,6 +174,5 @@ def main() -> NoReturn:
             os.setpgid(pid, pid)
         for handle in handles:
             os.close(handle)
-        alive.add(pid)
-        ended.pop(pid, None)  # left by an earlier process with this number
-        control.sendall(PID.pack(pid))
+        runners.add(pid)
+        control.sendall(json.dumps(pid).encode())

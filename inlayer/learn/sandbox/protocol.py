@@ -2,8 +2,7 @@
 
 session -> [protocol] -> runner -> [protocol] -> session
 - a message is the length of its JSON, the JSON, and a safetensors file with the tensors it refers to
-- a value that cannot be sent (a generator, an open file, a complex tensor) becomes an `Unsendable` with its type name
-- an object that stays in the runner, such as a module, becomes a `RemoteHandle`
+- a value that cannot be sent (a module, a generator, a complex tensor) stays in the runner and becomes a `RemoteHandle`
 - messages from the runner are untrusted: their size and depth are limited, they are validated, and decoding never
   runs code
 Tested, with forged messages, in tests/learn/test_protocol.py.
@@ -30,6 +29,7 @@ from inlayer.tensors import dtype_name
 MAX_DEPTH = 24
 MAX_TREE = 4 << 20  # bytes of JSON, and of what safetensors says about the tensors: bounds time and memory
 MAX_TENSORS = 64 << 20  # bytes of all tensors of a message
+MAX_MESSAGE = MAX_TENSORS + 3 * MAX_TREE  # bytes that a runner sends; its JSON and header have MAX_TREE each
 DTYPES = {dtype_name(dtype): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
@@ -44,21 +44,14 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class RemoteHandle:
-    """A reference to an object in the runner."""
-
-    number: int
-    kind: str
-
-
-@dataclass(frozen=True)
-class Unsendable:
-    """The type name of a value that cannot be sent."""
+    """A value that was not sent: the name of its type, and its number if the runner keeps it."""
 
     kind: str
+    number: int = -1
 
 
-def encode(value: Any, keep: Callable[[Any], RemoteHandle | None] = lambda _: None) -> bytes:
-    """Encode a value; `keep` returns a handle for an object that stays in this process."""
+def encode(value: Any, keep: Callable[[Any], int] = lambda _: -1) -> bytes:
+    """Encode a value; `keep` stores an object that cannot be sent and returns its number."""
     tensors: dict[str, Tensor] = {}
     tree = json.dumps(_pack(value, tensors, keep, 0)).encode()
     if len(tree) > MAX_TREE:
@@ -85,17 +78,16 @@ def decode(message: bytes, find: Callable[[RemoteHandle], Any] = lambda handle: 
         raise ProtocolError(f"{type(error).__name__}: {error}") from None
 
 
-def send(channel: socket.socket, message: bytes, wait: Callable[[], None] | None = None) -> None:
+def send(channel: socket.socket, message: bytes, wait: Callable[[], None] = lambda: None) -> None:
     """Send a message; `wait` is called after each part or channel timeout, and may raise."""
     remaining = memoryview(LENGTH.pack(len(message)) + message)
     while remaining:
         with suppress(TimeoutError):
             remaining = remaining[channel.send(remaining) :]
-        if wait is not None:
-            wait()
+        wait()
 
 
-def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] | None = None) -> bytes:
+def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] = lambda: None) -> bytes:
     """Receive the next message; `wait` is called after each part or channel timeout, and may raise."""
     (size,) = LENGTH.unpack(_receive(channel, LENGTH.size, wait))
     if size > max_bytes:
@@ -103,26 +95,26 @@ def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] | N
     return _receive(channel, size, wait)
 
 
-def _receive(channel: socket.socket, size: int, wait: Callable[[], None] | None) -> bytes:
+def _receive(channel: socket.socket, size: int, wait: Callable[[], None]) -> bytes:
     received = bytearray()
     while len(received) < size:
-        part = None
         with suppress(TimeoutError):
             part = channel.recv(min(size - len(received), 1 << 20))
-        if wait is not None:
-            wait()
-        if part == b"":
-            raise EOFError
-        received += part or b""
+            if not part:
+                raise EOFError
+            received += part
+        wait()
     return bytes(received)
 
 
-def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHandle | None], depth: int) -> Any:
+def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], int], depth: int) -> Any:
     kind = type(value)  # not isinstance: a subclass could misbehave
     if value is None or kind in {bool, float, str} or (kind is int and value.bit_length() < MAX_BITS):
         return value
+    if isinstance(value, RemoteHandle):
+        return {"handle": value.number, "kind": value.kind}
     if depth > MAX_DEPTH:
-        return {"other": kind.__name__}
+        return {"handle": keep(value), "kind": kind.__name__}
     if kind in {list, tuple, torch.Size}:
         items = [_pack(item, tensors, keep, depth + 1) for item in value]
         return items if kind is list else {"tuple": items}
@@ -130,18 +122,15 @@ def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHa
         return {"dict": [[_pack(part, tensors, keep, depth + 1) for part in pair] for pair in value.items()]}
     if kind is bytes:
         return {"bytes": value.hex()}
-    if isinstance(value, torch.dtype):
+    if isinstance(value, torch.dtype) and value in DTYPES.values():
         return {"dtype": dtype_name(value)}
-    if isinstance(value, Unsendable):
-        return {"other": value.kind}
-    if isinstance(value, Tensor):
-        if value.dtype not in DTYPES.values() or value.layout != torch.strided or value.device.type != "cpu":
-            return {"other": f"Tensor of {value.dtype}, {value.layout}, on {value.device.type}"}
-        name = str(len(tensors))
-        tensors[name] = value.detach()
-        return {"tensor": name, "grad": bool(value.requires_grad)}
-    handle = value if isinstance(value, RemoteHandle) else keep(value)
-    return {"other": kind.__name__} if handle is None else {"handle": handle.number, "kind": handle.kind}
+    if not isinstance(value, Tensor):
+        return {"handle": keep(value), "kind": kind.__name__}
+    if value.dtype not in DTYPES.values() or value.layout != torch.strided or value.device.type != "cpu":
+        return {"handle": keep(value), "kind": f"Tensor of {value.dtype}, {value.layout}, on {value.device.type}"}
+    name = str(len(tensors))
+    tensors[name] = value.detach()
+    return {"tensor": name, "grad": bool(value.requires_grad)}
 
 
 def _unpack(tree: Any, tensors: dict[str, Tensor], find: Callable[[RemoteHandle], Any], depth: int) -> Any:
@@ -160,12 +149,10 @@ def _unpack(tree: Any, tensors: dict[str, Tensor], find: Callable[[RemoteHandle]
         case {"bytes": str(digits)}:
             return bytes.fromhex(digits)
         case {"dtype": str(name)}:
-            return DTYPES.get(name, Unsendable(f"dtype {name[:40]}"))
+            return DTYPES[name]
         case {"tensor": str(name), "grad": bool(grad)}:
             tensor = tensors[name]
             return tensor.requires_grad_(grad) if grad and tensor.is_floating_point() else tensor
         case {"handle": int(number), "kind": str(kind)}:
-            return find(RemoteHandle(number, kind[:80]))
-        case {"other": str(kind)}:
-            return Unsendable(kind[:80])
+            return find(RemoteHandle(kind[:80], number))
     raise ProtocolError("unknown kind of value")

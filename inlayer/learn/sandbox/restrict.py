@@ -1,25 +1,28 @@
-"""Kernel restrictions of the runner, which hold even if its code disables the audit hook.
+"""Limits and kernel restrictions of the runner, which hold even if its code disables the audit hook.
 
 fork server -> runner -> [restrict] -> the learner's file
+- limits on CPU time, memory and files; the session limits wall time and output, the runner threads
 - no capabilities, so even root cannot read the grader's environment in /proc
 - Landlock (Linux 5.13 and later): read everything except the course and other processes, write only in the scratch
   folder, and with newer kernels no network and no signals to other processes
 - seccomp (Linux on x86-64 and ARM): no new process or program, and no change of process group. Only this stops a
   process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
 - both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
-- see also: limits on memory and time (limits.py)
-Tested by disabling the hook in tests/learn/test_restrict.py.
+Tested by disabling the hook in tests/learn/test_restrict.py, and with misbehaving code in
+tests/learn/test_misbehaving.py.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import platform
 import struct
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2  # for prctl
@@ -44,6 +47,33 @@ ARCHITECTURES = {  # audit number, number of clone, and numbers of the calls tha
 CLONE3 = 435  # a filter cannot read its flags; if it is missing, libc creates threads with clone
 
 
+@dataclass(frozen=True, kw_only=True)
+class GradingLimits:
+    """Resources that a learner's file may use."""
+
+    seconds: float = 20.0  # CPU time for all checks together
+    wall_seconds: float = 120.0
+    memory: int = 2 << 30  # bytes on top of Python and torch
+    output: int = 1 << 20  # printed bytes
+    file_bytes: int = 64 << 20  # maximum size of each file
+    open_files: int = 256
+    threads: int = 16
+
+
+def set_limits(limits: GradingLimits) -> None:
+    import resource
+
+    # Ends an endless loop even if the grader is gone: SIGXCPU, which says why, then SIGKILL, which cannot be caught.
+    cpu_limit = 1 + math.ceil(limits.seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 2))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_bytes, limits.file_bytes))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits.open_files, limits.open_files))
+    if sys.platform == "linux":  # on top of what is mapped before the learner's code runs
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + limits.memory, mapped + limits.memory))
+
+
 def restrict(scratch: str, private: str) -> None:
     """Restrict this process: write only in `scratch`, read nothing under `private`."""
     if sys.platform != "linux":
@@ -60,13 +90,9 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     version = syscall(CREATE_RULESET, None, 0, 1)
     if version < 1:  # not supported by this kernel
         return
-    changes = CHANGE_RIGHTS & ((1 << (13 if version < 2 else 14 if version < 3 else 15)) - 1)
-    handled = EXECUTE | READ | LIST | changes
-    attributes = struct.pack("<Q", handled)
-    if version >= 4:
-        attributes += struct.pack("<Q", NETWORK)
-    if version >= 6:
-        attributes += struct.pack("<Q", SCOPES)
+    handled = (EXECUTE | READ | LIST | CHANGE_RIGHTS) & ((1 << min(12 + version, 15)) - 1)
+    known = 24 if version >= 6 else 16 if version >= 4 else 8  # bytes of attributes
+    attributes = struct.pack("<QQQ", handled, NETWORK, SCOPES)[:known]
     rules = syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
 
     def allow(path: str, rights: int) -> None:

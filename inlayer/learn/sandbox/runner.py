@@ -2,7 +2,7 @@
 
 fork server -> [runner] <-> session
 - it has no expected values and grades nothing, so code that changes this process only changes its own results
-- it has resource limits (limits.py) and its own process group, so all of it can be killed
+- it has resource limits (restrict.py) and its own process group, so all of it can be killed
 - an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
   files outside the scratch folder, reading the course's files. The first refusal ends the session
 - code that gets around the hook is stopped by the kernel (restrict.py). It is not a security boundary: docs/learn.md
@@ -37,9 +37,8 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inlayer.learn.sandbox.limits import GradingLimits, set_limits
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
-from inlayer.learn.sandbox.restrict import restrict
+from inlayer.learn.sandbox.restrict import GradingLimits, restrict, set_limits
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
 MAX_LINE_CHARACTERS = 120  # characters of a line that is not valid Python
@@ -132,7 +131,6 @@ class Runner:
         gigabytes = f"{limits.memory / (1 << 30):g} GiB"
         self.too_much_memory = failure("memory", f"your code used more than {gigabytes} of memory")
         self.streams = (sys.stdout, sys.stderr)  # the code may replace them in sys
-        self.encode, self.decode = encode, decode  # the module is removed from sys.modules
         self.on_refusal, self.realpath, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
         self.pid, self.builtin_hash = str(os.getpid()), hash
         self.forbidden: tuple[str, ...] = ()
@@ -140,31 +138,22 @@ class Runner:
     # ---- requests
 
     def answer(self, message: bytes) -> None:
-        request = self.decode(message, self.find)
+        request = decode(message, self.find)
         handler: Callable[..., dict[str, Any]] = getattr(self, "do_" + request.pop("do"))
         try:
             answer = handler(**request)
-        except MemoryError:
-            answer = self.too_much_memory
-        except (SystemExit, KeyboardInterrupt) as error:
-            name = type(error).__name__
-            answer = failure("ended", f"your code raised {name}; it must return a result, not end the program")
         except BaseException as error:
-            is_memory = isinstance(error, RuntimeError) and "allocate memory" in str(error)
-            answer = self.too_much_memory if is_memory else self.raised(error)
+            answer = self.raised(error)
         for stream in self.streams:
             with suppress(OSError, ValueError):
                 stream.flush()
         try:
-            message = self.encode(answer, self.keep)
-        except MemoryError:
-            message = self.encode(self.too_much_memory)
-        except ProtocolError as error:
-            message = self.encode(failure("too-large", f"your code returned too much: {error}"))
+            message = encode(answer, self.keep)
+        except (MemoryError, ProtocolError) as error:
+            message = encode(self.raised(error))
         self.send(message)
 
     def do_parse(self, source: str) -> dict[str, Any]:
-        """Parse the source without running it."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -202,13 +191,13 @@ class Runner:
         return {"kind": kind, "parameters": parameters}
 
     def do_call(
-        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
-    ) -> dict[str, Any]:
-        """Call `target` or its attribute `path`; with `gradients`, also differentiate sum(result * weight)."""
+        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+        of: int | str | None = None, item: int | None = None, weight: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Call `target` or its attribute `path`; with `weight`, also differentiate sum(result * weight)."""
         function = self.module.__dict__[target] if isinstance(target, str) else target
         if path:
             function = attrgetter(path)(function)
-        of, item, weight = (gradients.get(name) for name in ("of", "item", "weight"))
         leaf = None if of is None else (kwargs[of] if isinstance(of, str) else args[of]).requires_grad_()
         if is_module := of is None and weight is not None:
             target.zero_grad(set_to_none=True)
@@ -224,10 +213,7 @@ class Runner:
         return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": of_parameters}
 
     def do_attribute(self, target: Any, path: str) -> dict[str, Any]:
-        try:
-            return {"value": attrgetter(path)(target)}
-        except AttributeError:
-            return {"missing": True}
+        return {"value": attrgetter(path)(target)}
 
     def do_tensors(self, target: Any, which: str) -> dict[str, Any]:
         if not isinstance(target, nn.Module):
@@ -237,14 +223,22 @@ class Runner:
 
     # ---- objects and errors
 
-    def keep(self, value: Any) -> RemoteHandle:
+    def keep(self, value: Any) -> int:
         self.objects.append(value)
-        return RemoteHandle(len(self.objects) - 1, type(value).__name__)
+        return len(self.objects) - 1
 
     def find(self, handle: RemoteHandle) -> Any:
         return self.objects[handle.number]
 
     def raised(self, error: BaseException) -> dict[str, Any]:
+        """Return the answer for an error of the code, or for a result that cannot be sent."""
+        if isinstance(error, ProtocolError):
+            return failure("too-large", f"your code returned too much: {error}")
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
+            return self.too_much_memory
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            name = type(error).__name__
+            return failure("ended", f"your code raised {name}; it must return a result, not end the program")
         frames = traceback.walk_tb(error.__traceback__)  # not extract_tb, which reads every file
         own = [line for frame, line in frames if frame.f_code.co_filename == self.module.__file__]
         line = own[-1] if own else None
@@ -333,7 +327,7 @@ class Runner:
 
     def fail(self, rule: str, message: str) -> NoReturn:
         """Report first, because the code may catch the error."""
-        self.send(self.encode(failure(rule, message)))
+        self.send(encode(failure(rule, message)))
         raise PermissionError(message)
 
 
