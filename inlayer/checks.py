@@ -25,7 +25,7 @@ def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype in {np.dtype(object), np.dtype(np.uint64)}:
-        # Python integers that do not fit int64 end up here. They are outside every table, so report them as ids.
+        # Python integers too large for int64 end up here. They are outside every table, so report them as ids.
         for index, value in enumerate(array.reshape(-1).tolist()):
             if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
                 which = str(value) if value.bit_length() <= 128 else f"of {value.bit_length():,} bits"

@@ -3,7 +3,7 @@
 hidden states -> [head -> loss]
 - torch's chunked linear_cross_entropy, where the installed torch has it and supports the case
 - our own chunks for everything else: a soft cap, a z-loss, sharded rows, half precision under autocast
-- see also: which of the two is used, and which targets count (head.py)
+- see also: which of the two is used, and which targets are included (head.py)
 Tested against linear + cross_entropy in tests/test_head.py.
 """
 

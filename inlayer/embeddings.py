@@ -66,9 +66,9 @@ class Embeddings(ExtraTables):
             training with the default is slow: use "embedding", or with a tied head "scaled" and scale=sqrt(n_embd).
         init_std: Standard deviation for "normal" and for learned positions.
         seed: Makes the initialization reproducible.
-        scale: Factor on the rows (Gemma: sqrt(n_embd)).
+        scale: Multiplier for the rows (Gemma: sqrt(n_embd)).
         round_scale: Round the scale to the table's dtype (Gemma does, BART does not).
-        multiplier: Factor on both rows and inputs_embeds (Granite).
+        multiplier: Multiplier for both rows and inputs_embeds (Granite).
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` sets where it is applied.

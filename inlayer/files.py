@@ -72,7 +72,7 @@ def expand_home(path: Path) -> Path:
 
 
 def path_kind(path: Path) -> str:
-    """Return what a path refers to: "file", "folder", "missing" or "special" (a device, pipe or socket)."""
+    """Return what a path refers to: "file", "folder", "missing", or "special" (a device, pipe, or socket)."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -89,7 +89,7 @@ def path_kind(path: Path) -> str:
 def not_a_file(path: Path, kind: str) -> MissingFileError:
     """Return the error for a path that should be a file; `kind` is what `path_kind` returned."""
     problems = {"missing": ": not found", "folder": " is a folder, not a file"}
-    problem = problems.get(kind, " is not a regular file (it is a device, pipe or socket)")
+    problem = problems.get(kind, " is not a regular file (it is a device, pipe, or socket)")
     return MissingFileError(f"{format_path(path)}{problem}")
 
 
@@ -115,14 +115,14 @@ def file_errors(
 
 
 def utf8_problem(error: UnicodeDecodeError, start: int = 0) -> str:
-    """Say where bytes are not valid UTF-8; `start` is the offset of the block that was decoded."""
+    """Describe where bytes are not valid UTF-8; `start` is the offset of the block that was decoded."""
     return f"not valid UTF-8: byte 0x{error.object[error.start]:02x} at offset {start + error.start:,}"
 
 
 def parse_json(
     data: bytes, source: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> dict[str, Any]:
-    """Parse an untrusted JSON object, or raise an error that says what `source` contains instead."""
+    """Parse an untrusted JSON object, or raise an error that names what `source` contains instead."""
     if not data.strip():
         raise kind(f"{source} is empty")
     try:
@@ -171,7 +171,7 @@ def write_output(path: Path, data: bytes) -> None:
 
 
 def temporary_path(path: Path, ending: str) -> Path:
-    """Return a hidden path next to another one; file systems limit a name to 255 bytes, so a long one is cut."""
+    """Return a hidden path next to another path; file systems limit a name to 255 bytes, so a long one is cut."""
     name = path.name if len(os.fsencode(path.name)) <= 240 else path.name[:60]
     return path.with_name(f".{name}{ending}")
 

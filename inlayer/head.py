@@ -42,8 +42,8 @@ class Head(HeadRows):
         n_embd: Width of the hidden states.
         vocab_size: Number of rows.
         bias: Whether to add a bias to the logits.
-        hidden_scale: Factor on the hidden states (T5).
-        logit_scale: Factor on the logits (Cohere).
+        hidden_scale: Multiplier for the hidden states (T5).
+        logit_scale: Multiplier for the logits (Cohere).
         logit_divisor: The logits are divided by it (Granite).
         soft_cap: Maps logits smoothly into (-soft_cap, soft_cap) (Gemma 2).
         padding_idx: Targets with this id are ignored in the loss.

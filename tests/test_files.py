@@ -47,7 +47,7 @@ def test_kinds_of_paths(tmp_path: Path) -> None:
     assert messages == {
         "missing": "x: not found",
         "folder": "x is a folder, not a file",
-        "special": "x is not a regular file (it is a device, pipe or socket)",
+        "special": "x is not a regular file (it is a device, pipe, or socket)",
     }
     with pytest.raises(MissingFileError, match="not allowed in a path"):
         path_kind(Path("a\0b"))

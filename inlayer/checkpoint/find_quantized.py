@@ -1,12 +1,12 @@
-"""Quantized tables in safetensors: which tensors hold a table's values, scales and shape.
+"""Quantized tables in safetensors: which tensors hold a table's values, scales, and shape.
 
 Store -> [table] -> Model
 - FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`, `scale`), for blocks of rows and channels
 - MXFP4: 16 bytes for each 32 channels in `weight_blocks` with `weight_scales` (gpt-oss), or in `weight_packed` with
   `weight_scale` (compressed-tensors)
-- NVFP4: `weight_packed`, `weight_scale` and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
+- NVFP4: `weight_packed`, `weight_scale`, and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
   and `weight_scale_2` (ModelOpt)
-- grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
+- grouped int4 (compressed-tensors): `weight_packed`, `weight_scale`, and `weight_shape`; symmetric only
 - int8 (model2vec): `embeddings` without scales
 - shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
 - see also: decoding (formats/dequantization.py), n-gram memories (find_tables.py)
@@ -52,7 +52,7 @@ class QuantizedTable:
     row_block: int = 1  # rows that share a row of scales
 
     def open(self, store: FolderStore, padding_idx: int | None) -> StoredTable:
-        """Return the table; reads none of its rows."""
+        """Return the table; does not read any rows."""
         source: RowSource = store.open_rows(self.values)
         if self.scales is not None:
             source = PairedRows(source, RepeatedRows(store.open_rows(self.scales), self.row_block, source.rows))

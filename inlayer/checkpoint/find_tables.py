@@ -52,7 +52,7 @@ class TableInfo(TensorInfo):
         file: Name of the file that contains it.
         offset: Position of its first byte in the file.
         nbytes: Size in bytes.
-        role: What the table is for, such as "token" or "head".
+        role: Purpose of the table, such as "token" or "head".
         share: Its share of the model's parameters, or None if their number is unknown.
 
     Example:
@@ -141,7 +141,7 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
         if spec is None:
             candidates = candidates or tensor_names.table_candidates(shapes, None, None)
         if not candidates:
-            problem = "has no embedding table: no tensor has the name of a table, or its size"
+            problem = "has no embedding table: no tensor has a table's name or shape"
             raise first_error or CheckpointError(f"{store.source} {problem}; {store.explain_missing_table()}")
         tensor = store.find(candidates[0])
     check_tensor(store.source, tensor, tensor.is_matrix, "a table is (V, D)")

@@ -2,7 +2,7 @@
 
 source -> [Store] -> Model
 - opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
-- all parts must be present, because only together do they show whether a tensor (the head) exists
+- all parts must be present, because a missing part could contain the head
 - see also: header (formats/gguf_header.py), rows (formats/dequantization.py), the meaning of the metadata
   (families/gguf_config.py, tokenizers/gguf_tokenizer.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
@@ -129,7 +129,7 @@ class GgufStore(Store):
                 stated = f"its header says part {number + 1} of {total}"
                 raise CheckpointError(f"{source}: {stated}, which its file name does not; restore the original name")
             if duplicate := next((name for name in header.tensors if name in self._tensors), None):
-                raise CheckpointError(f"{source} contains {quote(duplicate)}, and so does another part")
+                raise CheckpointError(f"{source} contains {quote(duplicate)}, which is also in another part")
             self._tensors.update(header.tensors)
         return headers[0]
 

@@ -31,7 +31,7 @@ from inlayer.tensors import to_tensor, torch_dtype
 from inlayer.tying import use_stored_rows
 
 COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
-SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it equals the table
+SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it matches the table
 FLOAT32_PARTS = ("position_embedding.alpha",)  # regardless of the model's dtype
 MAX_PART = 256 << 20  # bytes; the largest tables of learned positions are about 100 MB
 

@@ -1,7 +1,7 @@
-"""Model: the embedding layer, head and tokenizer of a checkpoint, each read on first access.
+"""Model: the embedding layer, the head, and the tokenizer of a checkpoint, each read on first access.
 
 Store -> [Model] -> tokenizer, table, embeddings, head
-- `spec`, `tokenizer` and `table` need numpy only; `embeddings` and `head` need torch (checkpoint/layer.py)
+- `spec`, `tokenizer`, and `table` need only numpy; `embeddings` and `head` need torch (checkpoint/layer.py)
 - a file without a config has rows but no positions. A config of an unsupported family gives a `table`, but no
   `embeddings`: what the layer adds to its rows is not guessed
 Tested against transformers in tests/checkpoint/test_parity.py, and without torch in tests/test_without_torch.py.
@@ -85,7 +85,7 @@ class Model:
 
     @cached_property
     def spec(self) -> LayerSpec | None:
-        """The layer that the config describes; None without a config, or if its family is not supported."""
+        """The layer that the config describes; None if there is no config, or if its family is not supported."""
         try:
             return None if self.config is None else describe(self.config, tensor_names=self.store.names)
         except ConfigError as error:
@@ -121,7 +121,7 @@ class Model:
 
     @cached_property
     def tables(self) -> tuple[TableInfo, ...]:
-        """Every tensor that token ids, positions or n-grams index, the token table first; reads headers only.
+        """Every tensor that token ids, positions, or n-grams index, the token table first; reads only headers.
 
         Raises:
             CheckpointError: If a file with one of these tensors is missing or damaged.
@@ -135,7 +135,7 @@ class Model:
 
     @cached_property
     def ngram_memories(self) -> tuple[NgramMemory, ...]:
-        """The n-gram memories with their rows; reads headers only, and checks them against the config.
+        """The n-gram memories with their rows; reads only headers, and checks them against the config.
 
         Raises:
             ConfigError: If the config is invalid or its family is not supported.
@@ -210,10 +210,10 @@ class Model:
             progress: Called as `progress(done, total)` with numbers of rows.
 
         Returns:
-            Neighbors with `.id`, `.text` and `.score`, nearest first; the query's own tokens are excluded.
+            Neighbors with `.id`, `.text`, and `.score`, nearest first; the query's own tokens are excluded.
 
         Raises:
-            InputError: If the query is empty, zero or not finite, or a filter needs a tokenizer and there is none.
+            InputError: If the query is empty, zero, or not finite, or a filter needs a tokenizer and there is none.
 
         Example:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
@@ -228,19 +228,19 @@ class Model:
         """Answer "a - b + c", and test the answer against its baselines.
 
         Args:
-            a: A word, a text, a token id or a vector, as for `neighbors`; so are b and c.
-            b: What is subtracted.
-            c: What is added.
+            a: A word, a text, a token id, or a vector, as for `neighbors`; so are b and c.
+            b: The query to subtract.
+            c: The query to add.
             k: Number of answers.
             table: "input", or "head" for the rows of the head.
             words: Return only whole words.
 
         Returns:
             `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs`. Only the last includes
-            a, b and c, and tokens that are the same word as one of them apart from case and spaces.
+            a, b, and c, and tokens that are the same word as one of them, ignoring case and whitespace.
 
         Raises:
-            InputError: If a query is empty, zero or not finite, or the model has no such table.
+            InputError: If a query is empty, zero, or not finite, or the model has no such table.
 
         Example:
             >>> result = load("default").analogy("father", "man", "woman")
@@ -281,13 +281,13 @@ class Model:
     ) -> Any:  # fmt: skip
         """Turn texts into vectors: the pooled rows of their tokens.
 
-        Special tokens do not count, and a text is never truncated. A text without tokens gives zeros. A text's vector
-        does not depend on the other texts, the batch size or the number of threads. It differs from a computation in
+        Special tokens are ignored, and a text is never truncated. A text without tokens gives zeros. A text's vector
+        does not depend on the other texts, the batch size, or the number of threads. It differs from a computation in
         float64 by at most 1e-6 times the largest absolute value of the table (1e-6 if all are below 1).
 
         Args:
             texts: A text, or a list of texts.
-            pool: "mean", "first", "last" or "max"; or "none" for one vector per token.
+            pool: "mean", "first", "last", or "max"; or "none" for one vector per token.
             weights: A fitted `Weighting`, or the file or folder where one was saved.
             normalize: Scale each vector to norm 1.
             dim: Keep only the first `dim` values.
@@ -311,7 +311,7 @@ class Model:
 
         encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
         if not isinstance(show_progress, (bool, np.bool_, type(None))):
-            raise DtypeError(f"show_progress is {show_progress!r}; it must be True, False or None")
+            raise DtypeError(f"show_progress is {show_progress!r}; it must be True, False, or None")
         if not show_progress:
             return encoder.encode(texts, settings, batch_size, None)
         from inlayer.render.progress_bar import progress_bar
@@ -351,7 +351,7 @@ class Model:
         return encoder.stream(texts, settings.checked(encoder.width), batch_size)
 
     def encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
-        """Build the encoder that `encode` uses: tokenizer, rows and weights. The most recent one is cached.
+        """Build the encoder that `encode` uses: tokenizer, rows, and weights. The most recent one is cached.
 
         Args:
             weights: A `Weighting`, or the path of one.
@@ -377,7 +377,7 @@ class Model:
 
     @property
     def is_tied(self) -> bool:
-        """True if the config ties the head to the table; False without a config."""
+        """True if the config ties the head to the table; False if there is no config."""
         return self.spec is not None and self.spec.head.tied
 
     @cached_property

@@ -1,4 +1,4 @@
-"""load, open_store: find out what a source is (a folder, a file, a sample, a hub id or a URL) and open it.
+"""load, open_store: find out what a source is (a folder, a file, a sample, a hub id, or a URL) and open it.
 
 source -> [Store] -> Model
 - an unknown source is reported before anything large is imported, numpy included
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.checkpoint.store import Store
 
-STATIC_NOTE = "static embeddings: one vector per token, no positions or head"
+STATIC_NOTE = "static embeddings: one vector per token, no positions, and no head"
 UNIT_NOTE = "; its own library returns unit vectors: encode(..., normalize=True)"
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
@@ -72,9 +72,9 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:
-        source: A folder, a .safetensors, .gguf or legacy .bin file, a hub id (`org/name`, `org/name@revision`), a URL
+        source: A folder, a .safetensors, .gguf, or legacy .bin file, a hub id (`org/name`, `org/name@revision`), a URL
             (https, hf, s3, gs), or the name of a sample; by default the bundled sample model.
-        dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
+        dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype, or a torch dtype. By default, rows
             keep the dtype of the file.
         trainable: Read the rows into memory when `embeddings` and `head` are used, so they can be trained and
             resized. By default they stay in the file, and the layer is frozen.
@@ -110,7 +110,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
 
 
 def open_store(source: str | os.PathLike[str]) -> Store:
-    """Open a checkpoint: a folder, a .safetensors, .gguf or legacy .bin file, a sample, a hub id, or a URL."""
+    """Open a checkpoint: a folder, a .safetensors, .gguf, or legacy .bin file, a sample, a hub id, or a URL."""
     store = _open_source(source, check_path(source, "source"))
     config = store.config or {}  # model2vec does not always write its name
     if config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]:
@@ -192,7 +192,7 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _make_static(store: Store, skipped_tokens: str, is_unit: object) -> None:
-    """Label a store as a model that has only a table; `is_unit` says that its own library returns unit vectors."""
+    """Label a store as a model that has only a table; `is_unit`: whether its own library returns unit vectors."""
     store.is_static, store.skipped_tokens, store.config = True, skipped_tokens, None
     store.note = STATIC_NOTE + (UNIT_NOTE if is_unit else "")
 
@@ -234,7 +234,8 @@ def _open_weights(folder: Path) -> Store:
         return FolderStore(folder)
     if any(name.endswith(".bin") for name in names):
         return PytorchStore(folder)
-    raise MissingFileError(f"{format_path(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
+    expected = "*.safetensors, *.gguf, or pytorch_model.bin"
+    raise MissingFileError(f"{format_path(folder)} has no weights; expected {expected}")
 
 
 def _open_file(path: Path) -> Store:

@@ -1,7 +1,7 @@
 """Store: an opened checkpoint of any format. FolderStore: safetensors. PytorchStore: legacy PyTorch files.
 
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
-- opening reads headers only. A shard's header is read when one of its tensors is requested, so only the shard with the
+- opening reads only headers. A shard's header is read when one of its tensors is requested, so only the shard with the
   table has to be present
 - file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
   the folder, except into the blobs of the hub's cache, which consists of such links
@@ -53,7 +53,7 @@ class Store(ABC):
 
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
     source: str  # the source in messages and reports
-    config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
+    config: dict[str, Any] | None  # config.json, or another format's equivalent, or None
     folder: Path  # where local files are
     remote = False  # true if rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
@@ -73,14 +73,14 @@ class Store(ABC):
 
     @abstractmethod
     def find(self, name: str) -> TensorInfo:
-        """Return dtype, shape and location of a tensor; reads the header of its file if necessary."""
+        """Return the dtype, the shape, and the location of a tensor; reads the header of its file if necessary."""
 
     @abstractmethod
     def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], Decoder | None]:
         """Return the dtype of a tensor's values, and what decodes its rows if the bytes are not the values."""
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        """Return a tensor with two axes as a table; reads none of its rows."""
+        """Return a tensor with two axes as a table; does not read any rows."""
         tensor = self.find(name)
         check_matrix(tensor)
         dtype, decode_rows = self._encoding(tensor)
@@ -89,7 +89,7 @@ class Store(ABC):
         )
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """Read a whole tensor as floating-point values: for norms, biases and position tables."""
+        """Read a whole tensor as floating-point values: for norms, biases, and position tables."""
         tensor = self.find(name)
         (dtype, decode_rows), raw = self._encoding(tensor), self._read_tensor(tensor)
         rows = math.prod(tensor.shape[:-1])
@@ -112,7 +112,7 @@ class Store(ABC):
         """Return the number of parameters of the whole model, if headers or an index give it cheaply."""
 
     def explain_missing_table(self) -> str:
-        """Return why there may be no table, for an error message."""
+        """Suggest why no table was found, for an error message."""
         if any(".lora_A." in name for name in self.names()):
             return "its tensors are those of a LoRA adapter; open its base model"
         return "is a shard missing?"
@@ -319,7 +319,8 @@ def check_link(path: Path) -> Path:
         raise CheckpointError(f"{format_path(path)} is a broken symbolic link") from error
     blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
     if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
-        raise CheckpointError(f"{format_path(path)} is a symbolic link out of its folder; copy what it refers to there")
+        problem = "is a symbolic link that points outside its folder; copy its target into the folder"
+        raise CheckpointError(f"{format_path(path)} {problem}")
     return path
 
 
@@ -343,6 +344,6 @@ def check_file(file: object, name: str, source: str) -> str:
     """Check that the name of a shard is a plain file name, not a path that could lead out of the folder."""
     if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
         raise CheckpointError(
-            f"{source} puts tensor {quote(name)} into {quote(file)}; a shard is a plain file name in the same folder"
+            f"{source} maps tensor {quote(name)} to {quote(file)}; a shard must be a plain file name in the same folder"
         )
     return file

@@ -105,7 +105,7 @@ class ConfigReader:
         return value
 
     def index(self, *names: str) -> int | None:
-        """Read a token id; a negative one is an old way to write "none"."""
+        """Read a token id; a negative id is an old way to write "none"."""
         name, value = self.get_or_none(*names)
         if value is None:
             return None

@@ -2,8 +2,8 @@
 
 config.json -> [LayerSpec] -> Embeddings, Head
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
-- a family that is not in the table (families/model_types.py) is an error, unless config and tensors look like an
-  ordinary rotary decoder (families/generic.py); the result is then labeled as generic
+- a family that is not in the table (families/model_types.py) is an error, unless the config and the tensors look like
+  an ordinary rotary decoder (families/generic.py); the result is then labeled as generic
 - see also: rotary settings (families/rope.py), n-gram memories (families/ngram_configs.py)
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
@@ -53,7 +53,7 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
         config: A dict, a transformers config object, or a path to config.json or its folder. A spec is returned as it
             is.
         tensor_names: Returns the names of a checkpoint's tensors. With them, an unknown model type may be opened as
-            generic, if config and tensors are ordinary; the family of the result is then labeled.
+            generic, if the config and the tensors are ordinary; the family of the result is then labeled.
 
     Returns:
         The layer's settings, with the names of the arguments of `Embeddings`.
@@ -165,7 +165,7 @@ def _translate(name: str, family: Family, config: ConfigReader) -> LayerSpec:
 
 
 def _scale(family: Family, config: ConfigReader, n_embd: int) -> tuple[float, float]:
-    """Return the factor on rows alone (Gemma), and the factor on rows and inputs_embeds alike (Granite); 1 for none."""
+    """Return the factor for rows only (Gemma), and the factor for rows and inputs_embeds (Granite); 1 if unused."""
     if family.scale_at is None or (family.scale_flag and not config.flag(family.scale_flag, default=False)):
         return 1.0, 1.0
     factor = config.number(family.scale_field, default=1.0) if family.scale_field else float(n_embd**0.5)

@@ -1,4 +1,4 @@
-"""Family: the traits by which the input layers and heads of model types differ.
+"""Family: the traits that distinguish model types' input layers and heads.
 
 config.json -> [Family] -> LayerSpec
 - its values, by model type, are in families/model_types.py
@@ -40,7 +40,7 @@ class Family:
     rotate_in_float32: bool = False  # attention rounds once, after the rotation
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
     rope_type_aliases: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
-    has_mscales: bool = False  # LongRoPE: factors on cos and sin are given, and texts of any length have short_factor
+    has_mscales: bool = False  # LongRoPE: factors for cos and sin are given, and short_factor is used for every text
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
     head_dim_addends: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
     rotary_dim_field: str | None = None  # the number of rotated channels, if the config has no fraction
@@ -52,7 +52,7 @@ class Family:
     no_rope_interval: bool = False  # every n-th layer has no positions: no_rope_layers, no_rope_layer_interval
     layer_thetas_field: str | None = None  # the field with the base of every layer; 0 for a layer without positions
     has_one_theta: bool = False  # other values of that field are not used
-    learned_frequencies: bool = False  # a learned factor on each frequency is stored with the weights
+    learned_frequencies: bool = False  # a learned factor for each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
     # used if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
     full_attention_interval: int | None = None
@@ -74,7 +74,7 @@ class Family:
     projects_equal_widths: bool = False  # rows are projected even if they are as wide as hidden states
     dropout_field: str | None = None  # the field with the dropout rate
     ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
-    # vectors for every block: from a second table, with factors that are rounded or not, or from the rows alone
+    # vectors for every block: from a second table, with factors that are rounded or not, or only from the rows
     per_layer: Literal["rounded", "exact", "projected"] | None = None
     value_embeddings: bool = False  # a second table for the values of the first and last block with full attention
     # head

@@ -1,11 +1,11 @@
-"""Generic: an unknown model type whose config and tensors look like an ordinary rotary decoder.
+"""Generic: an unknown model type whose config and tensors are those of an ordinary rotary decoder.
 
 config.json + tensor names -> [LayerSpec, labeled as generic]
-- the tensors outside the blocks must be one table, one final norm and perhaps a head; blocks must have attention
+- the tensors outside the blocks must be one table, one final norm, and perhaps a head; blocks must have attention
 - a config field that hints at anything else in the input layer (a scale, a norm, another table) rejects the model, and
   so does a table of another size (checkpoint/model.py)
-- what config and tensors do not show is assumed: rows are neither scaled nor normalized, and rotary pairs are
-  (i, i + K/2). The label is shown wherever the model is
+- what the config and the tensors do not show is assumed: rows are neither scaled nor normalized, and rotary pairs are
+  (i, i + K/2). The label is shown wherever the model is displayed
 Tested with every supported family under an unknown name in tests/families/test_generic.py.
 """
 
@@ -43,9 +43,9 @@ LATENT = re.compile(r"kv_a_proj|kv_lora")  # latent attention may pair channels 
 
 
 def check_generic(raw: Mapping[str, Any], names: Collection[str], *, is_text_part: bool = False) -> None:
-    """Raise ConfigError, with the reason, unless config and tensors look like an ordinary rotary decoder.
+    """Raise ConfigError, with the reason, unless the config and the tensors look like an ordinary rotary decoder.
 
-    `is_text_part` says that the config is the text part of another one.
+    `is_text_part`: whether the config is the text part of another config.
     """
     if is_text_part and any(raw.get(name) is not None for name in ("vision_config", "audio_config")):
         raise ConfigError("its positions may have several axes: it is part of a multimodal model")

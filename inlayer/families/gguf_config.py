@@ -23,10 +23,10 @@ from inlayer.families.rope import NO_ROTARY
 from inlayer.families.rope_scaling_settings import MAX_SETTING
 from inlayer.families.spec import FULL, SLIDING
 
-# GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
+# GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral, and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.
-# `_find_family` tells apart families that share an architecture.
-SAME_NAME = (  # apart from "-" for "_"
+# `_find_family` distinguishes families that share an architecture.
+SAME_NAME = (  # except for "-" instead of "_"
     "afmoe", "apertus", "arcee", "bert", "bitnet", "bloom", "cohere2", "dbrx", "dots1", "ernie4_5", "ernie4_5-moe",
     "eurobert", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "glm4", "gpt-oss", "gpt2", "granite",
     "hy_v3", "jais2", "jamba", "kimi-linear", "laguna", "lfm2", "llama", "mamba", "mamba2", "mellum", "minicpm3",
@@ -63,7 +63,7 @@ NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by
 def config_from_gguf(
     metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any] | None:
-    """The config for a file with this metadata, shapes and rotary factors; None without an architecture or a table."""
+    """The config for a file with this metadata; None if there is no architecture or no table."""
     architecture = metadata.get("general.architecture")
     table = shapes.get(TABLE, ())
     if not isinstance(architecture, str) or not architecture or len(table) != 2:
@@ -129,7 +129,7 @@ class _Architecture:
         return value
 
     def _find_family(self, *, has_token_types: bool) -> str:
-        """Return the family; a few architectures are shared by two, which their other metadata tells apart."""
+        """Return the family; two families may share an architecture, and other metadata distinguishes them."""
         if self.name == "bert" and not has_token_types:
             return "distilbert"
         if self.name == "olmo2" and self.get("attention.sliding_window"):
@@ -140,7 +140,7 @@ class _Architecture:
 
 
 def _layer_types(arch: _Architecture) -> list[Any] | None:
-    """Return the type of every layer, as far as the file has it; [] if layers differ and it does not say which."""
+    """Return the type of every layer, as far as the file specifies it; [] if layers differ in an unknown way."""
     if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
         blocks, mtp = arch.need("block_count"), arch.get("nextn_predict_layers")  # the pattern may omit the latter
         if not blocks - (mtp if type(mtp) is int else 0) <= len(pattern) <= blocks:

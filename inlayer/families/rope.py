@@ -4,7 +4,7 @@ config.json -> [RotarySpec] -> positions.RotaryPositions
 - `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both are there,
   `rope_scaling` takes precedence, as in transformers
 - layers may differ: a base per layer type (Gemma-3, ModernBERT), or no positions in some (Llama-4, SmolLM3, Cohere-2)
-- M-RoPE (Qwen-VL): `mrope_section` assigns channel pairs to the axes time, height and width
+- M-RoPE (Qwen-VL): `mrope_section` assigns channel pairs to the axes time, height, and width
 Tested against transformers, family by family, in tests/families/.
 """
 

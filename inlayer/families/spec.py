@@ -2,7 +2,7 @@
 
 config.json -> families.describe -> [LayerSpec] -> Embeddings, Head
 - settings are checked when they are created; the computations they describe are in positions/, which needs torch
-- see also: RoPE scaling, for texts longer than those in training (families/rope_scaling_settings.py)
+- see also: RoPE scaling, for contexts longer than in training (families/rope_scaling_settings.py)
 Tested in tests/families/ and tests/positions/test_rope_scaling.py.
 """
 
@@ -35,7 +35,7 @@ class RopeParameters:
     Args:
         theta: The base: pair i of R channels rotates by theta^(-2i / R) radians per token.
         partial_rotary_factor: Fraction of each head that is rotated.
-        scaling: A rule for texts longer than those in training, such as `YarnScaling`.
+        scaling: A rule for contexts longer than in training, such as `YarnScaling`.
         sections: M-RoPE: the number of channel pairs that follow each axis of the positions.
         sections_interleaved: Whether the pairs of the axes take turns (Qwen3.5) or are in chunks (Qwen2-VL).
         head_dim: Width of a head where a layer type has wider heads than the others (Gemma-4).
@@ -73,7 +73,7 @@ class PositionIdRule:
     """How position ids are numbered if the caller does not pass them.
 
     Args:
-        by: What counts as padding: "index" counts every token (GPT-2, BERT, every rotary model), "ids" skips the id
+        by: How positions are counted: "index" counts every token (GPT-2, BERT, every rotary model), "ids" skips the id
             `padding_idx` (RoBERTa, MPNet), "mask" skips positions where the attention mask is 0 (OPT).
         start: Position of the first real token; padding that is skipped gets `start - 1`.
         padding_idx: The id to skip with "ids".
@@ -104,15 +104,15 @@ class RotarySpec:
     pairing: Pairing
     layout: Layout | None
     keep_float32: bool
-    layer_types: tuple[str | None, ...] | None = None  # type of each layer, or None without rotary positions
-    learned_frequencies: bool = False  # the logarithm of a factor on each frequency is stored with the weights
+    layer_types: tuple[str | None, ...] | None = None  # type of each layer, or None if it has no rotary positions
+    learned_frequencies: bool = False  # the logarithm of each frequency's factor is stored with the weights
     reverse_rotation: bool = False  # attention rotates in the opposite direction
     rotate_in_float32: bool = False  # attention rounds once, after the rotation
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlibiSpec:
-    """ALiBi: attention adds the slope of its head times the position of the key to a score.
+    """ALiBi: attention adds (head slope x key position) to each score.
 
     `bias_max` is set for MPT, whose slopes have a different order, and whose positions count from the last token.
     `bfloat16_slopes` is set for Falcon, whose slopes are rounded to bfloat16.
@@ -261,5 +261,5 @@ class LayerSpec:
 
     @property
     def is_generic(self) -> bool:
-        """True if the model type is unknown and the layer is what its config and tensors suggest."""
+        """True if the model type is unknown and the layer is inferred from its config and tensors."""
         return self.family.startswith("generic (")

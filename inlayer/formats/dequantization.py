@@ -1,7 +1,7 @@
 """Quantized rows, decoded to float32: ggml types, and the packed values and scales of safetensors files.
 
 bytes of rows -> [decoder] -> rows
-- ggml: a row is a whole number of blocks of values with their own scales. F64, F32, F16 and BF16 keep their dtype, the
+- ggml: a row is a whole number of blocks of values with their own scales. F64, F32, F16, and BF16 keep their dtype, the
   others are dequantized by the `gguf` package (an extra)
 - safetensors (FP8 with block scales, MXFP4, NVFP4, grouped int4): a row is its packed values followed by its scales,
   each for a block of neighboring channels. FP4 values are E2M1, two per byte, the first in the low half; int4 values

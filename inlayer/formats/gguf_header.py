@@ -59,7 +59,7 @@ class StoredArray:
 
 @dataclass(frozen=True, kw_only=True)
 class GgufHeader:
-    """Metadata and tensors of a file. A value is a number, a bool, a string or a `StoredArray`."""
+    """Metadata and tensors of a file. A value is a number, a bool, a string, or a `StoredArray`."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, TensorInfo]

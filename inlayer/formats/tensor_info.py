@@ -13,7 +13,7 @@ from inlayer.errors import CheckpointError
 
 @dataclass(frozen=True, kw_only=True)
 class TensorInfo:
-    """Dtype, shape and location of a tensor in a file."""
+    """Dtype, shape, and location of a tensor in a file."""
 
     name: str
     dtype: str  # as in the file: "BF16", "Q8_0"

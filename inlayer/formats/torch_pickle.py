@@ -6,7 +6,7 @@
 - `torch.load(weights_only=True)` also rejects functions that are not on its allowlist, but it trusts sizes and keys: a
   tiny file made it allocate 986 MB, and another took 9 seconds, with every additional byte doubling the time
   (docs/decisions.md)
-- a tensor is a view: a storage, an offset, a shape and strides. All of them are checked against each other
+- a tensor is a view: a storage, an offset, a shape, and strides. All of them are checked against each other
 Tested against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
 """
 

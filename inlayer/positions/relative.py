@@ -121,5 +121,6 @@ def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> In
 def _check_buckets(buckets: int, longest: int) -> None:
     if buckets < 4 or longest <= buckets // 2 + 1:
         raise InputError(
-            f"{buckets} buckets up to distance {longest}; pass at least 4 buckets, and a distance above half of them"
+            f"{buckets} buckets up to distance {longest}; use at least 4 buckets and a maximum distance of more than "
+            "half the number of buckets"
         )

@@ -362,7 +362,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Ten
     fits = (ours in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False))
     if not tracing and not all(fits):
         raise ShapeError(
-            f"cos and sin, broadcast over heads, are {tuple(cos.shape)} and do not fit {name} {tuple(x.shape)}; "
+            f"cos and sin, broadcast over heads, are {tuple(cos.shape)} and do not match {name} {tuple(x.shape)}; "
             "head_axis is 1 for (B, H, T, K) and 2 for (B, T, H, K)"
         )
     to_rotate, unchanged = x[..., :rotated_dim], x[..., rotated_dim:]

@@ -4,7 +4,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - one `NgramSpec` describes every variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
   hash heads; LongCat-Flash and BLT add them up
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
-- a look-back ends at the start of the text, at padding and at the ids in `stop_ids`; `fill_id` replaces older ids
+- a look-back ends at the start of the text, at padding, and at the ids in `stop_ids`; `fill_id` replaces older ids
 - see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
 Tested against plain loops over Python integers, transformers, and sglang in tests/tables/test_ngram_hash.py.
 """

@@ -24,7 +24,7 @@ from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
 
-BLOCK = 1 << 16  # characters read at once
+BLOCK = 1 << 16  # characters read at a time
 MAX_LINE = 1024  # characters; a longer line is split before a space if possible
 MAX_VOCAB = 2**24  # real vocabularies stay below 2**19, and the trainer allocates memory for the requested size
 

@@ -61,7 +61,7 @@ class WordTokenizer(Tokenizer):
         unk: Token for unknown words. It gets the next free id unless it is one of the words.
 
     Raises:
-        InputError: If a word is repeated, empty or contains whitespace.
+        InputError: If a word is repeated, empty, or contains whitespace.
 
     Example:
         >>> words = WordTokenizer.from_text("I love dogs")

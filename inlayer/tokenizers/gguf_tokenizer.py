@@ -178,7 +178,7 @@ def restore_word(token: str) -> str:
 
 
 def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **parts: Step | None) -> Tokenizer:
-    """Open a tokenizer.json with these parts: model, normalizer, pre_tokenizer and decoder."""
+    """Open a tokenizer.json with these parts: model, normalizer, pre_tokenizer, and decoder."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [
         {"id": token_id, "content": fields.tokens[token_id], **flags, "special": kind != USER_DEFINED}

@@ -30,7 +30,7 @@ from inlayer.tokenizers.untrusted_files import get_steps, library_errors
 EncodeBatch = Callable[[list[str]], Ragged]
 
 SHARE_CHARACTERS = 1 << 18  # minimum number of characters per thread
-BLOCK_CHARACTERS = 1 << 20  # checked at once: limits the array of code points to a few megabytes
+BLOCK_CHARACTERS = 1 << 20  # checked at a time: limits the array of code points to a few megabytes
 SPLIT_BEHAVIORS = ({"behavior": "Isolated", "invert": False}, {"behavior": "Removed", "invert": True})
 REPLACE_SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 PREPEND_SPACE = {"type": "Prepend", "prepend": "▁"}

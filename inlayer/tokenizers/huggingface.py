@@ -1,12 +1,12 @@
 """HuggingFaceTokenizer: reads tokenizer.json, the format of most open models.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
+- ids match `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
 - truncation and padding stored in the file are turned off, as is dropout, which would make ids random
 - the padding token comes from the config files, else from the file's own `padding`, else from a special token's name
 - `compressed_ids` gives tokens with the same normalized text one id, for n-gram memories
 - see also: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
-Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/;
+Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py, and test_merges.py of tests/tokenizers/;
 compressed ids against sglang in tests/tables/test_ngram_hash.py.
 """
 
@@ -218,7 +218,7 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
 def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
     """Return the compressed id of every token, as DeepSeek's Engram hashes them, in the order of their first tokens.
 
-    " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
+    " The", "the", and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
     has no text to normalize, so it gets its own id; only a tokenizer.json has the spelling that distinguishes it.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):

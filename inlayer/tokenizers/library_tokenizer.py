@@ -23,8 +23,8 @@ from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.untrusted_files import library_errors
 
 Self = TypeVar("Self", bound="LibraryTokenizer")
-BLOCK_TEXTS = 1024  # passed to a library at once: limits the memory of its per-text objects
-LONG_TEXT = 4096  # characters; from here on a single text is worth opening the fast path
+BLOCK_TEXTS = 1024  # passed to a library at a time: limits the memory of its per-text objects
+LONG_TEXT = 4096  # characters; for a text of this length, opening the fast path is worthwhile
 
 
 class LibraryTokenizer(Tokenizer):

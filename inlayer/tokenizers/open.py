@@ -5,7 +5,7 @@
 - the content decides the format: `tokenizer.model` is a tiktoken file for Llama-3 and a sentencepiece model for
   Llama-2. The name decides only if the content is damaged, so that the error can name the damaged line
 - files next to it are read as data: tokenizer_config.json, special_tokens_map.json (pad_token), config.json
-  (model_type) and pat_str.txt. Code in the folder is never run
+  (model_type), and pat_str.txt. Code in the folder is never run
 Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizers/test_malformed_files.py.
 """
 
@@ -37,12 +37,12 @@ def open_tokenizer(
     """Open the tokenizer of a model folder, or a single tokenizer file.
 
     Args:
-        path: A folder, or a tokenizer.json, tiktoken or sentencepiece file.
+        path: A folder, or a tokenizer.json, tiktoken, or sentencepiece file.
         pat_str: The split pattern of a tiktoken file from an unknown model.
         special_tokens: The special tokens of a tiktoken file, text -> id.
 
     Returns:
-        The tokenizer. Its ids equal the ids of the library that defines the format.
+        The tokenizer. Its ids match those of the library that defines the format.
 
     Raises:
         MissingFileError: If there is no such file, or no tokenizer in the folder.
@@ -109,7 +109,7 @@ def choose_file(names: Iterable[str], exists: Callable[[str], bool], source: str
 
 
 def detect_format(file: Path, data: bytes, source: str) -> str:
-    """Return "json", "tiktoken" or "sentencepiece"."""
+    """Return "json", "tiktoken", or "sentencepiece"."""
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
         raise TokenizerError(f"{source} is empty, or starts with 4 KB of whitespace")

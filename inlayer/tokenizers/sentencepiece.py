@@ -1,7 +1,7 @@
 """SentencePieceTokenizer: reads sentencepiece .model files (Llama-2, T5, Gemma).
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ids equal `SentencePieceProcessor.encode(text)`. Begin- and end-of-text are added only if tokenizer_config.json sets
+- ids match `SentencePieceProcessor.encode(text)`. Begin- and end-of-text are added only if tokenizer_config.json sets
   add_bos_token or add_eos_token
 - the library never parses control tokens (`<s>`) in a text and always finds user-defined symbols, so parse_special has
   no effect
@@ -37,7 +37,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         add_bos_eos: tuple[bool, bool] = (False, False),
         pad_token: str | None = None,
     ) -> None:
-        """Open a model; `add_bos_eos` says whether to add begin-of-text before and end-of-text after every text."""
+        """Open a model; `add_bos_eos`: whether to add begin-of-text before and end-of-text after every text."""
         import sentencepiece
 
         self._where = source

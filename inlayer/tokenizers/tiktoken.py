@@ -1,13 +1,13 @@
 """TiktokenTokenizer: reads tiktoken files (Kimi-K2's tiktoken.model, Llama-3's tokenizer.model, OpenAI's .tiktoken).
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ids equal `tiktoken.Encoding.encode(text, allowed_special="all")`; parse_special=False equals `encode_ordinary`
+- ids match `tiktoken.Encoding.encode(text, allowed_special="all")`; with parse_special=False, `encode_ordinary`
 - a file has only token bytes and ranks. Pattern and special tokens are in each model's own code, which is never run:
   known files are recognized by the SHA-256 of their ranks, or by the config files next to them
 - tiktoken does not report pre-tokens. They are found with the same pattern in `regex`, and are None if the two may
   disagree: an unstable character (gigatoken.py), ids that do not follow from the pre-tokens, or a pattern that
   `regex` cannot compile or run within MAX_SPLIT_SECONDS
-Tested against tiktoken in test_tiktoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/.
+Tested against tiktoken in test_tiktoken.py, test_pre_tokens.py, and test_merges.py of tests/tokenizers/.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
   error when the file is opened. A pattern that passes can still take polynomial time, as the patterns of GPT-2
-  and its successors do: on a long text, not on a sentence. tiktoken's engine has its own limit
-Tested in test_malformed_files.py, test_growth.py, test_patterns.py and test_open.py of tests/tokenizers/.
+  and its successors do: but only on long texts. tiktoken's engine has its own limit
+Tested in test_malformed_files.py, test_growth.py, test_patterns.py, and test_open.py of tests/tokenizers/.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def count_steps(config: dict[str, Any]) -> int:
 
 
 def get_steps(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
-    """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
+    """Return the steps of a normalizer, pre-tokenizer, post-processor, or decoder, with Sequences flattened."""
     return [
         step for step in nodes_of(config.get(part), part) if isinstance(step, dict) and step.get("type") != "Sequence"
     ]

@@ -177,7 +177,7 @@ def test_parts_that_do_not_match_are_an_error(tmp_path: Path):
     with pytest.raises(CheckpointError, match=r"m-00002-of-00003\.gguf: its header says part 3 of 3"):
         GgufStore(first)
     second.write_bytes(kept.replace(b"part1.weight", b"part0.weight"))
-    with pytest.raises(CheckpointError, match=r"contains 'part0\.weight', and so does another part"):
+    with pytest.raises(CheckpointError, match=r"contains 'part0\.weight', which is also in another part"):
         GgufStore(first)
     second.unlink()
     with pytest.raises(CheckpointError, match=r"one of 3 parts; its folder lacks m-00002-of-00003\.gguf$"):

@@ -4,7 +4,7 @@ source -> [remote files] -> Store -> Model
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
   end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
 - a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume
-- not supported: legacy PyTorch files, which cannot be read by byte range; the error says how to download them
+- not supported: legacy PyTorch files, which cannot be read by byte range; the error explains how to download them
 Tested with a local hub and other servers in test_remote_store.py and test_remote_rows.py of tests/checkpoint/remote/.
 """
 
@@ -180,7 +180,7 @@ class RemoteStore(RemoteReader, FolderStore):
         return parse_header(data, remote.size, source, file=file)
 
     def _weight_files(self) -> set[str]:
-        """Return the safetensors files of a folder without index, or an error that says what it has instead."""
+        """Return the safetensors files of a folder without index, or an error that lists what it has instead."""
         if self._remote.has(SINGLE):
             return {SINGLE}
         files = self._remote.files or []

@@ -1,10 +1,10 @@
-"""Requests to remote servers, and a bounded cache on disk of what they returned.
+"""Requests to remote servers, and a bounded on-disk cache of the responses.
 
 source -> [remote files] -> Store -> Model
 - each response of fsspec's HTTP file system is validated before its body is read: the requested range, the length, no
-  compression. HfFileSystem accepts whatever the server sends (docs/decisions.md has the measurement)
+  compression. HfFileSystem accepts whatever the server sends (measured in docs/decisions.md)
 - the hub's token is sent to the hub alone, never along a redirect to another host
-- a cache can always be lost: a damaged range is fetched again; on a full disk, nothing is kept
+- the cache is disposable: a damaged range is fetched again; on a full disk, nothing is kept
 Tested with faulty servers in tests/checkpoint/remote/test_transfer.py, the cache in test_cache.py.
 """
 
@@ -81,14 +81,14 @@ def retry(attempt: Callable[[], Result], failed: str, attempts: int = 0) -> Resu
 
 
 def is_unknown_host(error: BaseException | None) -> bool:
-    """Return whether a name that does not resolve is among the causes of an error."""
+    """Return whether an unresolvable host name caused an error."""
     while error is not None and not isinstance(error, socket.gaierror):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def convert_error(error: Exception, label: str) -> Exception:
-    """Return the error to report in place of a library's own."""
+    """Return the error to report instead of the library's."""
     if isinstance(error, (InlayerError, TransferError)):
         return error
     if isinstance(error, FileNotFoundError):
@@ -236,10 +236,10 @@ def digest(*parts: object) -> str:
 
 
 class DiskCache:
-    """Ranges, values and files in a folder; nothing is kept if it cannot be written."""
+    """Ranges, values, and files in a folder; nothing is kept if it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._free_bytes = folder, 0  # bytes that can be written before the next look at all files
+        self.folder, self._free_bytes = folder, 0  # bytes that can be written before the cache is scanned again
 
     def get(self, key: str, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Return the spans that are cached and intact."""
