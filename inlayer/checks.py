@@ -46,14 +46,14 @@ def check_id_array(ids: object, rows: int) -> npt.NDArray[np.int64]:
 def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRangeError:
     """Return the error for the first id outside 0..rows - 1. Negative ids never count from the end."""
     outside = np.argwhere((ids < 0) | (ids >= rows))
-    where = outside[0].tolist()
-    bad = int(ids[tuple(where)])
+    index = outside[0].tolist()
+    bad = int(ids[tuple(index)])
     cause = (
         "; a negative id is often an ignored target (-100) or a missing token"
         if bad < 0
         else "; was the text encoded with another model's tokenizer, or were tokens added without resizing the table?"
     )
-    at = f" at {where}" if where else ""  # a single id has no index
+    at = f" at {index}" if index else ""  # a single id has no index
     others = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
     return IdRangeError(f"{name} {bad}{at}{others} is outside 0..{rows - 1}{cause if name == 'id' else ''}")
 

@@ -292,7 +292,7 @@ class ExtraTables(InputTable):
         """
         if not isinstance(self.token_embedding, Table):
             raise InputError(
-                f"{type_name(self.token_embedding)} cannot be resized, only an inlayer.Table; load(source, "
+                f"{type_name(self.token_embedding)} cannot be resized; only an inlayer.Table can: load(source, "
                 "trainable=True) reads a checkpoint's rows into one"
             )
         rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)

@@ -31,7 +31,7 @@ def check_init_rule(rule: str, allowed: tuple[str, ...]) -> str:
 
 
 def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:
-    """Derive independent seeds from one. With the same seed for both tables, position 0 would equal token 0."""
+    """Derive independent seeds from one. With one seed for both tables, position 0 and token 0 would be identical."""
     if seed is None:
         return [None] * count
     generator = torch.Generator().manual_seed(check_seed(seed))

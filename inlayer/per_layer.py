@@ -4,7 +4,7 @@ text -> ids -> rows -> [vectors of each block] -> decoder
 - first part: the row of the second table, times sqrt(P), split into L vectors of width P
 - second part: the model's input vector, projected to L x P, times 1 / sqrt(D), normalized per layer
 - the result is their sum, times 1 / sqrt(2). Gemma-3n rounds the last two factors to the dtype, Gemma-4 does not
-- EmbeddingGemma-2 has no second table: its vectors are the normalized projection alone
+- EmbeddingGemma-2 has no second table: its vectors are only the normalized projection
 Tested against transformers, in float32 and bfloat16, in tests/families/test_per_layer.py and by `make families`.
 """
 
@@ -37,7 +37,7 @@ class PerLayerEmbedding(nn.Module):
         self.norm = build_norm("rmsnorm_fp32", spec.width, spec.norm_eps, **factory_kwargs)
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
-        """Return the vectors of every block; without ids or a second table, the projection only."""
+        """Return the vectors of every block; without ids or a second table, only the projection."""
         scaled = multiply(apply_projection(self.projection, embeds), self.projection_scale, self.round_factors)
         projected: Tensor = self.norm(self._split(scaled))
         if ids is None or self.table is None:

@@ -30,7 +30,7 @@ def core_count() -> int:
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return the results of a function for a few items, one thread per item; the first error is raised.
 
-    After an error or Ctrl-C, it does not wait for the other threads, which end when the process ends, if not before.
+    After an error or Ctrl-C, it does not wait for the other threads, which end with the process at the latest.
     """
     if len(items) <= 1:
         return [function(item) for item in items]

@@ -4,7 +4,7 @@ Store -> [table] -> Model
 - FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`, `scale`), for blocks of rows and channels
 - MXFP4: 16 bytes for each 32 channels in `weight_blocks` with `weight_scales` (gpt-oss), or in `weight_packed` with
   `weight_scale` (compressed-tensors)
-- NVFP4: `weight_packed`, `weight_scale`, and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
+- NVFP4: `weight_packed`, `weight_scale`, and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`,
   and `weight_scale_2` (ModelOpt)
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale`, and `weight_shape`; symmetric only
 - int8 (model2vec): `embeddings` without scales
@@ -157,7 +157,7 @@ def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...
     sizes = _settings(store).get("weight_block_size")
     is_stated = isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes)
     rows, channels = sizes if sizes and is_stated else (FP8_BLOCK, None)
-    if len(grid) == 2 and grid[0] == shape[0]:  # one scale per row, or some, although other tensors may have fewer
+    if len(grid) == 2 and grid[0] == shape[0]:  # one or more scales per row, even if other tensors have fewer
         return 1, _channels_per_scale(shape[1], grid[1], [channels] if channels else []) or channels or FP8_BLOCK
     return rows, channels or FP8_BLOCK
 

@@ -83,7 +83,7 @@ def value_tables(model: Model) -> dict[int, str]:
 
 
 def unsupported_parts(model: Model) -> str:
-    """Return what the files have and the layer leaves out; "" for nothing."""
+    """Describe parts of the checkpoint that the layer ignores, or return "" if there are none."""
     if not _may_have_value_tables(model) or not model.store.find_first(tensor_names.SMEAR_GATES):
         return ""
     return "hidden states without the smear gate, which mixes each vector with the one before it"

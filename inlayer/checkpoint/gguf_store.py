@@ -1,11 +1,11 @@
 """GgufStore: a model in a .gguf file, or in several (`x-00001-of-00003.gguf`).
 
 source -> [Store] -> Model
-- opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
+- opening reads only the header; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
 - all parts must be present, because a missing part could contain the head
 - see also: header (formats/gguf_header.py), rows (formats/dequantization.py), the meaning of the metadata
   (families/gguf_config.py, tokenizers/gguf_tokenizer.py)
-Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
+Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf_store.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", r
 
 
 def choose_gguf(names: Iterable[str], source: str) -> str | None:
-    """Return the .gguf file of a folder, the first one of a model in parts; an error if there are several models."""
+    """Return the .gguf file of a folder, or the first part of a model in parts; several models are an error."""
     files = [name for name in names if name.endswith(".gguf")]
     firsts = [name for name in files if re.search(r"-0*1-of-\d+\.gguf$", name)] or files
     if len(firsts) > 1:

@@ -3,7 +3,7 @@
 Store -> Model -> [embeddings, head]
 - token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
 - a stored head that differs from the table is not tied, whatever the config says, as in transformers
-- everything is frozen and in evaluation mode, unless the model is loaded as trainable, which reads rows into memory
+- everything is frozen and in evaluation mode unless the model is loaded as trainable, which reads rows into memory
 Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
 """
 

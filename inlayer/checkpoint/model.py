@@ -45,13 +45,13 @@ class Model:
 
     Attributes:
         source: Where the model came from.
-        note: Text to show with it, for example that it is a sample.
+        note: A note to show with the model, for example that it is a sample.
         config: The contents of config.json, or None.
         dtype: The dtype passed to `load`, or None if rows keep their stored dtype.
         trainable: Whether `embeddings` holds its rows in memory, so that they can be trained.
         table_info: Name, file, byte offset, shape, and dtype of the table.
         is_static: Whether this is a model2vec or StaticEmbedding model, which has only a table.
-        skipped: Tokens that `encode` leaves out: "special", "unknown", or "none".
+        skipped_tokens: Tokens that `encode` leaves out: "special", "unknown", or "none".
         table: The rows, as numpy arrays.
         embeddings: The input layer, a torch module.
         head: The head, a torch module, or None.
@@ -236,7 +236,7 @@ class Model:
             words: Return only whole words.
 
         Returns:
-            `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs`. Only the last includes
+            `answers`, `nearest_to_first` (the nearest tokens to `a` alone), and `with_inputs`. Only the last includes
             a, b, and c, and tokens that are the same word as one of them, ignoring case and whitespace.
 
         Raises:
@@ -297,7 +297,7 @@ class Model:
 
         Returns:
             A numpy array (n, D), or (D,) for a single text. With `pool="none"`, a `TokenVectors` with `vectors` (N, D),
-            `ids` (N,) and `offsets` (n + 1,).
+            `ids` (N,), and `offsets` (n + 1,).
 
         Raises:
             InputError: If the model has no tokenizer, or an argument is invalid.

@@ -2,7 +2,7 @@
 
 config.json -> [ConfigReader] -> LayerSpec
 - a config is a dict, a `transformers` config object (its `to_dict()`), or a path to config.json or to its folder
-- null means "none" for optional things (a padding row, a soft cap); otherwise it counts as missing
+- null means "none" for optional things (a padding row, a soft cap); otherwise it is treated as missing
 - nothing that a config names is imported or executed
 Tested with wrong types and damaged files in tests/families/test_config_reader.py.
 """
@@ -47,7 +47,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def short_repr(value: object) -> str:
-    """Return a value for a message: short, even if it is deeply nested."""
+    """Return a value for a message, shortened even if it is deeply nested."""
     return reprlib.repr(value)
 
 

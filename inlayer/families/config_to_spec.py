@@ -50,8 +50,8 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     """Interpret a model config as an input layer and a head, without building them.
 
     Args:
-        config: A dict, a transformers config object, or a path to config.json or its folder. A spec is returned as it
-            is.
+        config: A dict, a transformers config object, or a path to config.json or its folder. A LayerSpec is
+            returned unchanged.
         tensor_names: Returns the names of a checkpoint's tensors. With them, an unknown model type may be opened as
             generic, if the config and the tensors are ordinary; the family of the result is then labeled.
 
@@ -172,7 +172,7 @@ def _scale(family: Family, config: ConfigReader, n_embd: int) -> tuple[float, fl
     if family.round_scale == "bfloat16":
         factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
     has_encoder = config.flag("is_encoder_decoder", default=True)
-    rows_only = family.scale_at == "rows" or (family.scale_at == "encoder rows" and has_encoder)
+    rows_only = family.scale_at == "rows" or (family.scale_at == "encoder_rows" and has_encoder)
     return (factor, 1.0) if rows_only else (1.0, factor)
 
 

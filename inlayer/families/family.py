@@ -59,11 +59,11 @@ class Family:
     default_layer_type: str = SLIDING
     last_layer_is_full: bool = False  # the last layer has full attention, whatever the config lists
     # around the sum
-    # what is multiplied: looked-up rows, or also inputs_embeds; "encoder rows": also those if there is no encoder
-    scale_at: Literal["rows", "inputs", "encoder rows"] | None = None
+    # the scaled vectors: looked-up rows, or also inputs_embeds; "encoder_rows": also inputs_embeds without an encoder
+    scale_at: Literal["rows", "inputs", "encoder_rows"] | None = None
     scale_field: str | None = None  # the field with the factor; otherwise it is the square root of the width
     scale_flag: str | None = None  # the field that switches the scale on
-    round_scale: bool | Literal["bfloat16"] = False  # the factor is rounded to the dtype of what it multiplies, or this
+    round_scale: bool | Literal["bfloat16"] = False  # the factor is rounded to the vectors' dtype, or to this dtype
     norm: NormKind | None = None
     norm_at: Literal["sum", "start", "rows"] = "sum"  # start: before positions are added; rows: not on inputs_embeds
     positions_first: bool = False  # positions are added before token types

@@ -5,7 +5,7 @@ GGUF metadata -> [config] -> LayerSpec -> Embeddings, Head
 - a missing value is set to None, so a family's default is not used in its place
 - float32 values become the shortest decimal with the same float32 value: the number in the original config.json
 - Llama-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
-Tested against real configs and transformers in tests/families/test_gguf.py.
+Tested against real configs and transformers in tests/families/test_gguf_config.py.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PER_LAYER = "per_layer_token_embd.weight"
 SCALED, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
 ROPE_FACTORS = (SCALED, SHORT, LONG)
 SECTIONS = "rope.dimension_sections"  # stored for four axes; text and images have three
-SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for layers with sliding attention
+SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for each layer with sliding attention
 KV_HEADS = "attention.head_count_kv"  # a list in hybrid models: 0 for a layer without attention
 LAYER_TYPES = "attention.layer_types"  # the names of layer types
 COMPRESSION = "attention.compress_ratios"  # DeepSeek-V4: 0 for a layer that is not compressed

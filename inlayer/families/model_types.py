@@ -1,4 +1,4 @@
-"""The table of families: how the input layer and head of each model type differ from the others.
+"""The table of families: the traits of each model type's input layer and head.
 
 config.json -> [Family] -> LayerSpec
 An entry has the traits that set a model type apart, and its default values, because published files rely on them
@@ -231,7 +231,7 @@ FAMILIES: dict[str, Family] = {
     "luke": _like(_roberta, 50267, 768, 12, 512, positions_first=True, untied_classes=("LukeForMaskedLM",)),
     "mamba": _mamba, "falcon_mamba": _mamba,
     "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
-    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, position_offset=0, scale_at="encoder rows",
+    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, position_offset=0, scale_at="encoder_rows",
         norm=None, sinusoidal_if_missing=True),
     "megatron-bert": _like(_bert, 29056, 1024, 16, 512, norm=None),
     "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, full_attention_interval=1,
@@ -290,7 +290,7 @@ FAMILIES: dict[str, Family] = {
     "opt": _like(_plain, 50272, 768, 12, 2048, pad_token_id=1, positions="learned", position_offset=2,
         position_ids_by="mask", projection_at="rows", **TIED),
     "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, position_offset=0, norm=None,
-        scale_at="encoder rows"),
+        scale_at="encoder_rows"),
     "persimmon": _like(_partial, 262144, 4096, 64, 16384, partial_rotary_factor=0.5),
     "phi": _like(_plain, 51200, 2048, 32, 2048, partial_rotary_factor=0.5, has_partial_rotary=True,
         dropout_field="embd_pdrop", head_bias=True),

@@ -1,7 +1,7 @@
 """The rotary settings of a config: head width, parameters per layer type, and which layers have positions at all.
 
 config.json -> [RotarySpec] -> positions.RotaryPositions
-- `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both are there,
+- old files have `rope_theta` and `rope_scaling`, new files have only `rope_parameters`. If both are present,
   `rope_scaling` takes precedence, as in transformers
 - layers may differ: a base per layer type (Gemma-3, ModernBERT), or no positions in some (Llama-4, SmolLM3, Cohere-2)
 - M-RoPE (Qwen-VL): `mrope_section` assigns channel pairs to the axes time, height, and width
@@ -177,7 +177,7 @@ def _read_parameters(
 
 
 def _head_dim_of(layer_type: str | None, family: Family, config: ConfigReader) -> int | None:
-    """Return the head width of a layer type, if it differs. New files list it per layer, old ones have one field."""
+    """Return the head width of a layer type, if it differs. New files list it per layer, old files have one field."""
     if "per_layer_config" not in config:
         return config.optional_size("global_head_dim") if layer_type == FULL else None
     types = _layer_types(family, config)

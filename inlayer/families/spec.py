@@ -37,7 +37,7 @@ class RopeParameters:
         partial_rotary_factor: Fraction of each head that is rotated.
         scaling: A rule for contexts longer than in training, such as `YarnScaling`.
         sections: M-RoPE: the number of channel pairs that follow each axis of the positions.
-        sections_interleaved: Whether the pairs of the axes take turns (Qwen3.5) or are in chunks (Qwen2-VL).
+        sections_interleaved: Whether the pairs of the axes alternate (Qwen3.5) or are in chunks (Qwen2-VL).
         head_dim: Width of a head where a layer type has wider heads than the others (Gemma-4).
 
     Raises:
@@ -140,7 +140,7 @@ class RelativeBucketSpec:
 
     @property
     def rows(self) -> int:
-        """Rows of the table: DeBERTa has as many for negative distances as for the others."""
+        """Rows of the table; DeBERTa also has as many rows for negative distances."""
         buckets = self.buckets or self.max_distance
         return buckets if self.kind == "t5" else 2 * buckets
 
@@ -175,7 +175,7 @@ class HeadSpec:
     """The arguments of `Head`, and whether it is tied to the table."""
 
     tied: bool
-    vocab_size: int | None  # None: that of the table
+    vocab_size: int | None  # None: same as the table
     n_embd: int | None  # None: the width of the table's rows
     bias: bool
     hidden_scale: float

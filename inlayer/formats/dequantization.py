@@ -109,7 +109,7 @@ class BlockDecoder:
         """Decode raw rows (n, bytes) to rows (n, D)."""
         values = self._unpack(np.ascontiguousarray(raw[:, : self.value_bytes]))[:, : self.width]
         factor = np.float32(self.factor)
-        with np.errstate(all="ignore"):  # NaN and overflow are values like any other
+        with np.errstate(all="ignore"):  # NaN and overflow are ordinary values here
             if self.scale_dtype is None:
                 return np.asarray(values * factor, np.float32)
             scales = np.ascontiguousarray(raw[:, self.value_bytes :]).view(self.scale_dtype).astype(np.float32)

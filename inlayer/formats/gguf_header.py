@@ -5,7 +5,7 @@
   anything is allocated or looped over
 - arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
 - see also: decoding rows (formats/dequantization.py)
-Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
+Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf_store.py.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 
 class HeaderReader:
-    """Reads the header of a GGUF file of `size` bytes piece by piece, as far as necessary.
+    """Reads the header of a GGUF file of `size` bytes piece by piece, only as far as necessary.
 
     `read(start, stop)` returns bytes of the file; `path` is for messages.
     """

@@ -69,6 +69,6 @@ def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> s
     if spec.positions != "sinusoidal":
         return spec.positions
     precomputed = min(spec.block_size or 0, MAX_PRECOMPUTED // spec.n_embd)  # others are computed when used
-    positions = SinusoidalPositions(spec.n_embd, precomputed, layout="half in float32")  # CTRL
+    positions = SinusoidalPositions(spec.n_embd, precomputed, layout="half_fp32")  # CTRL
     # The encodings are computed, so they have values even if the layer is on the meta device.
     return positions if torch.device(device or "cpu").type == "meta" else positions.to(device)

@@ -2,7 +2,7 @@
 
 position ids -> [frequencies] -> cos and sin
 - operations are in the same order as in transformers; a step that looks clumsy usually reproduces its rounding
-- for "dynamic", transformers remembers the longest text so far; here, only the current text counts
+- for "dynamic", transformers remembers the longest text so far; here, it depends only on the current text
 - see also: each kind's settings (families/rope_scaling_settings.py), which config has which kind (families/rope.py)
 Tested against transformers in tests/positions/test_rope_scaling.py.
 """

@@ -4,11 +4,11 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
 - pairing, which channels form a pair: "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
 - layout of cos and sin: "half" (all angles, then all of them again), "interleaved" (each angle twice in a row),
-  "single" (each angle once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). It is usually the
+  "single" (each angle once; GPT-OSS), or "complex" (once, as the parts of a complex number; Llama-4). It is usually the
   same as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
-- angles are always float32; cos and sin are cast to the model's dtype at the end. No table is cached, so none gets
-  stale
+- angles are always float32; cos and sin are cast to the model's dtype at the end. Tables are not cached, so they
+  cannot become stale
 - see also: RoPE scaling for longer texts, such as YaRN (positions/rope_scaling.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
@@ -179,7 +179,7 @@ class RotaryPositions(nn.Module):
             Inverse frequencies (pairs,) float32 on the CPU, and the factor.
 
         Raises:
-            InlayerError: If there is no such layer type, or the scaling does not fit the number of pairs.
+            InlayerError: If there is no such layer type, or the scaling does not match the number of pairs.
 
         Example:
             >>> from inlayer.positions import RotaryPositions

@@ -1,8 +1,8 @@
 """N-gram memories: the last few token ids -> rows of a large hashed table. Numpy only.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- one `NgramSpec` describes every variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
-  hash heads; LongCat-Flash and BLT add them up
+- an `NgramSpec` describes any variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
+  hash heads; LongCat-Flash and BLT add the products
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
 - a look-back ends at the start of the text, at padding, and at the ids in `stop_ids`; `fill_id` replaces older ids
 - see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
@@ -49,14 +49,14 @@ class NgramSpec:
     width: int  # width of a row
     rows: int  # rows of the table; if padded, more than the hash heads use
     orders: tuple[int, ...]  # number of ids of each hash head
-    multipliers: tuple[tuple[int, ...], ...]  # for each hash head: factor of the id itself, of the one before, ...
+    multipliers: tuple[tuple[int, ...], ...]  # for each hash head: the factors for the id, the id before it, ...
     moduli: tuple[int, ...]  # number of rows of each hash head
     mix: Literal["xor", "sum"]
     fill_id: int  # the id in place of those before the start
     stop_ids: tuple[int, ...] = ()  # ids that end a look-back
     # a stop id may be the newest id of an n-gram; if False, all ids of such an n-gram are `fill_id`
     stop_ids_are_hashed: bool = True
-    padding_stops: bool = True  # padding counts as outside of the text
+    padding_stops: bool = True  # padding is treated as outside of the text
     compressed_vocab_size: int | None = None  # ids are first mapped to this many by their normalized text
     added: Literal["no", "sum", "projected_mean"] = "no"  # how rows become part of the hidden states
     tensor_per_head: bool = False

@@ -60,7 +60,7 @@ class Merge(NamedTuple):
 
 
 class Tokenizer(ABC):
-    """Converts text to ids and back: what `open_tokenizer` returns. All tokenizers have these methods.
+    """Converts text to ids and back, as returned by `open_tokenizer`. All tokenizers have these methods.
 
     Attributes:
         special_tokens: The id of each special token, by its text.
@@ -207,7 +207,7 @@ class Tokenizer(ABC):
             parse_special: As for `encode`.
 
         Returns:
-            One Token per id: `id`, `bytes`, `span` (UTF-8 byte offsets in the text) and `special`.
+            One Token per id: `id`, `bytes`, `span` (UTF-8 byte offsets in the text), and `special`.
 
         Raises:
             InlayerError: Same as `encode`.
@@ -319,7 +319,7 @@ class Tokenizer(ABC):
 
 
 def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
-    """Return the bytes of a token; None if the id has none."""
+    """Return the bytes of a token, or None if the id has none."""
     try:
         return None if tokenizer is None else tokenizer.token_bytes(token_id)
     except InlayerError:  # a table row beyond the vocabulary, or in a gap of its ids

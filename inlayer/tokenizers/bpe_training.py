@@ -117,7 +117,7 @@ def check_special_tokens(special_tokens: object) -> list[str]:
 
 
 def check_files(files: object, usage: str) -> list[Path]:
-    """Return the paths of existing text files; `usage` says in an error what they are for."""
+    """Return the paths of existing text files; `usage` describes their purpose in error messages."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
     if isinstance(files, bytes) or not isinstance(files, Iterable):

@@ -123,7 +123,7 @@ class WordTokenizer(Tokenizer):
         return tokens, [token.span for token in tokens]
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> PreTokens:
-        return [span for _, span in find_words(text)]  # unlike tokens, also those of unknown words
+        return [span for _, span in find_words(text)]  # unlike tokens, pre-tokens include unknown words
 
     def _find_tokens(self, text: str, name: str = "the text") -> Iterator[Token]:
         for index, (word, span) in enumerate(find_words(text, name)):

@@ -7,7 +7,7 @@
   the original. An unknown name is an error, because a similar pre-tokenizer would give wrong ids
 - tokens such as `[PAD151665]` pad the vocabulary to the size of the table; at the end of the vocabulary, they are
   omitted
-Tested against the original tokenizers in tests/tokenizers/test_gguf.py.
+Tested against the original tokenizers in tests/tokenizers/test_gguf_tokenizer.py.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         if model.get("dropout"):
             model["dropout"] = None
             data = json.dumps(config).encode()
-        self._where, self.data = source, data
+        self._source, self.data = source, data
         self._exact = open_checked(config, data.decode("utf-8-sig"), source)
         self._exact.no_truncation()
         self._exact.no_padding()
@@ -129,7 +129,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         added: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
             try:
-                with library_errors(f"{self._where} cannot encode"):
+                with library_errors(f"{self._source} cannot encode"):
                     encoding = self._exact.encode(probe)
                     bare = self._exact.encode(probe, add_special_tokens=False).ids
             except TokenizerError:  # a vocabulary without these letters and without an unknown token
@@ -172,14 +172,14 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         has no pre_tokenizer (Llama-2).
         """
         source = check_text(text).encode()
-        with library_errors(f"{self._where} cannot encode this text"):
+        with library_errors(f"{self._source} cannot encode this text"):
             # without the post-processor, which would trim whitespace from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
             whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
         added = list(zip(whole.ids, whole.special_tokens_mask, strict=True))
         if [token_id for token_id, is_added in added if not is_added] != body.ids:
             raise TokenizerError(
-                f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
+                f"the post-processor of {self._source} changes ids, so the bytes of its tokens are not known"
             )
         offsets, own = byte_offsets(text, body.offsets), [self._bytes_of(token_id) for token_id in body.ids]
         if self._byte_level and b"".join(own) == source:
@@ -198,7 +198,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         """Read the merges from the file, since `tokenizers` does not return them."""
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
-        return merges_from_json(parse_json(self.data, self._where, TokenizerError)["model"])
+        return merges_from_json(parse_json(self.data, self._source, TokenizerError)["model"])
 
 
 def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

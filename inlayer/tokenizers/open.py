@@ -122,7 +122,7 @@ def detect_format(file: Path, data: bytes, source: str) -> str:
     if data[:1] == b"\x0a":  # the key of the first piece in a serialized ModelProto
         return "sentencepiece"
     raise TokenizerError(
-        f"{source} is not a tokenizer.json, a tiktoken file (lines of `base64 rank`) or a sentencepiece model; is it "
+        f"{source} is not a tokenizer.json, a tiktoken file (lines of `base64 rank`), or a sentencepiece model; is it "
         "damaged?"
     )
 

@@ -40,7 +40,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         """Open a model; `add_bos_eos`: whether to add begin-of-text before and end-of-text after every text."""
         import sentencepiece
 
-        self._where = source
+        self._source = source
         self._exact = sentencepiece.SentencePieceProcessor()
         with library_errors(f"{source} is not a valid sentencepiece model"):
             if not data or not self._exact.LoadFromSerializedProto(data) or not self._exact.get_piece_size():
@@ -58,9 +58,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         ids = int(self._exact.bos_id()), int(self._exact.eos_id())
         before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
         if any(token_id < 0 for token_id in before + after):
-            raise TokenizerError(
-                f"{source} has no begin- or end-of-text token, but tokenizer_config.json says to add one"
-            )
+            raise TokenizerError(f"{source} has no begin- or end-of-text token, but tokenizer_config.json requires one")
         self._special_tokens_around = before, after
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -80,7 +78,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
     def _check_growth(self, text: str) -> None:
         """Raise TokenizerError if the model's own normalization rules make this text far too long."""
         if len(self._exact.normalize(text)) > (limit := MAX_GROWTH * len(text) + MAX_ADDED):
-            raise TokenizerError(f"{self._where}: its normalizer makes a text longer than {limit:,} characters")
+            raise TokenizerError(f"{self._source}: its normalizer makes a text longer than {limit:,} characters")
 
     def _bytes_of(self, token_id: int) -> bytes:
         piece = str(self._exact.id_to_piece(token_id))
@@ -91,7 +89,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
         source = check_text(text).encode()
-        with library_errors(f"{self._where} cannot encode this text"):
+        with library_errors(f"{self._source} cannot encode this text"):
             self._check_growth(text)
             options: dict[str, Any] = {"return_type": "offset_mapping", "return_bytes": True}  # not in its type stubs
             encoding = self._exact.encode(text, **options)

@@ -91,7 +91,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         import tiktoken
 
         self.special_tokens: Mapping[str, int] = dict(special_tokens)
-        self._where, self._special_tokens_around, self._pad_id = source, around, pad_id
+        self._source, self._special_tokens_around, self._pad_id = source, around, pad_id
         self._ranks, self._pat_str, self._fast_source = ranks, pat_str, fast_source
         self._tokens = {rank: token for token, rank in ranks.items()}
         self._tokens |= {token_id: token.encode() for token, token_id in special_tokens.items()}
@@ -138,7 +138,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
         source, own = text.encode(), [self._tokens[token_id] for token_id in ids]
         if b"".join(own) != source:
-            raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
+            raise TokenizerError(f"the split pattern of {self._source} drops part of the text {text[:40]!r}")
         offsets = [(0, len(source))] * len(ids)  # the bytes of the tokens divide the whole text
         tokens = tokens_from_offsets(source, ids, offsets, own, self.special_ids)
         spans = self._find_pre_tokens(text, tokens) if split else None

@@ -117,7 +117,7 @@ GGUF = """
 {names}.
 
 Files that llama.cpp's converter wrote for {count} model types were opened and compared in the same way
-(`tests/families/record_gguf.py`); `tests/families/test_gguf.py` compares their layers with the original configs.
+(`tests/families/record_gguf.py`); `tests/families/test_gguf_config.py` compares their layers with the original configs.
 A file does not record how RoBERTa counts positions after padding, and the angles of Apertus and Llama 3 are stored
 rounded to float32. Files do not always record which of Laguna's layers use sliding attention; if not, pass `layer_type`
 instead of `layer` to `rotary`.

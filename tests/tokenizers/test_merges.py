@@ -20,7 +20,7 @@ from inlayer.tokenizers.tiktoken import TiktokenTokenizer
 from tests.checkpoint.make_gguf import fields_of_json
 from tests.tokenizers.samples import hostile_texts, llama2, minilm
 from tests.tokenizers.test_contract import small_sentencepiece
-from tests.tokenizers.test_gguf import same
+from tests.tokenizers.test_gguf_tokenizer import same
 from tests.tokenizers.test_pre_tokens import HARD, open_real
 from tests.tokenizers.test_tiktoken import many_merges
 

@@ -25,7 +25,7 @@ from tests.checkpoint.make_gguf import fields_of_json
 from tests.shared_data import shared
 from tests.tokenizers.samples import hostile_texts, llama3_ranks, minilm, real_json, real_names
 from tests.tokenizers.test_contract import small_sentencepiece
-from tests.tokenizers.test_gguf import same
+from tests.tokenizers.test_gguf_tokenizer import same
 from tests.tokenizers.test_tiktoken import many_merges
 
 TIKTOKEN = ("llama3 tiktoken", "kimi-k2 tiktoken")

@@ -258,7 +258,7 @@ def test_printed_code_opens_the_tokenizer_file(tmp_path: Path, name: str | None)
 
 @pytest.mark.parametrize("quantized", [False, True])
 def test_printed_code_of_a_gguf_runs(tmp_path: Path, quantized: bool) -> None:
-    from tests.checkpoint.test_gguf import Q8_0, TOKENS, VALUES, quants, rows, write_gguf
+    from tests.checkpoint.test_gguf_store import Q8_0, TOKENS, VALUES, quants, rows, write_gguf
 
     table = (quants.quantize(rows(4), Q8_0), "Q8_0") if quantized else (rows(4), None)
     tensors = {"token_embd.weight": table}

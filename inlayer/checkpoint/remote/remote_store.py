@@ -134,7 +134,7 @@ class RemoteStore(RemoteReader, FolderStore):
         self.kind, self.source, self._remote = folder.kind, folder.label + (file or ""), folder
         try:
             self._open(file)
-        except UnreachableError as error:  # the message names what was given, not the first file that is read
+        except UnreachableError as error:  # the message names the given source, not the first file that is read
             if file is None:
                 raise
             message = str(error).replace(str(folder.open("config.json")), self.source)
@@ -290,7 +290,7 @@ class RemoteRows(RowSource):
         return self._table
 
     def _download(self) -> FileRows:
-        """Return the whole table on disk, downloaded if necessary; if it cannot be cached, for this process only."""
+        """Return the whole table on disk, downloaded if necessary; if it cannot be cached, only for this process."""
         from huggingface_hub.utils import WeakFileLock
 
         table = self._find_table()

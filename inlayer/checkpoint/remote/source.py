@@ -120,7 +120,7 @@ class RemoteFile:
         return out
 
     def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int = 0) -> None:
-        """Request spans until all are in `out`. One ends early only where the file ends."""
+        """Request spans until all are in `out`. A span ends early only at the end of the file."""
         before = self._version
 
         def attempt() -> None:
@@ -229,7 +229,7 @@ class HubFolder(RemoteFolder):
         return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True, local=path)
 
     def _look_up(self, revision: str) -> list[Any]:
-        """Return the commit of a revision and its files: from the hub, or as they were the last time."""
+        """Return the commit of a revision and its files: from the hub, or the last known ones."""
         from huggingface_hub import constants
 
         key, failed = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
@@ -259,7 +259,7 @@ class HubFolder(RemoteFolder):
         except (errors.HTTPError, OSError) as error:
             raise TransferError(transfer.one_line_error(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # the response is not that of a hub
+            pass  # the response does not come from a hub
         if not COMMIT.fullmatch(commit):
             raise CheckpointError(f"{self.label}: the server did not return a commit; does HF_ENDPOINT point to a hub?")
         return [commit, [file for file in files if "/" not in file]]
@@ -312,7 +312,9 @@ def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | Non
     if not separator or scheme == "hf":
         hub = HUB_SOURCE.fullmatch(source)
         if hub is None:
-            raise InputError(f"{format_path(source)} is not a hub id, such as org/name, org/name@main or hf://org/name")
+            raise InputError(
+                f"{format_path(source)} is not a hub id, such as org/name, org/name@main, or hf://org/name"
+            )
         return HubFolder(hub[1], hub[2], cache), hub[3]
     if scheme not in transfer.PACKAGES:
         allowed = ", ".join(f"{name}://" for name in ("hf", *transfer.PACKAGES))

@@ -3,7 +3,7 @@
 source -> [remote files] -> Store -> Model
 - each response of fsspec's HTTP file system is validated before its body is read: the requested range, the length, no
   compression. HfFileSystem accepts whatever the server sends (measured in docs/decisions.md)
-- the hub's token is sent to the hub alone, never along a redirect to another host
+- the hub's token is sent only to the hub, never to another host that it redirects to
 - the cache is disposable: a damaged range is fetched again; on a full disk, nothing is kept
 Tested with faulty servers in tests/checkpoint/remote/test_transfer.py, the cache in test_cache.py.
 """
