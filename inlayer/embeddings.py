@@ -47,7 +47,7 @@ NORM_AT_OPTIONS = ("sum", "start", "rows")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "round_multiplier", "mask_padding", "dropout",
-    "norm", "norm_eps", "norm_at", "positions_first", "token_types", "row_width", "projection_at", "position_id_rule",
+    "norm", "norm_eps", "norm_at", "positions_first", "n_token_types", "row_width", "projection_at", "position_id_rule",
     "position_offset", "per_layer", "value_embeddings",
 )  # fmt: skip
 
@@ -66,20 +66,20 @@ class Embeddings(ExtraTables):
             training with the default is slow: use "embedding", or with a tied head "scaled" and scale=sqrt(n_embd).
         init_std: Standard deviation for "normal" and for learned positions.
         seed: Makes the initialization reproducible.
-        scale: Factor on the rows (Gemma: sqrt(n_embd)).
+        scale: Multiplier for the rows (Gemma: sqrt(n_embd)).
         round_scale: Round the scale to the table's dtype (Gemma does, BART does not).
-        multiplier: Factor on both rows and inputs_embeds (Granite).
+        multiplier: Multiplier for both rows and inputs_embeds (Granite).
         round_multiplier: Round the multiplier to the dtype of the vectors (T5Gemma does, Granite does not).
         dropout: Dropout rate of the sum.
         norm_eps: Epsilon of the norm (BERT, BLOOM); by default there is no norm. `norm_at` sets where it is applied.
-        norm: Kind of norm: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
-            without weight" (NanoChat), or either "in float32" (Muse Spark).
+        norm: Kind of norm: "layernorm", "layernorm_no_bias" (ModernBERT), "layernorm_fp32" (DeBERTa), "rmsnorm",
+            "rmsnorm_no_weight" (NanoChat), "rmsnorm_fp32", or "rmsnorm_fp32_no_weight" (Muse Spark).
         norm_at: Where the norm is applied: after the "sum", at the "start" before positions are added
             (BlenderbotSmall), or on "rows" but not on inputs_embeds (Inkling).
         positions_first: Add positions before token types (DeBERTa, Longformer).
         mask_padding: Multiply the result by the attention mask (DeBERTa). With "ids", a missing mask is made from
             padding_idx (XLM).
-        token_types: Number of token types (BERT); 0 for none.
+        n_token_types: Number of token types (BERT); 0 for none.
         row_width: Width of the token rows if they are narrower than n_embd.
         projection_at: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm
             (ALBERT).
@@ -87,7 +87,7 @@ class Embeddings(ExtraTables):
         position_offset: Unused rows at the start of learned positions.
         per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4); see `per_layer()`.
         value_embeddings: Sizes of value embeddings (NeoMME); see `value_embeddings()`.
-        head_dim: For positions="rotary": width of an attention head, n_embd by default.
+        head_dim: For positions="rotary": channels per attention head, by default n_embd, as for a single head.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
         dtype: As in torch.nn.Embedding.
@@ -102,7 +102,7 @@ class Embeddings(ExtraTables):
     """
 
     relative: AlibiSpec | RelativeBucketSpec | None = None  # relative positions of its model (positions/relative.py)
-    streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
+    n_streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
 
     def __init__(
         self,
@@ -121,11 +121,11 @@ class Embeddings(ExtraTables):
         round_multiplier: bool = False,
         dropout: float = 0.0,
         norm_eps: float | None = None,
-        norm: NormKind = "layer",
+        norm: NormKind = "layernorm",
         norm_at: str = "sum",
         positions_first: bool = False,
         mask_padding: bool | Literal["ids"] = False,
-        token_types: int = 0,
+        n_token_types: int = 0,
         row_width: int | None = None,
         projection_at: str | None = None,
         position_id_rule: PositionIdRule | None = None,
@@ -143,6 +143,7 @@ class Embeddings(ExtraTables):
                 f"projection_at is one of {', '.join(PROJECTIONS)}"
             )
         is_rule = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
+        is_count = is_integer(n_token_types) and n_token_types >= 0
         for name, actual, is_valid, rule in (
             ("scale", scale, is_finite(scale), "a finite number"),
             ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
@@ -150,12 +151,12 @@ class Embeddings(ExtraTables):
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
             ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
             ("norm_at", norm_at, norm_at in NORM_AT_OPTIONS, f"one of {', '.join(NORM_AT_OPTIONS)}"),
-            ("token_types", token_types, is_integer(token_types) and token_types >= 0, "a number of rows, or 0"),
+            ("n_token_types", n_token_types, is_count, "a number of rows, or 0"),
             ("position_id_rule", position_id_rule, is_rule, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
                 raise InputError(f"{name} is {actual!r}; it must be {rule}")
-        if norm_eps is None and (norm, norm_at) != ("layer", "sum"):
+        if norm_eps is None and (norm, norm_at) != ("layernorm", "sum"):
             raise InputError(f"norm is {norm!r} at {norm_at!r}, but norm_eps is None; pass it as well, such as 1e-6")
         row_width = row_width or n_embd
         sum_width = n_embd if projection_at == "rows" else row_width
@@ -168,13 +169,13 @@ class Embeddings(ExtraTables):
         self.multiplier, self.round_multiplier = multiplier, round_multiplier
         self.projection_at, self.mask_padding, self.positions_first = projection_at, mask_padding, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
-        learned = table_kwargs | {"offset": position_offset, "seed": position_seed}
-        learned["padding_idx"] = self.position_id_rule.padding_idx
+        learned_kwargs = table_kwargs | {"offset": position_offset, "seed": position_seed}
+        learned_kwargs["padding_idx"] = self.position_id_rule.padding_idx
         self.position_embedding = build_positions(
-            positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned=learned
+            positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned_kwargs=learned_kwargs
         )
         self.token_type_embedding = (
-            Table(token_types, sum_width, seed=type_seed, **table_kwargs) if token_types else None
+            Table(n_token_types, sum_width, seed=type_seed, **table_kwargs) if n_token_types else None
         )
         self.norm_at = norm_at
         if norm_eps is not None:
@@ -225,7 +226,7 @@ class Embeddings(ExtraTables):
             layer = cls(spec.vocab_size, spec.n_embd, block_size, **settings)
         except InputError as error:
             raise ConfigError(str(error)) from error
-        layer.ngrams, layer.relative, layer.streams = spec.ngrams, spec.relative, spec.streams
+        layer.ngrams, layer.relative, layer.n_streams = spec.ngrams, spec.relative, spec.n_streams
         return layer
 
     # ---- forward
@@ -311,7 +312,7 @@ class Embeddings(ExtraTables):
             named: The keyword arguments of `forward`.
 
         Returns:
-            One LayerStage per operation, first the rows: its `name`, what it `added`, and the vectors `after` it.
+            One LayerStage per operation, starting with the lookup: its `name`, what it `added`, and its `output`.
 
         Raises:
             InlayerError: Same as `forward`.

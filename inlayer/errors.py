@@ -67,19 +67,19 @@ class MissingExtraError(InlayerError, ImportError):
 
 
 @contextmanager
-def needs_package(what: str, package: str, install: str, *modules: str) -> Iterator[None]:
-    """Turn a failed import of `modules` inside the block into a MissingExtraError: `what` needs `package`."""
+def needs_package(feature: str, package: str, install: str, *modules: str) -> Iterator[None]:
+    """Turn a failed import of `modules` inside the block into a MissingExtraError: `feature` needs `package`."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name not in modules:
             raise
-        raise MissingExtraError(f"{what} needs {package}: pip install {install}") from None
+        raise MissingExtraError(f"{feature} needs {package}: pip install {install}") from None
 
 
-def needs_torch(what: str) -> AbstractContextManager[None]:
-    """Turn a failed import of torch inside the block into a MissingExtraError saying that `what` needs torch."""
-    return needs_package(what, "torch", "'inlayer[torch]'", "torch", "jaxtyping")
+def needs_torch(feature: str) -> AbstractContextManager[None]:
+    """Turn a failed import of torch inside the block into a MissingExtraError saying that `feature` needs torch."""
+    return needs_package(feature, "torch", "'inlayer[torch]'", "torch", "jaxtyping")
 
 
 def type_name(value: object) -> str:

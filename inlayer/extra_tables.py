@@ -32,8 +32,8 @@ class ExtraTables(InputTable):
     def __init__(self, table: Table, scale: float, round_scale: bool) -> None:
         super().__init__(table, scale, round_scale)
         self.ngrams: tuple[NgramSpec, ...] = ()
-        self.memories: tuple[NgramMemory, ...] = ()  # memories with the rows of a checkpoint
-        self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected mean"
+        self.ngram_memories: tuple[NgramMemory, ...] = ()  # memories with the rows of a checkpoint
+        self.ngram_projection: nn.Parameter | None = None  # (heads, D of a row, D), for a "projected_mean"
         self.per_layer_embedding: PerLayerEmbedding | None = None
         self.value_embedding: Table | StoredEmbedding | None = None
         self.value_tables: nn.ModuleDict | None = None  # for blocks that have their own tables
@@ -103,15 +103,15 @@ class ExtraTables(InputTable):
             >>> layer = inlayer.Embeddings.from_config(qwen | {"ngram_vocab_size_base": 11, "ple_embed_dim": 64})
             >>> spec = layer.ngrams[0]  # a checkpoint has its rows: inlayer.load(source).embeddings
             >>> rows = inlayer.tables.StoredTable.from_array(torch.ones(spec.rows, spec.width).numpy())
-            >>> layer.memories = (inlayer.tables.ngram_hash.NgramMemory(spec, rows),)
+            >>> layer.ngram_memories = (inlayer.tables.ngram_hash.NgramMemory(spec, rows),)
             >>> layer.ngram(torch.tensor([[7, 8, 9]])).shape
             torch.Size([1, 3, 16, 4])
         """
         spec, memory = self._choose(layer)
         if memory is None:
             raise InputError(
-                f"the rows of the n-gram memory {spec.tensor} were not loaded; use inlayer.load(source).embeddings, "
-                "which reads them from a checkpoint"
+                f"the rows of the n-gram memory {spec.tensor_suffix} were not loaded; use "
+                "inlayer.load(source).embeddings, which reads them from a checkpoint"
             )
         rows = self.ngram_ids(input_ids, history, layer=layer, attention_mask=attention_mask)
         return to_tensor(memory.table.rows(rows.cpu().numpy())).to(input_ids.device, self.dtype)
@@ -128,7 +128,7 @@ class ExtraTables(InputTable):
             layers = [str(spec.layer) for spec in self.ngrams if spec.layer is not None]
             advice = f"pass layer={' or layer='.join(layers)}" if layers else "the only one is at the input: omit layer"
             raise InputError(f"{problem}; {advice}")
-        return specs[0], next((memory for memory in self.memories if memory.spec is specs[0]), None)
+        return specs[0], next((memory for memory in self.ngram_memories if memory.spec is specs[0]), None)
 
     @property
     def adds_ngrams(self) -> bool:
@@ -167,13 +167,13 @@ class ExtraTables(InputTable):
         spec, _ = self._choose(None)
         ngram_rows = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
         if spec.added == "sum":
-            for head in range(spec.heads):
+            for head in range(spec.n_hash_heads):
                 rows = rows + ngram_rows[..., head, :]
             return rows
         if self.ngram_projection is None:
             raise InputError(
-                f"decoder layer {spec.layer} reads the n-gram memory {spec.tensor}, so its rows are not added to the "
-                "token rows; call ngram() to look them up"
+                f"decoder layer {spec.layer} reads the n-gram memory {spec.tensor_suffix}, so its rows are not added "
+                "to the token rows; call ngram() to look them up"
             )
         projected = torch.bmm(ngram_rows.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection.to(rows.dtype))
         return torch.cat([rows[None], projected.view(-1, *rows.shape)]).mean(0)
@@ -292,7 +292,7 @@ class ExtraTables(InputTable):
         """
         if not isinstance(self.token_embedding, Table):
             raise InputError(
-                f"{type_name(self.token_embedding)} cannot be resized, only an inlayer.Table; load(source, "
+                f"{type_name(self.token_embedding)} cannot be resized; only an inlayer.Table can: load(source, "
                 "trainable=True) reads a checkpoint's rows into one"
             )
         rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)

@@ -1,8 +1,8 @@
 """The head: hidden states -> logits, or straight to the loss.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- order of operations, each skipped if it does nothing: hidden * hidden_scale (T5), projection, * scale (Cohere),
-  / divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
+- order of operations, each skipped if it does nothing: hidden * hidden_scale (T5), projection, * logit_scale (Cohere),
+  / logit_divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
 - tied to a table with a padding row, it sends no gradient to that row, so the row stays zero in training
 - the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for cases torch does not support
   (a soft cap, a z-loss) or where it would round the loss itself (half precision under autocast)
@@ -42,9 +42,9 @@ class Head(HeadRows):
         n_embd: Width of the hidden states.
         vocab_size: Number of rows.
         bias: Whether to add a bias to the logits.
-        hidden_scale: Factor on the hidden states (T5).
-        scale: Factor on the logits (Cohere).
-        divisor: The logits are divided by it (Granite).
+        hidden_scale: Multiplier for the hidden states (T5).
+        logit_scale: Multiplier for the logits (Cohere).
+        logit_divisor: The logits are divided by it (Granite).
         soft_cap: Maps logits smoothly into (-soft_cap, soft_cap) (Gemma 2).
         padding_idx: Targets with this id are ignored in the loss.
         init_std: Standard deviation of the initial rows.
@@ -67,8 +67,8 @@ class Head(HeadRows):
         *,
         bias: bool = False,
         hidden_scale: float = 1.0,
-        scale: float = 1.0,
-        divisor: float = 1.0,
+        logit_scale: float = 1.0,
+        logit_divisor: float = 1.0,
         soft_cap: float | None = None,
         padding_idx: int | None = None,
         init_std: float = 0.02,
@@ -77,15 +77,16 @@ class Head(HeadRows):
     ) -> None:
         super().__init__()
         n_embd, vocab_size = check_size(n_embd, "n_embd"), check_size(vocab_size, "vocab_size")
-        for name, factor in (("hidden_scale", hidden_scale), ("scale", scale), ("divisor", divisor)):
+        factors = {"hidden_scale": hidden_scale, "logit_scale": logit_scale, "logit_divisor": logit_divisor}
+        for name, factor in factors.items():
             if not is_finite(factor) or factor == 0:
                 raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 has no effect)")
         if soft_cap is not None and not (is_finite(soft_cap) and soft_cap > 0):
             raise InputError(f"soft_cap is {soft_cap!r}; it must be a positive number, or None for no cap")
         self.n_embd = n_embd
         self.hidden_scale = hidden_scale
-        self.scale = scale
-        self.divisor = divisor
+        self.logit_scale = logit_scale
+        self.logit_divisor = logit_divisor
         self.soft_cap = soft_cap
         self.padding_idx = check_padding(padding_idx, vocab_size)
         self.init_std = check_std(init_std)
@@ -210,7 +211,8 @@ class Head(HeadRows):
                 empty_N = functional.linear(hidden_ND, weight_VD, bias_V).sum(-1)
                 loss = empty_N if reduction == "none" else empty_N.sum()
             elif hasattr(functional, "linear_cross_entropy") and not unsupported:
-                factor = self.scale / self.divisor  # applied to hidden states and bias: the projection is linear
+                # the projection is linear, so the factors can be applied to hidden states and bias
+                factor = self.logit_scale / self.logit_divisor
                 scaled_ND = hidden_ND if self.hidden_scale * factor == 1.0 else hidden_ND * (self.hidden_scale * factor)
                 scaled_V = bias_V if bias_V is None or factor == 1.0 else bias_V * factor
                 loss = torch_chunked_loss(scaled_ND, targets_N, weight_VD, scaled_V, reduction)
@@ -222,7 +224,7 @@ class Head(HeadRows):
 
     def extra_repr(self) -> str:
         """Return sizes and non-default settings, for print(model)."""
-        defaults = {"hidden_scale": 1.0, "scale": 1.0, "divisor": 1.0, "soft_cap": None}
+        defaults = {"hidden_scale": 1.0, "logit_scale": 1.0, "logit_divisor": 1.0, "soft_cap": None}
         settings = "".join(
             f", {name}={getattr(self, name)}" for name, value in defaults.items() if getattr(self, name) != value
         )
@@ -290,10 +292,10 @@ def compute_logits(head: Head, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor
 
 def scale_logits(head: Head, logits: Tensor) -> Tensor:
     """Apply the factors and the soft cap of a head to products of hidden states and rows, with the bias."""
-    if head.scale != 1.0:
-        logits = logits * head.scale
-    if head.divisor != 1.0:
-        logits = logits / head.divisor
+    if head.logit_scale != 1.0:
+        logits = logits * head.logit_scale
+    if head.logit_divisor != 1.0:
+        logits = logits / head.logit_divisor
     if head.soft_cap is not None:
         logits = torch.tanh(logits / head.soft_cap) * head.soft_cap
     return logits

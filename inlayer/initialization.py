@@ -31,7 +31,7 @@ def check_init_rule(rule: str, allowed: tuple[str, ...]) -> str:
 
 
 def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:
-    """Derive independent seeds from one. With the same seed for both tables, position 0 would equal token 0."""
+    """Derive independent seeds from one. With one seed for both tables, position 0 and token 0 would be identical."""
     if seed is None:
         return [None] * count
     generator = torch.Generator().manual_seed(check_seed(seed))
@@ -43,7 +43,7 @@ def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:
 def init_rows(
     rows_VD: Float[Tensor, "V D"], rule: str, init_std: float, seed: int | None, padding_idx: int | None = None
 ) -> None:
-    """Fill rows in place by any rule but "mean", and the padding row with zeros. Meta tensors are left alone."""
+    """Fill rows in place using any rule except "mean", and the padding row with zeros. Meta tensors are unchanged."""
     if rows_VD.is_meta:  # torch would import its compiler to initialize nothing, which takes a second and 70 MB
         return
     if rule == "zeros":
@@ -58,7 +58,7 @@ def init_rows(
 
 @torch.no_grad()
 def mean_row(rows_VD: Float[Tensor, "V D"], padding_idx: int | None) -> Float[Tensor, " D"]:
-    """Return the mean of all rows except the padding row, in at least float32; zeros if there are no other rows."""
+    """Return the mean of all rows except the padding row, in at least float32, or zeros if there are no other rows."""
     sum_dtype = torch.promote_types(rows_VD.dtype, torch.float32)
     parts = [rows_VD] if padding_idx is None else [rows_VD[:padding_idx], rows_VD[padding_idx + 1 :]]
     total_D = torch.stack([part.sum(0, dtype=sum_dtype) for part in parts]).sum(0)

@@ -121,11 +121,11 @@ class InputTable(nn.Module):
             ids = self._row_index().find(query_bytes)
         if (missing := np.flatnonzero(ids < 0)).size:
             index = tuple(int(axis) for axis in np.unravel_index(missing[0], vectors.shape[:-1] or (1,)))
-            where = index if len(index) > 1 else index[0]
+            position = index if len(index) > 1 else index[0]
             more = f" (and {missing.size - 1} more)" if missing.size > 1 else ""
             raise InputError(
-                f"the vector at {where}{more} is not a row of the table, scaled by {self.scale:g}; pass input_ids as "
-                "well if vectors were changed or come from elsewhere"
+                f"the vector at {position}{more} is not a row of the table, scaled by {self.scale:g}; pass input_ids "
+                "as well if vectors were changed or come from elsewhere"
             )
         return torch.from_numpy(ids).reshape(vectors.shape[:-1]).to(vectors.device)
 
@@ -246,7 +246,10 @@ class InputTable(nn.Module):
             True
         """
         if not isinstance(head, Head):
-            raise InputError(f"{type_name(head)} cannot be tied to this layer; use inlayer.Head")
+            sizes = f"{self.token_embedding.embedding_dim}, {self.vocab_size}"
+            bias = ", bias=True" if getattr(head, "bias", None) is not None else ""
+            replacement = f"replace it with inlayer.Head({sizes}{bias}).tie(layer)"
+            raise InputError(f"{type_name(head)} cannot be tied to this layer; {replacement}")
         head.tie(self)
 
     def head_from_config(

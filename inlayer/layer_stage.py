@@ -14,7 +14,7 @@ class LayerStage(NamedTuple):
 
     name: StageName
     added: Tensor | None
-    after: Tensor
+    output: Tensor
 
 
 def record_stage(

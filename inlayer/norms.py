@@ -51,10 +51,10 @@ class Float32RMSNorm(CastThenScaleNorm):
 
 def build_norm(kind: NormKind, width: int, eps: float, **factory_kwargs: Any) -> nn.Module:
     """Return the norm of a family, on a device and in a dtype."""
-    if kind.startswith("rms in float32"):
-        return Float32RMSNorm(width, eps, weight=kind == "rms in float32", **factory_kwargs)
-    if kind.startswith("rms"):
-        return CastThenScaleNorm(width, eps, centered=False, weight=kind == "rms", **factory_kwargs)
-    if kind == "layer in float32":
+    if kind.startswith("rmsnorm_fp32"):
+        return Float32RMSNorm(width, eps, weight=kind == "rmsnorm_fp32", **factory_kwargs)
+    if kind.startswith("rmsnorm"):
+        return CastThenScaleNorm(width, eps, centered=False, weight=kind == "rmsnorm", **factory_kwargs)
+    if kind == "layernorm_fp32":
         return CastThenScaleNorm(width, eps, centered=True, weight=True, **factory_kwargs)
-    return nn.LayerNorm(width, eps=eps, bias=kind == "layer", **factory_kwargs)
+    return nn.LayerNorm(width, eps=eps, bias=kind == "layernorm", **factory_kwargs)

@@ -4,7 +4,7 @@ text -> ids -> rows -> [vectors of each block] -> decoder
 - first part: the row of the second table, times sqrt(P), split into L vectors of width P
 - second part: the model's input vector, projected to L x P, times 1 / sqrt(D), normalized per layer
 - the result is their sum, times 1 / sqrt(2). Gemma-3n rounds the last two factors to the dtype, Gemma-4 does not
-- EmbeddingGemma-2 has no second table: its vectors are the normalized projection alone
+- EmbeddingGemma-2 has no second table: its vectors are only the normalized projection
 Tested against transformers, in float32 and bfloat16, in tests/families/test_per_layer.py and by `make families`.
 """
 
@@ -27,22 +27,22 @@ class PerLayerEmbedding(nn.Module):
 
     def __init__(self, spec: PerLayerSpec, n_embd: int, **factory_kwargs: Any) -> None:
         super().__init__()
-        self.layers, self.width = spec.n_layers, spec.width
-        self.recover_ids = not spec.rounded and spec.rows > 0
-        self.rounded, self.projection_scale = spec.rounded, n_embd**-0.5
+        self.n_layers, self.width = spec.n_layers, spec.width
+        self.recover_ids = not spec.round_factors and spec.rows > 0
+        self.round_factors, self.projection_scale = spec.round_factors, n_embd**-0.5
         self.table: Table | StoredEmbedding | None = None
         if spec.rows:
             self.table = Table(spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **factory_kwargs)
         self.projection = nn.Linear(n_embd, spec.n_layers * spec.width, bias=False, **factory_kwargs)
-        self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **factory_kwargs)
+        self.norm = build_norm("rmsnorm_fp32", spec.width, spec.norm_eps, **factory_kwargs)
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
-        """Return the vectors of every block; without ids or a second table, the projection only."""
-        scaled = multiply(apply_projection(self.projection, embeds), self.projection_scale, self.rounded)
+        """Return the vectors of every block; without ids or a second table, only the projection."""
+        scaled = multiply(apply_projection(self.projection, embeds), self.projection_scale, self.round_factors)
         projected: Tensor = self.norm(self._split(scaled))
         if ids is None or self.table is None:
             return projected
-        return multiply(projected + self.look_up(ids), 2**-0.5, self.rounded)
+        return multiply(projected + self.look_up(ids), 2**-0.5, self.round_factors)
 
     def look_up(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T L P"]:
         """Return the rows of the second table, scaled and split by layer.
@@ -50,10 +50,10 @@ class PerLayerEmbedding(nn.Module):
         Gemma-3n has no rows for its image and audio ids.
         """
         assert self.table is not None
-        if self.rounded:
+        if self.round_factors:
             ids = ids.where((ids >= 0) & (ids < self.table.num_embeddings), 0)
         rows: Tensor = self.table(ids)
         return self._split(multiply(rows, math.sqrt(self.width), rounded=True))
 
     def _split(self, vectors: Tensor) -> Tensor:
-        return vectors.view(*vectors.shape[:-1], self.layers, self.width)
+        return vectors.view(*vectors.shape[:-1], self.n_layers, self.width)

@@ -1,7 +1,7 @@
 """Pooling: the hidden states of a text -> one vector.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
-- the mask alone decides which positions are real, so left and right padding give the same result
+- only the mask decides which positions are real, so left and right padding give the same result
 - a text that is all padding gives zeros, never NaN; values at padded positions, even NaN, do not matter
 - float16 and bfloat16 are summed in float32, and the result is cast back
 - texts of very different lengths do not need padding: pass the hidden states (N, D) and the Ragged of their ids
@@ -31,8 +31,8 @@ ROWS_PER_SUM = 256  # rows summed in sequence
 def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tensor, "B D"]:
     """Average the hidden states of each text's real tokens.
 
-    Every token that the mask does not exclude counts, including special tokens such as begin-of-text. To average the
-    tokens of the text alone, encode with `add_special_tokens=False`, or pass `exclude=tokenizer.special_ids`.
+    All tokens that the mask does not exclude are included, even special tokens such as begin-of-text. To average
+    only the tokens of the text, encode with `add_special_tokens=False`, or pass `exclude=tokenizer.special_ids`.
 
     Args:
         hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
@@ -40,7 +40,7 @@ def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tens
         exclude: Ids to leave out. Only with a Ragged, since a mask has no ids.
 
     Returns:
-        One vector per text (B, D); zeros if the text has no real tokens.
+        One vector per text (B, D), or zeros if the text has no real tokens.
 
     Raises:
         ShapeError: If the shapes of the hidden states and the mask do not match.
@@ -90,7 +90,7 @@ def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
         mask: (B, T), true or 1 for the tokens to include, by default all; or the Ragged of the ids.
 
     Returns:
-        One vector per text (B, D); zeros if the text has no real tokens.
+        One vector per text (B, D), or zeros if the text has no real tokens.
 
     Raises:
         ShapeError: If the shapes of the hidden states and the mask do not match.
@@ -111,7 +111,7 @@ def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
         mask: (B, T), true or 1 for the tokens to include, by default all; or the Ragged of the ids.
 
     Returns:
-        One vector per text (B, D); zeros if the text has no real tokens.
+        One vector per text (B, D), or zeros if the text has no real tokens.
 
     Raises:
         ShapeError: If the shapes of the hidden states and the mask do not match.

@@ -34,7 +34,7 @@ def flat_int64(values: object, name: str) -> IdArray:
 
 
 class Ragged:
-    """Token ids of n texts: `flat` has all ids, `offsets` the start of each text.
+    """Token ids of n texts: `flat` holds all ids, and `offsets` the start of each text.
 
     Args:
         flat: The ids of all texts, concatenated.

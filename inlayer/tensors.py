@@ -85,7 +85,7 @@ def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
 
 
 def mask_from_ids(ids: Tensor, padding_idx: int | None) -> Tensor:
-    """Make a mask from ids, as in XLM: the first n tokens of a text count if n of its ids are not padding."""
+    """Make a mask from ids, as in XLM: the first n tokens of a text are real if n of its ids are not padding."""
     lengths = ids.ne(-1 if padding_idx is None else padding_idx).sum(dim=1, keepdim=True)
     return torch.arange(ids.shape[1], device=ids.device) < lengths
 
@@ -107,7 +107,7 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
 
 
 def with_batch_axis(ids: Tensor | None, embeds: Tensor | None, width: int) -> tuple[bool, Tensor | None, Tensor | None]:
-    """Check ids and vectors, and add a batch axis if they are one text; the first result tells whether they are."""
+    """Check ids and vectors, and add a batch axis if they are one text; the first result is True if they are."""
     single = False
     if ids is not None:
         ids = check_ids(ids)

@@ -22,7 +22,8 @@ from inlayer.positions import LearnedPositions
 from inlayer.tables import Table
 for number, call in enumerate((
     lambda: Head(4, 10, padding_idx=99), lambda: Head(4, 10, padding_idx="x"), lambda: Head(4, 10, padding_idx=True),
-    lambda: Head(4, 10, scale="x"), lambda: Head(4, 10, soft_cap="x"), lambda: Head(4, True), lambda: Head(4, 1.5),
+    lambda: Head(4, 10, logit_scale="x"), lambda: Head(4, 10, soft_cap="x"),
+    lambda: Head(4, True), lambda: Head(4, 1.5),
     lambda: Head(4, 10).loss(torch.zeros(1, 4), torch.tensor([1]), z_loss="x"),
     lambda: Table(10, 4, padding_idx=True), lambda: Table(10, 4, padding_idx=1.0), lambda: Table(10, "x"),
     lambda: Table(10, 4, init_std="x"), lambda: Table(10, 4, init_std=None),
@@ -40,7 +41,7 @@ for number, call in enumerate((
         raise AssertionError(number)
 assert Head(4, 10, padding_idx=-1).padding_idx == 9  # as Table and nn.Embedding count
 for n in (numpy.int64, numpy.uint8):  # of which some operations wrap around
-    layer, head = Embeddings(n(9), n(4), n(8), padding_idx=n(1), token_types=n(2), seed=n(3)), Head(n(4), n(9))
+    layer, head = Embeddings(n(9), n(4), n(8), padding_idx=n(1), n_token_types=n(2), seed=n(3)), Head(n(4), n(9))
     layer.tie(head)
     assert layer(torch.tensor([[0, 8]])).shape == (1, 2, 4)
     assert type(layer.padding_idx) is int and head._padding_row() == 1  # a row without gradient
@@ -62,7 +63,7 @@ IMPOSSIBLE = {
     "scale=float('inf')": "scale is inf",
     "multiplier=float('nan')": "multiplier is nan",
     "norm_eps=-1.0": "norm_eps is -1.0",
-    "token_types=-1": "token_types is -1",
+    "n_token_types=-1": "n_token_types is -1",
     "dropout=1.5": "dropout is 1.5",
     "dtype='float32'": "dtype is 'float32'",
     "seed=2**80": "seed is",

@@ -35,9 +35,9 @@ EVERY_LAYER: dict[str, dict[str, Any]] = {
     "scaled": {"block_size": L, "scale": 3.3},
     "multiplied": {"block_size": L, "multiplier": 3.3},
     "normed": {"block_size": L, "norm_eps": 1e-5},
-    "typed": {"block_size": L, "token_types": 2, "norm_eps": 1e-12},
+    "typed": {"block_size": L, "n_token_types": 2, "norm_eps": 1e-12},
     "projected rows": {"block_size": L, "row_width": 4, "projection_at": "rows"},
-    "projected sum": {"block_size": L, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "token_types": 2},
+    "projected sum": {"block_size": L, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "n_token_types": 2},
     "numbered by ids": {"block_size": L, "position_id_rule": PositionIdRule(by="ids", start=2, padding_idx=1)},
     "numbered by mask": {"block_size": L, "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
 }
@@ -189,7 +189,7 @@ def test_position_ids_shapes() -> None:
 @pytest.mark.parametrize("name", ["position_ids", "token_type_ids"])
 def test_position_and_type_ids_must_match_the_input(name: str, shape: tuple[int, ...]) -> None:
     """A shape that merely broadcasts is an error: (3, 3) types for one text would give a batch of three."""
-    layer = make(block_size=L, token_types=2)
+    layer = make(block_size=L, n_token_types=2)
     for grad in (True, False):
         with torch.set_grad_enabled(grad), pytest.raises(ShapeError, match=rf"{name} has shape .*expected \(2, 3\)"):
             layer(IDS, **{name: torch.zeros(shape, dtype=torch.int64)})
@@ -220,7 +220,7 @@ def test_sinusoidal_and_rotary_have_no_upper_limit() -> None:
 
 
 def test_token_types_are_added_and_checked() -> None:
-    layer, types = make(token_types=2), torch.tensor([0, 1, 1])
+    layer, types = make(n_token_types=2), torch.tensor([0, 1, 1])
     rows, type_rows = layer.token_embedding.weight[IDS], layer.token_type_embedding.weight
     assert torch.equal(layer(IDS), rows + type_rows[0])
     assert torch.equal(layer(IDS, token_type_ids=types), rows + type_rows[types])
@@ -263,7 +263,7 @@ def test_dropout_only_in_training() -> None:
 
 
 def test_seed() -> None:
-    options = {"block_size": V, "token_types": V}
+    options = {"block_size": V, "n_token_types": V}
     first, second, other = (make(**options, seed=seed) for seed in (7, 7, 8))
     for name, weight in first.state_dict().items():
         assert torch.equal(weight, second.state_dict()[name])
@@ -274,7 +274,7 @@ def test_seed() -> None:
 
 def test_seed_does_not_change_the_global_random_state() -> None:
     torch.manual_seed(0)
-    make(block_size=L, token_types=2)
+    make(block_size=L, n_token_types=2)
     ours = torch.rand(1)
     torch.manual_seed(0)
     assert torch.equal(ours, torch.rand(1))
@@ -297,8 +297,8 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"row_width": 4}, "pass both or neither"),
         ({"projection_at": "rows"}, "pass both or neither"),
         ({"dropout": 1.5}, "dropout is 1.5"),
-        ({"norm": "rms"}, "norm is 'rms' at 'sum', but norm_eps is None"),
-        ({"norm_at": "start"}, "norm is 'layer' at 'start', but norm_eps is None"),
+        ({"norm": "rmsnorm"}, "norm is 'rmsnorm' at 'sum', but norm_eps is None"),
+        ({"norm_at": "start"}, "norm is 'layernorm' at 'start', but norm_eps is None"),
         ({"positions": SinusoidalPositions(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
         ({"positions": "none", "block_size": 4}, "block_size 4 is for learned and sinusoidal positions"),
@@ -406,7 +406,7 @@ for options in (
     {"positions": "rotary"},
     {"block_size": 16, "row_width": 4, "projection_at": "rows",
      "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
-    {"block_size": 16, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "token_types": 2,
+    {"block_size": 16, "row_width": 4, "projection_at": "sum", "norm_eps": 1e-12, "n_token_types": 2,
      "position_id_rule": pads},
 ):
     torch.compiler.reset()
@@ -807,7 +807,7 @@ def check(module, call, inputs, *others):
 
 ids, mask = torch.tensor([[3, 1, 4], [1, 5, 9]]), torch.ones(2, 3, dtype=torch.int64)
 for options in ({}, {"block_size": 8}, {"positions": "rotary"}, {"positions": "sinusoidal"},
-                {"block_size": 8, "padding_idx": 1, "scale": 3.3, "norm_eps": 1e-5, "token_types": 2}):
+                {"block_size": 8, "padding_idx": 1, "scale": 3.3, "norm_eps": 1e-5, "n_token_types": 2}):
     layer = Embeddings(50, 8, **options)
     check(layer, lambda layer, ids: layer(ids), (ids,), (ids.roll(1),))
     check(layer, lambda layer, ids, mask: layer(ids, attention_mask=mask), (ids, mask), (ids.roll(1), mask))

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import inlayer
 from inlayer import chunked_loss
 from inlayer import head as head_module
 from inlayer.embeddings import Embeddings
@@ -135,8 +136,8 @@ def replace_hidden(output: object, hidden: Tensor) -> object:
 
 FAMILIES: dict[str, dict[str, float]] = {
     "gpt2": {},
-    "cohere": {"scale": 0.0625 * 1.1},
-    "granite": {"divisor": 6.0},
+    "cohere": {"logit_scale": 0.0625 * 1.1},
+    "granite": {"logit_divisor": 6.0},
     "gemma2": {"soft_cap": 3.0},
     "t5": {"hidden_scale": D**-0.5},
 }
@@ -338,6 +339,16 @@ def test_table_of_another_shape_cannot_be_tied(table: Table) -> None:
     assert not head.tied
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear_layer_is_replaced_by_a_head(bias: bool) -> None:
+    layer, linear = Embeddings(V, D), nn.Linear(D, V, bias=bias)
+    with pytest.raises(InputError, match="a Linear cannot be tied to this layer; replace it with ") as caught:
+        layer.tie(linear)
+    head = eval(str(caught.value).split(" with ")[1], {"inlayer": inlayer, "layer": layer})
+    assert head.tied
+    assert (head.bias is not None) == bias
+
+
 def test_module_without_rows_cannot_be_tied() -> None:
     with pytest.raises(InputError, match="Dropout cannot be tied to"):
         Head(D, V).tie(nn.Dropout())
@@ -448,9 +459,9 @@ def plain_loss(
 HEADS: dict[str, dict[str, object]] = {
     "plain": {},
     "bias": {"bias": True},
-    "scales": {"scale": 0.7, "divisor": 3.0, "hidden_scale": 1.3, "bias": True},
+    "scales": {"logit_scale": 0.7, "logit_divisor": 3.0, "hidden_scale": 1.3, "bias": True},
     "soft cap": {"soft_cap": 4.0},
-    "everything": {"soft_cap": 4.0, "scale": 0.7, "divisor": 3.0, "hidden_scale": 1.3, "bias": True},
+    "everything": {"soft_cap": 4.0, "logit_scale": 0.7, "logit_divisor": 3.0, "hidden_scale": 1.3, "bias": True},
 }
 
 
@@ -751,9 +762,9 @@ def test_invalid_arguments_of_the_loss_are_an_error() -> None:
 
 def test_invalid_arguments_of_the_head_are_an_error() -> None:
     for options in (
-        {"scale": 0.0},
-        {"scale": float("nan")},
-        {"divisor": 0.0},
+        {"logit_scale": 0.0},
+        {"logit_scale": float("nan")},
+        {"logit_divisor": 0.0},
         {"hidden_scale": float("inf")},
         {"soft_cap": 0.0},
         {"soft_cap": -1.0},

@@ -34,7 +34,7 @@ def test_ids_of_a_checkpoint_and_normalized_rows() -> None:
     ids = torch.tensor([[1, 40, 6143]])
     stored = inlayer.load("default").embeddings
     assert torch.equal(stored.ids_of(stored(ids)), ids)
-    inkling = layer(norm="rms", norm_eps=1e-6, norm_at="rows")
+    inkling = layer(norm="rmsnorm", norm_eps=1e-6, norm_at="rows")
     assert torch.equal(inkling.ids_of(inkling(torch.tensor([7, 8]))), torch.tensor([7, 8]))
 
 

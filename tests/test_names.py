@@ -15,7 +15,6 @@ SAME_ROLE = {
     "app.py": "the application object that commands or routes join",
     "compare.py": "compares two models, and its command",
     "course.py": "the course, and its routes",
-    "gguf.py": "what a package knows about GGUF",
     "html.py": "a package's page as one document",
     "inspect.py": "inspection, and its command",
     "neighbors.py": "nearest rows of a query, and the commands that print them",

@@ -1,12 +1,12 @@
-"""Quantized tables in safetensors: which tensors hold a table's values, scales and shape.
+"""Quantized tables in safetensors: which tensors hold a table's values, scales, and shape.
 
 Store -> [table] -> Model
 - FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`, `scale`), for blocks of rows and channels
 - MXFP4: 16 bytes for each 32 channels in `weight_blocks` with `weight_scales` (gpt-oss), or in `weight_packed` with
   `weight_scale` (compressed-tensors)
-- NVFP4: `weight_packed`, `weight_scale` and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
+- NVFP4: `weight_packed`, `weight_scale`, and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`,
   and `weight_scale_2` (ModelOpt)
-- grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
+- grouped int4 (compressed-tensors): `weight_packed`, `weight_scale`, and `weight_shape`; symmetric only
 - int8 (model2vec): `embeddings` without scales
 - shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
 - see also: decoding (formats/dequantization.py), n-gram memories (find_tables.py)
@@ -52,7 +52,7 @@ class QuantizedTable:
     row_block: int = 1  # rows that share a row of scales
 
     def open(self, store: FolderStore, padding_idx: int | None) -> StoredTable:
-        """Return the table; reads none of its rows."""
+        """Return the table; does not read any rows."""
         source: RowSource = store.open_rows(self.values)
         if self.scales is not None:
             source = PairedRows(source, RepeatedRows(store.open_rows(self.scales), self.row_block, source.rows))
@@ -95,7 +95,7 @@ def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
     if tensor.dtype == "U8" and (factor := store.find_stored(f"{name}_scale_2")) is not None:  # ModelOpt
         return _fp4(store, name, tensor, f"{name}_scale", "NVFP4", factor=_read_scalar(store, factor))
     if tensor.dtype == "I8" and name == MODEL2VEC:
-        check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
+        check_tensor(store.source, tensor, tensor.is_matrix, "a table is (V, D)")
         return _table("byte", tensor, None, tensor)
     return None
 
@@ -108,8 +108,8 @@ def _find_packed(store: FolderStore, name: str) -> QuantizedTable | None:
     base = values.name.removesuffix("_packed").removesuffix("_blocks")
     for other in (base + end for end in UNSUPPORTED):
         if find(other) is not None:
-            what = "int4 with zero points or reordered groups"
-            raise DtypeError(f"{store.where}: {quote(name)} has {quote(other)}; {what} is not supported")
+            feature = "int4 with zero points or reordered groups"
+            raise DtypeError(f"{store.source}: {quote(name)} has {quote(other)}; {feature} is not supported")
     if values.name.endswith("_blocks"):
         return _fp4(store, name, values, f"{base}_scales", "MXFP4")
     if values.dtype != "U8":
@@ -138,8 +138,8 @@ def _table(
 
 def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> QuantizedTable:
     """Build a table of FP8 values with one scale, or with one for each block of rows and channels."""
-    check_tensor(store.where, values, values.is_matrix, "a table is (V, D)")
-    check_tensor(store.where, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
+    check_tensor(store.source, values, values.is_matrix, "a table is (V, D)")
+    check_tensor(store.source, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
     rows, width = values.shape
     if math.prod(scales.shape) == 1:
         return _table("byte", values, None, values, factor=_read_scalar(store, scales))
@@ -148,7 +148,7 @@ def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Qua
     row_blocks, column_blocks = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
     blocked = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]}"
     needs = f"{blocked} needs {row_blocks:,} x {column_blocks:,}"
-    check_tensor(store.where, scales, grid == (row_blocks, column_blocks), needs)
+    check_tensor(store.source, scales, grid == (row_blocks, column_blocks), needs)
     return _table("byte", values, scales, values, blocks[0], block=blocks[1])
 
 
@@ -157,7 +157,7 @@ def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...
     sizes = _settings(store).get("weight_block_size")
     is_stated = isinstance(sizes, list) and len(sizes) == 2 and all(type(size) is int and size > 0 for size in sizes)
     rows, channels = sizes if sizes and is_stated else (FP8_BLOCK, None)
-    if len(grid) == 2 and grid[0] == shape[0]:  # one scale per row, or some, although other tensors may have fewer
+    if len(grid) == 2 and grid[0] == shape[0]:  # one or more scales per row, even if other tensors have fewer
         return 1, _channels_per_scale(shape[1], grid[1], [channels] if channels else []) or channels or FP8_BLOCK
     return rows, channels or FP8_BLOCK
 
@@ -172,7 +172,7 @@ def _group_sizes(store: FolderStore) -> list[int]:
     schemes = _settings(store).get("config_groups")
     schemes = schemes.values() if isinstance(schemes, dict) else ()
     weights = [scheme.get("weights") for scheme in schemes if isinstance(scheme, dict)]
-    sizes = [one.get("group_size") for one in weights if isinstance(one, dict)]
+    sizes = [scheme.get("group_size") for scheme in weights if isinstance(scheme, dict)]
     return [size for size in sizes if type(size) is int and size > 0]
 
 
@@ -193,29 +193,29 @@ def _fp4(
     blocks, rest = divmod(math.prod(sizes) * 2, block)
     shaped = sizes in ([blocks, block // 2], [blocks * block // 2]) and rows * blocks > 0 and rest == 0
     rule = f"{kind} values are U8 (V, D / {block}, {block // 2}) or (V, D / 2)"
-    check_tensor(store.where, values, shaped and values.dtype == "U8", rule)
+    check_tensor(store.source, values, shaped and values.dtype == "U8", rule)
     scales = _require(store, values, scales_name)
     fits = scales.shape == (rows, blocks) and scales.dtype in scale_dtypes
-    check_tensor(store.where, scales, fits, f"expected {scale_dtypes[0]} {(rows, blocks)}")
+    check_tensor(store.source, scales, fits, f"expected {scale_dtypes[0]} {(rows, blocks)}")
     info = replace(values, name=name, dtype=kind, shape=(rows, blocks * block))
     return _table("fp4", values, scales, info, block=block, **factor)
 
 
 def _int4(store: FolderStore, name: str, values: TensorInfo, base: str) -> QuantizedTable:
-    check_tensor(store.where, values, values.is_matrix and values.dtype == "I32", "int4 values are I32 (V, D / 8)")
+    check_tensor(store.source, values, values.is_matrix and values.dtype == "I32", "int4 values are I32 (V, D / 8)")
     rows, width = values.shape[0], values.shape[1] * INT4_PER_WORD
     if (shape := store.find_stored(f"{base}_shape")) is not None:
-        check_tensor(store.where, shape, shape.shape == (2,), "expected two integers")
+        check_tensor(store.source, shape, shape.shape == (2,), "expected two integers")
         stated = tuple(int(size) for size in store.read_integers(shape.name))
         fits = stated[0] == rows and width - INT4_PER_WORD < stated[1] <= width
-        check_tensor(store.where, shape, fits, f"its values {stated} do not match packed values {values.shape}")
+        check_tensor(store.source, shape, fits, f"its values {stated} do not match packed values {values.shape}")
         width = stated[1]
     scales, sizes = _require(store, values, f"{base}_scale"), _group_sizes(store)
     fits = len(scales.shape) == 2 and scales.shape[0] == rows and scales.dtype in SAFETENSORS_DTYPES
     block = _channels_per_scale(width, scales.shape[1], sizes) if fits else None
     grouped = f" in groups of {' or '.join(map(str, sizes))}" if sizes else ""
     needs = f"expected {rows:,} rows of scales for {width:,} channels{grouped}"
-    check_tensor(store.where, scales, block is not None, needs)
+    check_tensor(store.source, scales, block is not None, needs)
     info = replace(values, name=name, dtype="INT4", shape=(rows, width))
     return _table("int4", values, scales, info, block=block)
 
@@ -223,14 +223,14 @@ def _int4(store: FolderStore, name: str, values: TensorInfo, base: str) -> Quant
 def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:
     """Read the scale of a whole table: one finite number other than 0."""
     single = math.prod(tensor.shape) == 1 and tensor.dtype in SAFETENSORS_DTYPES
-    check_tensor(store.where, tensor, single, "expected one number")
+    check_tensor(store.source, tensor, single, "expected one number")
     factor = float(store.read(tensor.name).reshape(-1)[0])
     usable = math.isfinite(factor) and factor != 0
-    check_tensor(store.where, tensor, usable, f"it is {factor}; expected a finite number")
+    check_tensor(store.source, tensor, usable, f"it is {factor}; expected a finite number")
     return factor
 
 
 def _require(store: FolderStore, values: TensorInfo, name: str) -> TensorInfo:
     if (tensor := store.find_stored(name)) is None:
-        raise CheckpointError(f"{store.where}: {quote(values.name)} has no scales; {quote(name)} is missing")
+        raise CheckpointError(f"{store.source}: {quote(values.name)} has no scales; {quote(name)} is missing")
     return tensor

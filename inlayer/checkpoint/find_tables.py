@@ -52,7 +52,7 @@ class TableInfo(TensorInfo):
         file: Name of the file that contains it.
         offset: Position of its first byte in the file.
         nbytes: Size in bytes.
-        role: What the table is for, such as "token" or "head".
+        role: Purpose of the table, such as "token" or "head".
         share: Its share of the model's parameters, or None if their number is unknown.
 
     Example:
@@ -82,9 +82,9 @@ def value_tables(model: Model) -> dict[int, str]:
     return {int(match[1]): name for name in names if (match := tensor_names.VALUE_OF_BLOCK.search(name))}
 
 
-def limitation(model: Model) -> str:
-    """Return what the files have and the layer leaves out; "" for nothing."""
-    if not _may_have_value_tables(model) or not model.store.first_of(tensor_names.SMEAR_GATES):
+def unsupported_parts(model: Model) -> str:
+    """Describe parts of the checkpoint that the layer ignores, or return "" if there are none."""
+    if not _may_have_value_tables(model) or not model.store.find_first(tensor_names.SMEAR_GATES):
         return ""
     return "hidden states without the smear gate, which mixes each vector with the one before it"
 
@@ -110,7 +110,7 @@ def _has_table_shape(model: Model, name: str, role: TableRole) -> bool:
         return True  # the error is reported when the tensor is described
     if role != "mtp" or not tensor.is_matrix:
         return tensor.is_matrix
-    originals = {_module(one) for one in (model.table_info.name, model.head_name or "")} | {"head"}
+    originals = {_module(name) for name in (model.table_info.name, model.head_name or "")} | {"head"}
     is_copy = _module(name) in originals and tensor.shape[1] == model.table_info.shape[1]
     return is_copy or tensor.shape == model.table_info.shape
 
@@ -123,7 +123,7 @@ def _module(name: str) -> str:
 def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | None) -> TensorInfo:
     """Find the token table: a tensor with a common name and the required size, otherwise the best candidate."""
     size = _table_size(spec, config)
-    usual = store.first_of(tensor_names.TABLES)
+    usual = store.find_first(tensor_names.TABLES)
     if usual is not None and spec is not None and spec.positions == "learned" and not spec.head.tied:
         # In untied encoder-decoders with learned positions (BART), the encoder has its own table.
         own = usual.replace("shared.weight", "encoder.embed_tokens.weight")
@@ -141,10 +141,10 @@ def find_table(store: Store, spec: LayerSpec | None, config: dict[str, Any] | No
         if spec is None:
             candidates = candidates or tensor_names.table_candidates(shapes, None, None)
         if not candidates:
-            problem = "has no embedding table: no tensor has the name of a table, or its size"
-            raise first_error or CheckpointError(f"{store.where} {problem}; {store.explain_missing_table()}")
+            problem = "has no embedding table: no tensor has a table's name or shape"
+            raise first_error or CheckpointError(f"{store.source} {problem}; {store.explain_missing_table()}")
         tensor = store.find(candidates[0])
-    check_tensor(store.where, tensor, tensor.is_matrix, "a table is (V, D)")
+    check_tensor(store.source, tensor, tensor.is_matrix, "a table is (V, D)")
     return tensor
 
 
@@ -153,15 +153,15 @@ def find_head(store: Store, table: TensorInfo, spec: LayerSpec | None) -> str | 
 
     A head that is not tied to the encoder's table, and not stored, is tied to the table of the decoder.
     """
-    usual = store.first_of(tensor_names.HEAD_TENSORS)
+    usual = store.find_first(tensor_names.HEAD_TENSORS)
     if usual is None and not store.remote:
         usual = tensor_names.choose_head(store.names(), partial(has_shape, store, shape=table.shape))
     if usual is None and spec is not None and not spec.head.tied and "encoder." in table.name:
-        usual = store.first_of((table.name.replace("encoder.", "decoder."),))
+        usual = store.find_first((table.name.replace("encoder.", "decoder."),))
     return usual
 
 
-def part_name(model: Model, part: str) -> str | None:
+def find_part_name(model: Model, part: str) -> str | None:
     """Return the tensor name of a part, given as in `embeddings.state_dict()` or as "head.bias"; None if missing."""
     return tensor_names.choose_part(part, model.store.names(), model.table_info.name)
 
@@ -192,7 +192,7 @@ def _table_size(spec: LayerSpec | None, config: dict[str, Any] | None) -> tuple[
 
 def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
     """Return the token weights that some model2vec models store, or None."""
-    if not model.store.first_of(["weights"]):
+    if not model.store.find_first(["weights"]):
         return None
     weights = model.store.read("weights").astype(np.float64)
     if weights.shape != (model.table.num_embeddings,):
@@ -205,10 +205,10 @@ def read_weights(model: Model) -> npt.NDArray[np.float64] | None:
 
 def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
     """Open one n-gram memory of the config, checked against its tensors."""
-    tensors = find_parts(model.store, spec.tensor)
-    _check_rows(model.store.where, spec, tensors)
-    _check_hashing(model.store, spec, tensors[0].name.partition(spec.tensor)[0])
-    compress = None if spec.compressed_size is None else partial(_compress, model, spec.compressed_size)
+    tensors = find_parts(model.store, spec.tensor_suffix)
+    _check_rows(model.store.source, spec, tensors)
+    _check_hashing(model.store, spec, tensors[0].name.partition(spec.tensor_suffix)[0])
+    compress = None if spec.compressed_vocab_size is None else partial(_compress, model, spec.compressed_vocab_size)
     table = _open_table(model.store, spec, tensors)
     return NgramMemory(spec, table if model.dtype is None else table.astype(model.dtype), tensors, compress)
 
@@ -220,25 +220,25 @@ def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
     if not parts or [index for index, _ in parts] != list(range(len(parts))):
         numbers = ", ".join(str(index) for index, _ in parts[:8]) or "none"
         problem = f"does not have all tensors of {tensor}, which its config requires"
-        raise CheckpointError(f"{store.where} {problem}; parts found: {numbers}")
+        raise CheckpointError(f"{store.source} {problem}; parts found: {numbers}")
     return tuple(store.find(name) for _, name in parts)
 
 
-def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:
+def _check_rows(source: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:
     for tensor in tensors:
         fits = tensor.is_matrix and tensor.shape[1] == spec.width and tensor.dtype == tensors[0].dtype
-        check_tensor(where, tensor, fits, f"its config requires rows of {spec.width:,} values, all of one dtype")
+        check_tensor(source, tensor, fits, f"its config requires rows of {spec.width:,} values, all of one dtype")
     sizes = tuple(tensor.shape[0] for tensor in tensors)
     if sum(sizes) != spec.rows or (spec.tensor_per_head and sizes != spec.moduli):
         raise CheckpointError(
-            f"{where}: the n-gram memory {spec.tensor} has {sum(sizes):,} rows in {len(sizes):,} tensors; its config "
-            f"requires {spec.rows:,} for {spec.heads:,} hash heads"
+            f"{source}: the n-gram memory {spec.tensor_suffix} has {sum(sizes):,} rows in {len(sizes):,} tensors; its "
+            f"config requires {spec.rows:,} for {spec.n_hash_heads:,} hash heads"
         )
 
 
 def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
     """Check hash constants stored by a qwen4_exp checkpoint: values other than the config's would select other rows."""
-    module, names = prefix + spec.tensor.rpartition(".")[0], set(store.names())
+    module, names = prefix + spec.tensor_suffix.rpartition(".")[0], set(store.names())
     hashing = {
         "layer_multipliers": spec.multipliers[-1], "ngram_heads_vocab_sizes": spec.moduli,
         "ngram_heads_offsets": spec.offsets,
@@ -246,18 +246,19 @@ def _check_hashing(store: Store, spec: NgramSpec, prefix: str) -> None:
     for name, expected in hashing.items():
         if (stored := f"{module}.{name}") in names:
             tensor = store.find(stored)
-            check_tensor(store.where, tensor, tensor.shape == (len(expected),), f"expected {len(expected)} integers")
+            check_tensor(store.source, tensor, tensor.shape == (len(expected),), f"expected {len(expected)} integers")
             equal = tuple(store.read_integers(stored).tolist()) == expected
-            check_tensor(store.where, tensor, equal, "its values are not those that its config determines")
+            check_tensor(store.source, tensor, equal, "its values are not those that its config determines")
 
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
     """Open the rows of all tensors. Quantized rows of a layer become bfloat16, as inference engines compute them."""
     name = tensors[0].name
-    shared = name.partition(spec.tensor)[0] + spec.tensor + ".weight_scale"
+    shared = name.partition(spec.tensor_suffix)[0] + spec.tensor_suffix + ".weight_scale"
     if isinstance(store, FolderStore) and shared != f"{name}_scale" and shared in store.names():  # qwen4_exp
         scale = store.find(shared)
-        check_tensor(store.where, scale, math.prod(scale.shape) == 1, "its memory has one scale for all of its tensors")
+        is_single = math.prod(scale.shape) == 1
+        check_tensor(store.source, scale, is_single, "its memory has one scale for all of its tensors")
         first = fp8_table(store, tensors[0], scale).open(store, None)
         sources = [store.open_rows(tensor) for tensor in tensors]
     else:
@@ -265,11 +266,11 @@ def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) 
         for tensor, table in zip(tensors, tables, strict=True):
             is_scaled = table.decode_rows is not None or not tensor.dtype.startswith("F8")
             scales = quote(tensor.name.removesuffix("weight") + "scale")
-            check_tensor(store.where, tensor, is_scaled, f"its scales {scales} are missing")
+            check_tensor(store.source, tensor, is_scaled, f"its scales {scales} are missing")
         first, sources = tables[0], [table.source for table in tables]
         if any(table.decode_rows != first.decode_rows for table in tables):
             problem = "are quantized with different scales for whole tensors, or with blocks of different sizes"
-            raise CheckpointError(f"{store.where}: the tensors of {spec.tensor} {problem}")
+            raise CheckpointError(f"{store.source}: the tensors of {spec.tensor_suffix} {problem}")
     in_layer = first.decode_rows is not None and spec.layer is not None
     joined = sources[0] if len(sources) == 1 else JoinedRows(sources)
     return StoredTable(

@@ -3,7 +3,7 @@
 Store -> Model -> [embeddings, head]
 - token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
 - a stored head that differs from the table is not tied, whatever the config says, as in transformers
-- everything is frozen and in evaluation mode, unless the model is loaded as trainable, which reads rows into memory
+- everything is frozen and in evaluation mode unless the model is loaded as trainable, which reads rows into memory
 Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
 """
 
@@ -16,12 +16,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts, head_shape, part_name, value_tables
+from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_part_name, find_parts, head_shape, value_tables
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.families import LayerSpec
-from inlayer.families.tensor_names import names_head
+from inlayer.families.tensor_names import config_has_head
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.positions import sinusoidal_encoding
@@ -31,7 +31,7 @@ from inlayer.tensors import to_tensor, torch_dtype
 from inlayer.tying import use_stored_rows
 
 COMPARED_ROWS = 4096  # rows per step when a stored head is compared with the table
-SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it equals the table
+SAMPLED_ROWS = 64  # sampled rows of a remote head, to decide whether it matches the table
 FLOAT32_PARTS = ("position_embedding.alpha",)  # regardless of the model's dtype
 MAX_PART = 256 << 20  # bytes; the largest tables of learned positions are about 100 MB
 
@@ -59,8 +59,8 @@ def build_embeddings(model: Model) -> Embeddings:
         layer.value_layers = tuple(sorted(tables))
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
-    layer.memories = model.memories
-    if any(spec.added == "projected mean" for spec in layer.ngrams):
+    layer.ngram_memories = model.ngram_memories
+    if any(spec.added == "projected_mean" for spec in layer.ngrams):
         layer.ngram_projection = nn.Parameter(_read_ngram_projection(model))
     return layer.requires_grad_(model.trainable).train(model.trainable)
 
@@ -68,7 +68,8 @@ def build_embeddings(model: Model) -> Embeddings:
 def _computes(spec: LayerSpec) -> bool:
     """Return whether hidden states are more than the rows."""
     return (
-        (spec.scale, spec.multiplier, spec.norm_eps, spec.projection_at, spec.token_types) != (1.0, 1.0, None, None, 0)
+        (spec.scale, spec.multiplier, spec.norm_eps, spec.projection_at, spec.n_token_types)
+        != (1.0, 1.0, None, None, 0)
         or spec.positions in ("learned", "sinusoidal")
         or any(ngrams.added != "no" for ngrams in spec.ngrams)
     )
@@ -116,11 +117,11 @@ def build_head(model: Model) -> Head | None:
 
 def _read_ngram_projection(model: Model) -> Tensor:
     """Return the projections of a memory's hash heads (heads, D of a row, D), in the table's dtype."""
-    spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
+    spec, parts = model.ngram_memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
     shape = (model.table_info.shape[1], spec.width)
     for part in parts:
-        fits = part.shape == shape and len(parts) == spec.heads and part.nbytes <= MAX_PART
-        rule = f"its config requires {spec.heads} projections of shape {shape}, and there are {len(parts):,}"
+        fits = part.shape == shape and len(parts) == spec.n_hash_heads and part.nbytes <= MAX_PART
+        rule = f"its config requires {spec.n_hash_heads} projections of shape {shape}, and there are {len(parts):,}"
         check_tensor(model.source, part, fits, rule)
     dtype = torch_dtype(model.table.dtype)
     return torch.stack([to_tensor(model.store.read(part.name)).to(dtype).T for part in parts])
@@ -146,12 +147,12 @@ def _same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 def saved_with_head(model: Model) -> bool:
     """Return whether a tied model has a head at all. Its class decides; a masked-language head also needs a bias."""
     biased = model.spec is not None and model.spec.head.bias
-    return names_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
+    return config_has_head(model.config) is not False and (not biased or find_part(model, "head.bias") is not None)
 
 
 def find_part(model: Model, part: str) -> TensorInfo | None:
     """Find the tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
-    name = part_name(model, part)
+    name = find_part_name(model, part)
     return None if name is None else model.store.find(name)
 
 

@@ -1,7 +1,7 @@
-"""Model: the embedding layer, head and tokenizer of a checkpoint, each read on first access.
+"""Model: the embedding layer, the head, and the tokenizer of a checkpoint, each read on first access.
 
 Store -> [Model] -> tokenizer, table, embeddings, head
-- `spec`, `tokenizer` and `table` need numpy only; `embeddings` and `head` need torch (checkpoint/layer.py)
+- `spec`, `tokenizer`, and `table` need only numpy; `embeddings` and `head` need torch (checkpoint/layer.py)
 - a file without a config has rows but no positions. A config of an unsupported family gives a `table`, but no
   `embeddings`: what the layer adds to its rows is not guessed
 Tested against transformers in tests/checkpoint/test_parity.py, and without torch in tests/test_without_torch.py.
@@ -45,13 +45,13 @@ class Model:
 
     Attributes:
         source: Where the model came from.
-        note: Text to show with it, for example that it is a sample.
+        note: A note to show with the model, for example that it is a sample.
         config: The contents of config.json, or None.
         dtype: The dtype passed to `load`, or None if rows keep their stored dtype.
         trainable: Whether `embeddings` holds its rows in memory, so that they can be trained.
         table_info: Name, file, byte offset, shape, and dtype of the table.
         is_static: Whether this is a model2vec or StaticEmbedding model, which has only a table.
-        skipped: Tokens that `encode` leaves out: "special", "unknown", or "none".
+        skipped_tokens: Tokens that `encode` leaves out: "special", "unknown", or "none".
         table: The rows, as numpy arrays.
         embeddings: The input layer, a torch module.
         head: The head, a torch module, or None.
@@ -70,8 +70,9 @@ class Model:
     _last_encoder: tuple[object, Encoder] | None = None
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
-        self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.is_static, self.skipped, self.dtype, self.trainable = store.is_static, store.skipped, dtype, trainable
+        self.store, self.source, self.note, self.config = store, store.source, store.note, store.config
+        self.is_static, self.skipped_tokens = store.is_static, store.skipped_tokens
+        self.dtype, self.trainable = dtype, trainable
         self.table_info = find_tables.find_table(store, self.spec, self.config)
         if self.spec is not None and self.spec.is_generic:
             name, shape, size = self.spec.family, self.table_info.shape, (self.spec.vocab_size, self.spec.n_embd)
@@ -80,11 +81,11 @@ class Model:
             else:
                 self.spec_error = ConfigError(f"{name}: its table is {shape}, but its config requires {size}")
                 self.spec = None
-        self.note = "; ".join(filter(None, (self.note, find_tables.limitation(self))))
+        self.note = "; ".join(filter(None, (self.note, find_tables.unsupported_parts(self))))
 
     @cached_property
     def spec(self) -> LayerSpec | None:
-        """The layer that the config describes; None without a config, or if its family is not supported."""
+        """The layer that the config describes; None if there is no config, or if its family is not supported."""
         try:
             return None if self.config is None else describe(self.config, tensor_names=self.store.names)
         except ConfigError as error:
@@ -113,14 +114,14 @@ class Model:
         padding_idx = None if self.spec is None else self.spec.padding_idx
         has_row = padding_idx is not None and padding_idx < self.table_info.shape[0]
         table = self.store.table(self.table_info.name, padding_idx if has_row else None)
-        if self.is_static and self.store.first_of(["mapping"]):
+        if self.is_static and self.store.find_first(["mapping"]):
             table.source = ClusteredRows(table.source, self.store.read_integers("mapping"))
             table.num_embeddings = table.source.rows
         return table if self.dtype is None else table.astype(self.dtype)
 
     @cached_property
     def tables(self) -> tuple[TableInfo, ...]:
-        """Every tensor that token ids, positions or n-grams index, the token table first; reads headers only.
+        """Every tensor that token ids, positions, or n-grams index, the token table first; reads only headers.
 
         Raises:
             CheckpointError: If a file with one of these tensors is missing or damaged.
@@ -133,15 +134,15 @@ class Model:
         return tuple(find_tables.describe_table(self, name, role, total) for name, role in names)
 
     @cached_property
-    def memories(self) -> tuple[NgramMemory, ...]:
-        """The n-gram memories with their rows; reads headers only, and checks them against the config.
+    def ngram_memories(self) -> tuple[NgramMemory, ...]:
+        """The n-gram memories with their rows; reads only headers, and checks them against the config.
 
         Raises:
             ConfigError: If the config is invalid or its family is not supported.
             CheckpointError: If the tensors do not match the config.
 
         Example:
-            >>> load("default").memories
+            >>> load("default").ngram_memories
             ()
         """
         specs = () if self.config is None else self._require_spec().ngrams
@@ -209,10 +210,10 @@ class Model:
             progress: Called as `progress(done, total)` with numbers of rows.
 
         Returns:
-            Neighbors with `.id`, `.text` and `.score`, nearest first; the query's own tokens are excluded.
+            Neighbors with `.id`, `.text`, and `.score`, nearest first; the query's own tokens are excluded.
 
         Raises:
-            InputError: If the query is empty, zero or not finite, or a filter needs a tokenizer and there is none.
+            InputError: If the query is empty, zero, or not finite, or a filter needs a tokenizer and there is none.
 
         Example:
             >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
@@ -227,19 +228,19 @@ class Model:
         """Answer "a - b + c", and test the answer against its baselines.
 
         Args:
-            a: A word, a text, a token id or a vector, as for `neighbors`; so are b and c.
-            b: What is subtracted.
-            c: What is added.
+            a: A word, a text, a token id, or a vector, as for `neighbors`; so are b and c.
+            b: The query to subtract.
+            c: The query to add.
             k: Number of answers.
             table: "input", or "head" for the rows of the head.
             words: Return only whole words.
 
         Returns:
-            `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs`. Only the last includes
-            a, b and c, and tokens that are the same word as one of them apart from case and spaces.
+            `answers`, `nearest_to_first` (the nearest tokens to `a` alone), and `with_inputs`. Only the last includes
+            a, b, and c, and tokens that are the same word as one of them, ignoring case and whitespace.
 
         Raises:
-            InputError: If a query is empty, zero or not finite, or the model has no such table.
+            InputError: If a query is empty, zero, or not finite, or the model has no such table.
 
         Example:
             >>> result = load("default").analogy("father", "man", "woman")
@@ -280,13 +281,13 @@ class Model:
     ) -> Any:  # fmt: skip
         """Turn texts into vectors: the pooled rows of their tokens.
 
-        Special tokens do not count, and a text is never truncated. A text without tokens gives zeros. A text's vector
-        does not depend on the other texts, the batch size or the number of threads. It differs from a computation in
+        Special tokens are ignored, and a text is never truncated. A text without tokens gives zeros. A text's vector
+        does not depend on the other texts, the batch size, or the number of threads. It differs from a computation in
         float64 by at most 1e-6 times the largest absolute value of the table (1e-6 if all are below 1).
 
         Args:
             texts: A text, or a list of texts.
-            pool: "mean", "first", "last" or "max"; or "none" for one vector per token.
+            pool: "mean", "first", "last", or "max"; or "none" for one vector per token.
             weights: A fitted `Weighting`, or the file or folder where one was saved.
             normalize: Scale each vector to norm 1.
             dim: Keep only the first `dim` values.
@@ -296,7 +297,7 @@ class Model:
 
         Returns:
             A numpy array (n, D), or (D,) for a single text. With `pool="none"`, a `TokenVectors` with `vectors` (N, D),
-            `ids` (N,) and `offsets` (n + 1,).
+            `ids` (N,), and `offsets` (n + 1,).
 
         Raises:
             InputError: If the model has no tokenizer, or an argument is invalid.
@@ -310,7 +311,7 @@ class Model:
 
         encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
         if not isinstance(show_progress, (bool, np.bool_, type(None))):
-            raise DtypeError(f"show_progress is {show_progress!r}; it must be True, False or None")
+            raise DtypeError(f"show_progress is {show_progress!r}; it must be True, False, or None")
         if not show_progress:
             return encoder.encode(texts, settings, batch_size, None)
         from inlayer.render.progress_bar import progress_bar
@@ -350,7 +351,7 @@ class Model:
         return encoder.stream(texts, settings.checked(encoder.width), batch_size)
 
     def encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
-        """Build the encoder that `encode` uses: tokenizer, rows and weights. The most recent one is cached.
+        """Build the encoder that `encode` uses: tokenizer, rows, and weights. The most recent one is cached.
 
         Args:
             weights: A `Weighting`, or the path of one.
@@ -376,7 +377,7 @@ class Model:
 
     @property
     def is_tied(self) -> bool:
-        """True if the config ties the head to the table; False without a config."""
+        """True if the config ties the head to the table; False if there is no config."""
         return self.spec is not None and self.spec.head.tied
 
     @cached_property

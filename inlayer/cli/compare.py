@@ -14,7 +14,7 @@ import typer
 
 from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, token_text
 from inlayer.files import format_path, printable, write_output
-from inlayer.render.numbers import short
+from inlayer.render.numbers import format_number
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _facts(models: tuple[Model, Model], comparison: ModelComparison) -> list[tup
 def _norm(norm: float) -> str:
     if not math.isfinite(norm):
         return "NaN" if math.isnan(norm) else "infinite"
-    return short(norm) if norm else "0"
+    return format_number(norm) if norm else "0"
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:

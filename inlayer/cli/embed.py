@@ -28,7 +28,7 @@ from inlayer.cli.app import (
 from inlayer.cli.inputs import check_argument
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, printable, quote
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def embed(
     if as_json:
         print_json(facts)
     else:
-        also = f", {count(skipped, 'bad record')} skipped" if skipped else ""
+        also = f", {pluralize(skipped, 'bad record')} skipped" if skipped else ""
         also = f" from {files:,} files{also}" if files > 1 else also
         console().print(f"{format_path(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}")
 

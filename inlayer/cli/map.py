@@ -15,7 +15,7 @@ import typer
 
 from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, token_text
 from inlayer.files import format_path, write_output
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"on average, {distortion.mean_preservation:.1%} of a token's {distortion.k} nearest tokens are "
         f"also its neighbors on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
-        *(f"{count(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
+        *(f"{pluralize(len(undrawn), 'row')} not drawn (zero or non-finite): id {named}" for _ in undrawn[:1]),
     ]
     console().print("\n".join(lines))
     sys.stdout.writelines(f"wrote {format_path(name)}\n" for name in written)

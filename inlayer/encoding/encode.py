@@ -5,7 +5,7 @@ text -> ids -> rows -> pooling -> [vectors]
   model2vec or StaticEmbedding folder follows the rules of its own library
 - a text is never truncated; one without tokens gives zeros
 - a text's vector depends on that text alone: not on its batch, nor on the number of threads
-- see also: sums of rows (pooling.py), fitted weights (weighting.py)
+- see also: sums of rows (row_pooling.py), fitted weights (weighting.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
 
@@ -293,9 +293,9 @@ class Encoder:
 
 def _skipped_ids(model: Model) -> frozenset[int]:
     """Return the ids that do not count: special tokens, or what the library of a static model skips."""
-    if model.tokenizer is None or model.skipped == "none":
+    if model.tokenizer is None or model.skipped_tokens == "none":
         return frozenset()
-    if model.skipped == "special":
+    if model.skipped_tokens == "special":
         return model.tokenizer.special_ids
     unknown = getattr(model.tokenizer, "unknown_id", None)
     return frozenset() if unknown is None else frozenset({unknown})

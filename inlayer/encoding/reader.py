@@ -29,7 +29,7 @@ from inlayer.encoding.lines import BLOCK, MAX_TEXT, TOO_LONG, CountedLines, bloc
 from inlayer.encoding.source_files import PACKED, kind_of
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import file_errors, format_path, join_names, quote, utf8_problem
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tokenizers.base import check_text
 
 Record = tuple[str, dict[str, Any]]  # a text, and the other columns of its row
@@ -184,7 +184,7 @@ class Reader:
 
         def parse(row: list[str]) -> Record:
             if len(row) != len(header):
-                raise InputError(f"{count(len(row), 'column')} instead of {len(header)}")
+                raise InputError(f"{pluralize(len(row), 'column')} instead of {len(header)}")
             record = dict(zip(header, row, strict=True))
             if not all(map(str.isascii, row)):
                 for key, value in record.items():

@@ -2,7 +2,7 @@
 
 config.json -> [ConfigReader] -> LayerSpec
 - a config is a dict, a `transformers` config object (its `to_dict()`), or a path to config.json or to its folder
-- null means "none" for optional things (a padding row, a soft cap); otherwise it counts as missing
+- null means "none" for optional things (a padding row, a soft cap); otherwise it is treated as missing
 - nothing that a config names is imported or executed
 Tested with wrong types and damaged files in tests/families/test_config_reader.py.
 """
@@ -46,14 +46,14 @@ def _read_file(path: Path) -> dict[str, Any]:
     return parse_json(content, format_path(path), ConfigError)
 
 
-def short(value: object) -> str:
-    """Return a value for a message: short, even if it is deeply nested."""
+def short_repr(value: object) -> str:
+    """Return a value for a message, shortened even if it is deeply nested."""
     return reprlib.repr(value)
 
 
 def invalid(name: str, value: object, expected: str) -> ConfigError:
     """Return the error for a field with this value."""
-    return ConfigError(f"the config's {name} is {short(value)}; expected {expected}")
+    return ConfigError(f"the config's {name} is {short_repr(value)}; expected {expected}")
 
 
 def _number(name: str, value: object) -> float:
@@ -105,7 +105,7 @@ class ConfigReader:
         return value
 
     def index(self, *names: str) -> int | None:
-        """Read a token id; a negative one is an old way to write "none"."""
+        """Read a token id; a negative id is an old way to write "none"."""
         name, value = self.get_or_none(*names)
         if value is None:
             return None

@@ -2,8 +2,8 @@
 
 config.json -> [LayerSpec] -> Embeddings, Head
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
-- a family that is not in the table (families/model_types.py) is an error, unless config and tensors look like an
-  ordinary rotary decoder (families/generic.py); the result is then labeled as generic
+- a family that is not in the table (families/model_types.py) is an error, unless the config and the tensors look like
+  an ordinary rotary decoder (families/generic.py); the result is then labeled as generic
 - see also: rotary settings (families/rope.py), n-gram memories (families/ngram_configs.py)
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import ConfigReader, invalid, read_config, short
+from inlayer.families.config_reader import ConfigReader, invalid, read_config, short_repr
 from inlayer.families.family import Family
 from inlayer.families.generic import check_generic
 from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
@@ -37,10 +37,10 @@ from inlayer.families.spec import (
 )
 
 # n_embed comes first for BLOOM's published files
-WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
-ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size", "embedding_rank")
-LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "model_max_length")
-EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
+WIDTH_FIELDS = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
+ROW_WIDTH_FIELDS = ("word_embed_proj_dim", "embedding_size", "input_embedding_size", "embedding_rank")
+LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "model_max_length")
+EPSILON_FIELDS = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
 WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config", "audio_config")
 MPT_BIAS_MAX = 8.0  # transformers does not read alibi_bias_max
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
@@ -50,10 +50,10 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     """Interpret a model config as an input layer and a head, without building them.
 
     Args:
-        config: A dict, a transformers config object, or a path to config.json or its folder. A spec is returned as it
-            is.
+        config: A dict, a transformers config object, or a path to config.json or its folder. A LayerSpec is
+            returned unchanged.
         tensor_names: Returns the names of a checkpoint's tensors. With them, an unknown model type may be opened as
-            generic, if config and tensors are ordinary; the family of the result is then labeled.
+            generic, if the config and the tensors are ordinary; the family of the result is then labeled.
 
     Returns:
         The layer's settings, with the names of the arguments of `Embeddings`.
@@ -87,13 +87,15 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
-        kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
+        kind, known = short_repr(model_type or outer_type), [*FAMILIES, *NESTED]
         others = [name for name in known if name != model_type]  # it is listed if a text part has a text part
         similar = get_close_matches(kind.strip("'"), others, cutoff=0.65)
-        problem = "the config has no model_type" if kind == "None" else f"unknown model type {kind}"
+        if kind == "None":
+            types = f"one of the {len(FAMILIES)} supported types (inlayer.families.FAMILIES)"
+            raise ConfigError(f"the config has no model_type, so the layer is unknown; set it to {types}")
         listed = f"; similar ones are {', '.join(similar)}" if similar else ""
         message = (
-            f"{problem}{listed} (inlayer.families.FAMILIES has all {len(known)}). "
+            f"unknown model type {kind}{listed} (inlayer.families.FAMILIES lists all {len(FAMILIES)}). "
             "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
         if tensor_names is None or not isinstance(model_type, str):
@@ -106,104 +108,104 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     return _translate(model_type, family, ConfigReader(raw, family.defaults))
 
 
-def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
-    vocab_size, n_embd = fields.size("vocab_size") + family.input_only_rows, fields.size(*WIDTH)
-    padding_idx = fields.index(family.padding_row) if isinstance(family.padding_row, str) else family.padding_row
+def _translate(name: str, family: Family, config: ConfigReader) -> LayerSpec:
+    vocab_size, n_embd = config.size("vocab_size") + family.input_only_rows, config.size(*WIDTH_FIELDS)
+    padding_idx = config.index(family.padding_row) if isinstance(family.padding_row, str) else family.padding_row
     if padding_idx is not None and padding_idx >= vocab_size:
         rows = f"{vocab_size} rows (0..{vocab_size - 1})"
         raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its table of {rows}")
     positions = family.positions
-    if family.positions_flag and fields.get(family.positions_flag)[1] not in (True, "rope"):
+    if family.positions_flag and config.get(family.positions_flag)[1] not in (True, "rope"):
         positions = "none"
-    if family.alibi_flag and fields.flag(family.alibi_flag, default=False):
+    if family.alibi_flag and config.flag(family.alibi_flag, default=False):
         positions = "none"
-    length = fields.size(*LENGTH) if positions in ("learned", "sinusoidal") else None
+    length = config.size(*LENGTH_FIELDS) if positions in ("learned", "sinusoidal") else None
     if positions == "rotary":
-        length = fields.optional_size(*LENGTH)
-    row_width = fields.optional_size(*ROW_WIDTH) if family.projection_at else None
+        length = config.optional_size(*LENGTH_FIELDS)
+    row_width = config.optional_size(*ROW_WIDTH_FIELDS) if family.projection_at else None
     if family.projects_equal_widths:
         row_width = row_width or n_embd
     elif row_width == n_embd:
         row_width = None
-    token_types = fields.size("type_vocab_size", minimum=0) if family.token_types else 0
-    (scale, multiplier), norm = _scale(family, fields, n_embd), _norm(family, fields)
-    _check_table_size(max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0))
+    n_token_types = config.size("type_vocab_size", minimum=0) if family.token_types else 0
+    (scale, multiplier), norm = _scale(family, config, n_embd), _norm(family, config)
+    _check_table_size(max(vocab_size, length or 0, n_token_types, row_width or 0), max(n_embd, row_width or 0))
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
         n_embd=n_embd,
         block_size=length + family.position_start if length else None,
         positions=positions,
-        rotary=read_rotary(family, fields, n_embd) if positions == "rotary" else None,
+        rotary=read_rotary(family, config, n_embd) if positions == "rotary" else None,
         position_id_rule=_position_id_rule(family, padding_idx),
         position_offset=family.position_offset,
         sinusoidal_if_missing=family.sinusoidal_if_missing,
         padding_idx=padding_idx,
-        init_std=fields.number("initializer_range", "init_std", "initializer_factor", default=0.02),
+        init_std=config.number("initializer_range", "init_std", "initializer_factor", default=0.02),
         scale=scale,
         round_scale=family.round_scale is True and family.scale_at == "rows",
         round_multiplier=family.round_scale is True and family.scale_at == "inputs",
         multiplier=multiplier,
-        token_types=token_types,
-        norm=norm or "layer",
+        n_token_types=n_token_types,
+        norm=norm or "layernorm",
         norm_at=family.norm_at,
         positions_first=family.positions_first,
-        norm_eps=fields.number(*EPSILON, default=1e-5) if norm else None,
+        norm_eps=config.number(*EPSILON_FIELDS, default=1e-5) if norm else None,
         mask_padding=family.mask_padding,
-        streams=fields.size(family.streams_field) if family.streams_field else 1,
-        dropout=_dropout(family, fields),
+        n_streams=config.size(family.streams_field) if family.streams_field else 1,
+        dropout=_dropout(family, config),
         row_width=row_width,
         projection_at=family.projection_at if row_width is not None else None,
-        per_layer=_per_layer(family, fields, n_embd, padding_idx),
-        value_embeddings=_value_embeddings(fields, vocab_size) if family.value_embeddings else None,
-        head=_head(family, fields, n_embd),
-        ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
-        relative=_relative(family, fields),
+        per_layer=_per_layer(family, config, n_embd, padding_idx),
+        value_embeddings=_value_embeddings(config, vocab_size) if family.value_embeddings else None,
+        head=_head(family, config, n_embd),
+        ngrams=read_ngrams(family.ngrams, config, vocab_size, n_embd),
+        relative=_relative(family, config),
     )
 
 
-def _scale(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, float]:
-    """Return the factor on rows alone (Gemma), and the factor on rows and inputs_embeds alike (Granite); 1 for none."""
-    if family.scale_at is None or (family.scale_flag and not fields.flag(family.scale_flag, default=False)):
+def _scale(family: Family, config: ConfigReader, n_embd: int) -> tuple[float, float]:
+    """Return the factor for rows only (Gemma), and the factor for rows and inputs_embeds (Granite); 1 if unused."""
+    if family.scale_at is None or (family.scale_flag and not config.flag(family.scale_flag, default=False)):
         return 1.0, 1.0
-    factor = fields.number(family.scale_field, default=1.0) if family.scale_field else float(n_embd**0.5)
+    factor = config.number(family.scale_field, default=1.0) if family.scale_field else float(n_embd**0.5)
     if family.round_scale == "bfloat16":
         factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
-    has_encoder = fields.flag("is_encoder_decoder", default=True)
-    rows_only = family.scale_at == "rows" or (family.scale_at == "encoder rows" and has_encoder)
+    has_encoder = config.flag("is_encoder_decoder", default=True)
+    rows_only = family.scale_at == "rows" or (family.scale_at == "encoder_rows" and has_encoder)
     return (factor, 1.0) if rows_only else (1.0, factor)
 
 
-def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
+def _relative(family: Family, config: ConfigReader) -> AlibiSpec | RelativeBucketSpec | None:
     kind = family.relative
     if kind == "mpnet":  # MPNet's buckets are those of T5, regardless of the config
         return RelativeBucketSpec(kind="t5", buckets=32, max_distance=128)
     if kind == "t5":
-        buckets = fields.optional_size("relative_attention_num_buckets") or 32
-        longest = fields.optional_size("relative_attention_max_distance") or 128
+        buckets = config.optional_size("relative_attention_num_buckets") or 32
+        longest = config.optional_size("relative_attention_max_distance") or 128
         return RelativeBucketSpec(kind="t5", buckets=buckets, max_distance=longest)
     if kind == "deberta":
-        if not fields.flag("relative_attention", default=False):
+        if not config.flag("relative_attention", default=False):
             return None
-        longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
-        groups = fields.index("position_buckets") or None
+        longest = config.index("max_relative_positions") or config.size(*LENGTH_FIELDS)
+        groups = config.index("position_buckets") or None
         return RelativeBucketSpec(kind="deberta", buckets=groups, max_distance=longest)
-    if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, default=False)):
+    if kind is None or (family.alibi_flag and not config.flag(family.alibi_flag, default=False)):
         return None
-    bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
-    return AlibiSpec(heads=fields.size(*N_HEAD_FIELDS), bias_max=bias_max, rounded=kind == "alibi in bfloat16")
+    bias_max = MPT_BIAS_MAX if kind == "alibi_mpt" else None
+    return AlibiSpec(heads=config.size(*N_HEAD_FIELDS), bias_max=bias_max, bfloat16_slopes=kind == "alibi_bf16")
 
 
-def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: int | None) -> PerLayerSpec | None:
-    if family.per_layer is None or fields.get_or_none("hidden_size_per_layer_input")[1] in (None, 0):
+def _per_layer(family: Family, config: ConfigReader, n_embd: int, padding_idx: int | None) -> PerLayerSpec | None:
+    if family.per_layer is None or config.get_or_none("hidden_size_per_layer_input")[1] in (None, 0):
         return None
     spec = PerLayerSpec(
-        rows=0 if family.per_layer == "projected" else fields.size("vocab_size_per_layer_input"),
-        n_layers=fields.size("num_hidden_layers"),
-        width=fields.size("hidden_size_per_layer_input"),
-        norm_eps=fields.number("rms_norm_eps", default=1e-6),
+        rows=0 if family.per_layer == "projected" else config.size("vocab_size_per_layer_input"),
+        n_layers=config.size("num_hidden_layers"),
+        width=config.size("hidden_size_per_layer_input"),
+        norm_eps=config.number("rms_norm_eps", default=1e-6),
         padding_idx=padding_idx,
-        rounded=family.per_layer == "rounded",
+        round_factors=family.per_layer == "rounded",
     )
     _check_table_size(max(spec.rows, n_embd), spec.n_layers * spec.width)
     if padding_idx is not None and 0 < spec.rows <= padding_idx:
@@ -211,15 +213,15 @@ def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: i
     return spec
 
 
-def _value_embeddings(fields: ConfigReader, vocab_size: int) -> ValueEmbeddingSpec:
+def _value_embeddings(config: ConfigReader, vocab_size: int) -> ValueEmbeddingSpec:
     """NeoMME: the first and the last block with full attention read the table."""
-    count, (_, types) = min(fields.size("num_hidden_layers"), MAX_LAYERS), fields.get("layer_types")
+    count, (_, types) = min(config.size("num_hidden_layers"), MAX_LAYERS), config.get("layer_types")
     full = [layer for layer in range(count) if (layer + 1) % 6 == 0 or layer == count - 1]
     if isinstance(types, (list, tuple)):
         full = [layer for layer, kind in enumerate(types[:MAX_LAYERS]) if kind == FULL]
     spec = ValueEmbeddingSpec(
         rows=vocab_size,
-        width=fields.size("num_key_value_heads") * fields.size("head_dim"),
+        width=config.size("num_key_value_heads") * config.size("head_dim"),
         layer_indices=tuple(sorted({*full[:1], *full[-1:]})),
     )
     _check_table_size(spec.rows, spec.width)
@@ -232,11 +234,11 @@ def _check_table_size(rows: int, width: int) -> None:
         raise ConfigError(f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,}")
 
 
-def _norm(family: Family, fields: ConfigReader) -> NormKind | None:
-    if not fields.flag("layernorm_embedding", default=True):  # TrOCR
+def _norm(family: Family, config: ConfigReader) -> NormKind | None:
+    if not config.flag("layernorm_embedding", default=True):  # TrOCR
         return None
-    has_bias = family.norm == "layer without bias" and fields.flag("norm_bias", default=False)  # ModernBERT
-    return "layer" if has_bias else family.norm
+    has_bias = family.norm == "layernorm_no_bias" and config.flag("norm_bias", default=False)  # ModernBERT
+    return "layernorm" if has_bias else family.norm
 
 
 def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:
@@ -247,37 +249,37 @@ def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule
     return PositionIdRule(by="ids", start=padding_idx + 1, padding_idx=padding_idx)
 
 
-def _dropout(family: Family, fields: ConfigReader) -> float:
-    rate = fields.number(family.dropout_field, default=0.0) if family.dropout_field else 0.0
+def _dropout(family: Family, config: ConfigReader) -> float:
+    rate = config.number(family.dropout_field, default=0.0) if family.dropout_field else 0.0
     if not 0 <= rate <= 1:
         raise invalid(family.dropout_field or "dropout", rate, "a dropout rate in 0..1")
     return rate
 
 
-def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
-    classes = fields.get("architectures")[1]
+def _head(family: Family, config: ConfigReader, n_embd: int) -> HeadSpec:
+    classes = config.get("architectures")[1]
     is_untied = isinstance(classes, list) and any(name in classes for name in family.untied_classes)
-    tied = fields.flag("tie_word_embeddings", default=False) and not is_untied
-    decoder_table = family.decoder_table or not fields.flag("share_encoder_decoder_embeddings", default=True)
-    vocab_size = fields.optional_size("decoder_vocab_size") if decoder_table else None
+    tied = config.flag("tie_word_embeddings", default=False) and not is_untied
+    decoder_table = family.decoder_table or not config.flag("share_encoder_decoder_embeddings", default=True)
+    vocab_size = config.optional_size("decoder_vocab_size") if decoder_table else None
     if family.input_only_rows:
-        vocab_size = fields.size("vocab_size")
+        vocab_size = config.size("vocab_size")
     # In older configs, a tied head implies the scale. transformers 5 ties every T5 head and stores the scale in a
     # separate field.
-    scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", default=tied)
-    width = fields.optional_size("dim_model_base") or n_embd  # MiniCPM: the width before scaling up
-    mup_multiplier = fields.number("logits_mup_width_multiplier", default=1.0)
+    scaled = family.head_input_scaled and config.flag("scale_decoder_outputs", default=tied)
+    width = config.optional_size("dim_model_base") or n_embd  # MiniCPM: the width before scaling up
+    mup_multiplier = config.number("logits_mup_width_multiplier", default=1.0)
     if not mup_multiplier:
         raise invalid("logits_mup_width_multiplier", 0, "another number, because logits are divided by it")
-    factor, multiplies = fields.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
-    scale = fields.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
+    factor, multiplies = config.number("logits_scaling", default=1.0), family.logits_scaling_multiplies
+    scale = config.number("logit_scale", "output_multiplier", "lm_head_multiplier", default=1.0)
     return HeadSpec(
         tied=tied and not decoder_table,
         vocab_size=vocab_size,
-        n_embd=fields.optional_size("output_embedding_size"),
-        bias=family.head_bias and fields.flag("decoder_bias", default=True),
+        n_embd=config.optional_size("output_embedding_size"),
+        bias=family.head_bias and config.flag("decoder_bias", default=True),
         hidden_scale=n_embd**-0.5 if scaled else width / n_embd / mup_multiplier,
-        scale=factor if multiplies else scale,
-        divisor=1.0 if multiplies else factor,
-        soft_cap=fields.optional_number("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
+        logit_scale=factor if multiplies else scale,
+        logit_divisor=1.0 if multiplies else factor,
+        soft_cap=config.optional_number("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
     )

@@ -1,4 +1,4 @@
-"""Family: the traits by which the input layers and heads of model types differ.
+"""Family: the traits that distinguish model types' input layers and heads.
 
 config.json -> [Family] -> LayerSpec
 - its values, by model type, are in families/model_types.py
@@ -23,26 +23,26 @@ class Family:
     positions_flag: str | None = None  # the field that switches positions on, with true or "rope"
     alibi_flag: str | None = None  # the field that selects ALiBi instead, which adds nothing to the rows
     # relative positions, which attention adds to its scores
-    relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
+    relative: Literal["alibi", "alibi_mpt", "alibi_bf16", "t5", "mpnet", "deberta"] | None = None
     input_only_rows: int = 0  # rows of the table after the vocabulary, which the head does not have
     padding_row: str | int | None = "pad_token_id"  # the field with the padding row, or the row itself; None: no row
     # learned positions
     position_offset: int = 0  # unused rows in front of the first position
     position_start: int = 0  # the first position id
     sinusoidal_if_missing: bool = False  # a file without them means sines and cosines (Marian)
-    position_ids_by: Literal["order", "ids", "mask"] = "order"
+    position_ids_by: Literal["index", "ids", "mask"] = "index"
     # rotary positions
     pairing: Literal["half", "interleaved"] = "half"
     layout: Literal["half", "interleaved", "single", "complex"] | None = None
     has_partial_rotary: bool = False  # a fraction of each head may be rotated
-    float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
+    keep_float32: bool = False  # cos and sin stay float32 in a bfloat16 model
     reverse_rotation: bool = False  # attention rotates in the opposite direction
-    rotates_in_float32: bool = False  # attention rounds once, after the rotation
+    rotate_in_float32: bool = False  # attention rounds once, after the rotation
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
-    rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
-    has_mscales: bool = False  # LongRoPE: factors on cos and sin are given, and texts of any length have short_factor
+    rope_type_aliases: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
+    has_mscales: bool = False  # LongRoPE: factors for cos and sin are given, and short_factor is used for every text
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
-    head_dim_parts: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
+    head_dim_addends: tuple[str, ...] = ()  # fields that add up to the width of a head, if it is not given
     rotary_dim_field: str | None = None  # the number of rotated channels, if the config has no fraction
     has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
     theta_fields: Mapping[str, str] = field(default_factory=dict)  # the field with the base of each layer type
@@ -52,18 +52,18 @@ class Family:
     no_rope_interval: bool = False  # every n-th layer has no positions: no_rope_layers, no_rope_layer_interval
     layer_thetas_field: str | None = None  # the field with the base of every layer; 0 for a layer without positions
     has_one_theta: bool = False  # other values of that field are not used
-    learned_frequencies: bool = False  # a learned factor on each frequency is stored with the weights
+    learned_frequencies: bool = False  # a learned factor for each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
     # used if the config does not list layer types: every n-th layer has full attention (-n: counted from the first)
     full_attention_interval: int | None = None
-    other_layers: str = SLIDING
-    last_is_full: bool = False  # the last layer has full attention, whatever the config lists
+    default_layer_type: str = SLIDING
+    last_layer_is_full: bool = False  # the last layer has full attention, whatever the config lists
     # around the sum
-    # what is multiplied: looked-up rows, or also inputs_embeds; "encoder rows": also those if there is no encoder
-    scale_at: Literal["rows", "inputs", "encoder rows"] | None = None
+    # the scaled vectors: looked-up rows, or also inputs_embeds; "encoder_rows": also inputs_embeds without an encoder
+    scale_at: Literal["rows", "inputs", "encoder_rows"] | None = None
     scale_field: str | None = None  # the field with the factor; otherwise it is the square root of the width
     scale_flag: str | None = None  # the field that switches the scale on
-    round_scale: bool | Literal["bfloat16"] = False  # the factor is rounded to the dtype of what it multiplies, or this
+    round_scale: bool | Literal["bfloat16"] = False  # the factor is rounded to the vectors' dtype, or to this dtype
     norm: NormKind | None = None
     norm_at: Literal["sum", "start", "rows"] = "sum"  # start: before positions are added; rows: not on inputs_embeds
     positions_first: bool = False  # positions are added before token types
@@ -74,7 +74,7 @@ class Family:
     projects_equal_widths: bool = False  # rows are projected even if they are as wide as hidden states
     dropout_field: str | None = None  # the field with the dropout rate
     ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
-    # vectors for every block: from a second table, with factors that are rounded or not, or from the rows alone
+    # vectors for every block: from a second table, with factors that are rounded or not, or only from the rows
     per_layer: Literal["rounded", "exact", "projected"] | None = None
     value_embeddings: bool = False  # a second table for the values of the first and last block with full attention
     # head

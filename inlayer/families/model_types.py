@@ -1,4 +1,4 @@
-"""The table of families: how the input layer and head of each model type differ from the others.
+"""The table of families: the traits of each model type's input layer and head.
 
 config.json -> [Family] -> LayerSpec
 An entry has the traits that set a model type apart, and its default values, because published files rely on them
@@ -41,7 +41,7 @@ GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_sl
 MISTRAL_ROPE = {"rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 
 _plain, _none = Family(defaults={}), Family(defaults={}, positions="none")
-_bert = _like(_plain, 30522, 768, 12, 512, positions="learned", norm="layer", token_types=True,
+_bert = _like(_plain, 30522, 768, 12, 512, positions="learned", norm="layernorm", token_types=True,
     dropout_field="hidden_dropout_prob", head_bias=True, **ENCODER)
 _roberta = _like(_bert, 50265, 768, 12, 512, pad_token_id=1, position_ids_by="ids")
 _xlm_roberta = _like(_roberta, vocab_size=30522)
@@ -51,7 +51,7 @@ _t5 = _like(_plain, 32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, posi
     dropout_field="dropout_rate", head_input_scaled=True, relative="t5", **TIED)
 _umt5 = _like(_t5, vocab_size=250112, num_attention_heads=6)
 _mistral = _like(_plain, 32000, 4096, 32, 131072)
-_olmo = _like(_plain, 50304, 4096, 32, 2048, pad_token_id=1, float32_tables=True)
+_olmo = _like(_plain, 50304, 4096, 32, 2048, pad_token_id=1, keep_float32=True)
 _qwen2 = _like(_plain, 151936, 4096, 32, 32768)
 _TWO_BASES = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
 _gemma = _like(_plain, 256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, scale_at="rows", round_scale=True, **TIED)
@@ -59,14 +59,15 @@ _gemma2 = _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0)
 _glm = _like(_plain, 151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5,
     pairing="interleaved", layout="half", has_partial_rotary=True)
 _cohere = _like(_plain, 256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625,
-    pairing="interleaved", rotates_in_float32=True, **TIED)
+    pairing="interleaved", rotate_in_float32=True, **TIED)
 _deepseek_v3 = _like(_plain, 129280, 7168, 128, 4096, qk_rope_head_dim=64, pairing="interleaved", layout="half")
 
 _partial = _like(_plain, has_partial_rotary=True, rotary_dim_field="rotary_dim")
 _mamba = _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED)
 _hunyuan_v1 = _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0)
-_hybrid = _like(_partial, full_attention_interval=4, other_layers="linear_attention")
-_gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6, last_is_full=True,
+_hybrid = _like(_partial, full_attention_interval=4, default_layer_type="linear_attention")
+_gemma4 = _like(_gemma, global_head_dim=512, has_global_head_dim=True, full_attention_interval=6,
+    last_layer_is_full=True,
     rope_parameters={SLIDING: _rope(1e4), FULL: _rope(1e6, 0.25) | {"rope_type": "proportional"}})
 _deepseek_v4 = _like(_plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4,
     compress_rope_theta=1.6e5, pairing="interleaved", layout="single", has_partial_rotary=True,
@@ -81,23 +82,23 @@ _gptj = _like(_plain, 50400, 4096, 16, 2048, embd_pdrop=0.0, rotary_dim=64, padd
 _qwen2_vl = _like(_plain, 152064, 8192, 64, 32768, rope_theta=1e6, sections="chunked", default_sections=(16, 24, 24))
 _qwen3_vl = _like(_plain, rope_theta=5e5, sections="interleaved", default_sections=(24, 20, 20))
 _qwen3_5 = _like(_hybrid, 248320, 4096, 16, 32768, head_dim=256, partial_rotary_factor=0.25, sections="interleaved")
-_complex = _like(_plain, pairing="interleaved", layout="complex", float32_tables=True)
-_ernie4_5 = _like(_plain, pad_token_id=0, rope_theta=5e5, pairing="interleaved", layout="half", float32_tables=True,
+_complex = _like(_plain, pairing="interleaved", layout="complex", keep_float32=True)
+_ernie4_5 = _like(_plain, pad_token_id=0, rope_theta=5e5, pairing="interleaved", layout="half", keep_float32=True,
     **TIED)
 _deberta = _like(_bert, 50265, 768, 12, 512, positions_flag="position_biased_input", positions_first=True,
-    norm="layer in float32", mask_padding=True, relative="deberta", position_biased_input=True, type_vocab_size=0,
+    norm="layernorm_fp32", mask_padding=True, relative="deberta", position_biased_input=True, type_vocab_size=0,
     layer_norm_eps=1e-7)
 _rotary_bert = _like(_bert, positions="rotary")
 _xlm = _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1, token_types=False, mask_padding="ids",
     dropout_field="dropout")
 _modernbert = _like(_plain, 50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4,
     theta_fields={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
-    norm="layer without bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
-    rotates_in_float32=True, **TIED)
+    norm="layernorm_no_bias", dropout_field="embedding_dropout", head_bias=True, full_attention_interval=-3,
+    rotate_in_float32=True, **TIED)
 _longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, ngrams="longcat")
 # Encoder and decoder share one table and have their own positions; the encoder's are used, if there is one.
 _bart = _like(_plain, 50265, 1024, 16, 1024, pad_token_id=1, dropout=0.1, positions="learned", position_offset=2,
-    norm="layer", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding", **TIED)
+    norm="layernorm", dropout_field="dropout", scale_at="rows", scale_flag="scale_embedding", **TIED)
 
 GENERIC = _partial  # what is assumed about an unknown type (families/generic.py)
 
@@ -130,7 +131,7 @@ FAMILIES: dict[str, Family] = {
         encoder_hash_byte_group_nb_functions=1, encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
         dropout_field="dropout", padding_row=None, ngrams="blt", pairing="interleaved"),
     "bloom": _like(_plain, 250880, 64, 8, layer_norm_epsilon=1e-5, positions="none", padding_row=None,
-        norm="layer", relative="alibi", **TIED),
+        norm="layernorm", relative="alibi", **TIED),
     "codegen": _gptj, "gptj": _gptj, "cohere": _cohere,
     "cohere2": _like(_cohere, 256000, 8192, 64, 8192, rope_theta=1e4, **_SLIDING, full_attention_interval=4),
     "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4, **_SLIDING),
@@ -143,7 +144,7 @@ FAMILIES: dict[str, Family] = {
         rope_parameters=LLAMA3_ROPE | {"factor": 16.0, "rope_theta": 1e6}),
     "dbrx": _like(_plain, 32000, 2048, 16, 2048),
     "deberta": _deberta,
-    "deberta-v2": _like(_deberta, 128100, 1536, 24, 512, norm="layer"),
+    "deberta-v2": _like(_deberta, 128100, 1536, 24, 512, norm="layernorm"),
     "deepseek_v2": _like(_complex, 102400, 4096, 32, 2048, qk_rope_head_dim=64),
     "deepseek_v3": _deepseek_v3,
     "deepseek_v32": _like(_deepseek_v3, 129280, 7168, 128, 163840),
@@ -163,7 +164,7 @@ FAMILIES: dict[str, Family] = {
     "eurobert": _like(_plain, 128256, 768, 12, 8192, pad_token_id=128001),
     "exaone4": _like(_plain, 102400, 4096, 32, 2048, **_SLIDING, full_attention_interval=4),
     "exaone_moe": _like(_plain, 102400, 4096, 32, 2048, pad_token_id=0, **_SLIDING, full_attention_interval=4),
-    "falcon": _like(_plain, 65024, 4544, 71, 2048, alibi_flag="alibi", relative="alibi in bfloat16", **TIED),
+    "falcon": _like(_plain, 65024, 4544, 71, 2048, alibi_flag="alibi", relative="alibi_bf16", **TIED),
     "falcon_h1": _like(_plain, 128000, 4096, 32, 8192, pad_token_id=0, scale_at="rows",
         scale_field="embedding_multiplier"),
     "flaubert": _xlm,
@@ -172,7 +173,7 @@ FAMILIES: dict[str, Family] = {
     "fnet": _like(_bert, 32000, 768, 1, 512, pad_token_id=3, type_vocab_size=4, projection_at="sum",
         projects_equal_widths=True),
     "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
-        norm="layer", dropout_field="hidden_dropout", head_bias=True, **TIED),
+        norm="layernorm", dropout_field="hidden_dropout", head_bias=True, **TIED),
     "gemma": _gemma, "gemma2": _gemma2, "vaultgemma": _gemma2,
     "gemma3_text": _like(_gemma, 262208, 2304, 8, 131072, rope_theta=1e6, rope_local_base_freq=1e4,
         theta_fields=_TWO_BASES, scaled_layers=(FULL,), full_attention_interval=6),
@@ -198,7 +199,7 @@ FAMILIES: dict[str, Family] = {
     "granite_swa": _like(_granite, 100352, 2560, 20, 8192, layer_thetas_field="layer_rope_theta", **TIED),
     "granitemoe_swa": _like(_granite, layer_thetas_field="layer_rope_theta"),
     "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, positions_flag="position_embedding_type",
-        full_attention_interval=MAX_LAYERS + 1, other_layers="linear_attention"),
+        full_attention_interval=MAX_LAYERS + 1, default_layer_type="linear_attention"),
     "gte": _like(_rotary_bert, 250048, 768, 12, 8192, pad_token_id=1, type_vocab_size=1, rope_theta=160000.0),
     "helium": _like(_plain, 48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5, pairing="interleaved",
         layout="half"),
@@ -207,7 +208,7 @@ FAMILIES: dict[str, Family] = {
     "hy_v4": _like(_plain, 120832, 2816, 32, 262144, qk_rope_head_dim=64, pad_token_id=120002, initializer_range=0.006,
         hc_mult=4, streams_field="hc_mult"),
     "hyperclovax": _like(_granite, logits_scaling_multiplies=True),
-    "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, logits_mup_width_multiplier=24.0, norm="rms",
+    "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, logits_mup_width_multiplier=24.0, norm="rmsnorm",
         norm_at="rows"),
     "jais2": _like(_plain, 150272, 3328, 26, 8192),
     "jamba": _like(_none, 65536, 4096, 32, pad_token_id=0),
@@ -230,7 +231,7 @@ FAMILIES: dict[str, Family] = {
     "luke": _like(_roberta, 50267, 768, 12, 512, positions_first=True, untied_classes=("LukeForMaskedLM",)),
     "mamba": _mamba, "falcon_mamba": _mamba,
     "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
-    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, position_offset=0, scale_at="encoder rows",
+    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, position_offset=0, scale_at="encoder_rows",
         norm=None, sinusoidal_if_missing=True),
     "megatron-bert": _like(_bert, 29056, 1024, 16, 512, norm=None),
     "mellum": _like(_partial, 98304, 2304, 32, 131072, head_dim=128, full_attention_interval=1,
@@ -240,7 +241,7 @@ FAMILIES: dict[str, Family] = {
     "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
         dim_model_base=256, scale_at="rows", round_scale=True, scale_field="scale_emb", **TIED),
     "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6, full_attention_interval=-2,
-        other_layers="linear_attention"),
+        default_layer_type="linear_attention"),
     "minimax_m2": _like(_partial, 200064, 3072, 48, 196608, head_dim=128, rope_theta=5e6),
     "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
         rotary_dim_field=None),
@@ -249,7 +250,7 @@ FAMILIES: dict[str, Family] = {
     "mistral": _mistral, "ministral": _mistral,
     "mistral4": _like(_deepseek_v3, 131072, 4096, 32, 1048576, qk_nope_head_dim=64, pad_token_id=11,
         rope_parameters=MISTRAL_ROPE | {"factor": 128.0, "original_max_position_embeddings": 8192, "rope_theta": 1e4},
-        head_dim_fields=("head_dim",), head_dim_parts=("qk_nope_head_dim", "qk_rope_head_dim"),
+        head_dim_fields=("head_dim",), head_dim_addends=("qk_nope_head_dim", "qk_rope_head_dim"),
         rotary_dim_field="qk_rope_head_dim"),
     "mistral_large4_text": _like(_deepseek_v3, 204800, 6144, 64, 1048576, rope_theta=1e4, num_hidden_layers=72,
         no_rope_layer_interval=4, no_rope_interval=True, learned_frequencies=True, final_logit_softcapping=30.0,
@@ -261,22 +262,22 @@ FAMILIES: dict[str, Family] = {
     "modernbert": _modernbert, "modernbert-decoder": _modernbert,
     "moshi": _like(_plain, 32000, 4096, 32, 3000, input_only_rows=1),
     "mpnet": _like(_roberta, vocab_size=30527, token_types=False, padding_row=1, relative="mpnet"),
-    "mpt": _like(_none, 50368, 2048, 16, relative="alibi of mpt", **TIED),
+    "mpt": _like(_none, 50368, 2048, 16, relative="alibi_mpt", **TIED),
     "mra": _like(_bert, 50265, 768, 12, 512, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-05, position_start=2),
     "mt5": _like(_umt5, head_input_scaled=False),
     "muse_spark_text": _like(_plain, 202048, 8192, 128, 1048576, head_dim=64, rope_theta=5e5, rms_norm_eps=1e-5,
         num_hidden_layers=62, final_logit_softcapping=20.0, output_multiplier=0.1767766952966369,
-        norm="rms in float32 without weight", norm_at="rows", layer_thetas_field="layer_rope_theta", has_one_theta=True,
+        norm="rmsnorm_fp32_no_weight", norm_at="rows", layer_thetas_field="layer_rope_theta", has_one_theta=True,
         no_rope_interval=True),
     "mvp": _like(_bart, 50267, 1024, 16, 1024),
     "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06, final_logit_softcapping=15.0,
-        norm="rms without weight", reverse_rotation=True),
+        norm="rmsnorm_no_weight", reverse_rotation=True),
     "nemotron": _like(_partial, 256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
         embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _rope(1e6, 0.25), SLIDING: _rope(1e4, 1.0)},
         padding_row=None, projection_at="rows", projects_equal_widths=True, value_embeddings=True,
-        norm="rms in float32 without weight", sections="interleaved", default_sections=ALTERNATING, **TIED),
+        norm="rmsnorm_fp32_no_weight", sections="interleaved", default_sections=ALTERNATING, **TIED),
     "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, rope_theta=1000.0),
     "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05, position_start=2),
     "olmo": _olmo, "olmo2": _olmo,
@@ -289,14 +290,14 @@ FAMILIES: dict[str, Family] = {
     "opt": _like(_plain, 50272, 768, 12, 2048, pad_token_id=1, positions="learned", position_offset=2,
         position_ids_by="mask", projection_at="rows", **TIED),
     "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, position_offset=0, norm=None,
-        scale_at="encoder rows"),
+        scale_at="encoder_rows"),
     "persimmon": _like(_partial, 262144, 4096, 64, 16384, partial_rotary_factor=0.5),
     "phi": _like(_plain, 51200, 2048, 32, 2048, partial_rotary_factor=0.5, has_partial_rotary=True,
         dropout_field="embd_pdrop", head_bias=True),
     "phi3": _like(_plain, 32064, 3072, 32, 4096, pad_token_id=32000, original_max_position_embeddings=4096,
-        has_partial_rotary=True, rope_names={"su": "longrope", "yarn": "longrope"}),
+        has_partial_rotary=True, rope_type_aliases={"su": "longrope", "yarn": "longrope"}),
     "phi4_multimodal": _like(_partial, 200064, 3072, 32, 131072, pad_token_id=199999, dropout_field="embd_pdrop",
-        rope_names={"su": "longrope", "yarn": "longrope"}),
+        rope_type_aliases={"su": "longrope", "yarn": "longrope"}),
     "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6, has_mscales=True),
     "plbart": _like(_bart, 50005, 768, 12, 1024, scale_embedding=True),
     "qwen2": _qwen2,

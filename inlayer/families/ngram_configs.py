@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, invalid, short
+from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, invalid, short_repr
 from inlayer.tables.ngram_hash import NgramSpec, primes_from
 
 MAX_HEADS = 1024  # limit for all memories of a model; DeepSeek-V4.1 has 48
@@ -32,10 +32,10 @@ BLT_BASES = (
 )  # fmt: skip
 
 
-def read_ngrams(kind: str | None, fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def read_ngrams(kind: str | None, config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
     """Return the n-gram memories of a family that has this kind; none if the config does not switch them on."""
     readers = {"qwen4": _qwen4, "engram": _engram, "longcat": _longcat, "blt": _blt}
-    return () if kind is None else readers[kind](fields, vocab_size, n_embd)
+    return () if kind is None else readers[kind](config, vocab_size, n_embd)
 
 
 def splitmix64(value: int) -> int:
@@ -50,47 +50,47 @@ def splitmix64(value: int) -> int:
     return value ^ value >> 31
 
 
-def _qwen4(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
-    layers = sorted(set(_integers(fields, "ple_layer_ids")))
+def _qwen4(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+    layers = sorted(set(_integers(config, "ple_layer_ids")))
     if not layers:
         return ()
     if layers[0] < 1:
         raise invalid("ple_layer_ids", layers, "layers numbered from 1")
-    orders = _orders(fields, ["ngram_size"], ["heads_per_ngram"], len(layers))
+    orders = _orders(config, ["ngram_size"], ["heads_per_ngram"], len(layers))
     heads = len(orders)
-    width = _width_per_head(fields.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
-    multiple, (_, seed) = fields.size("make_ngram_vocab_size_divisible_by"), fields.get("seed")
+    width = _width_per_head(config.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
+    multiple, (_, seed) = config.size("make_ngram_vocab_size_divisible_by"), config.get("seed")
     if type(seed) is not int:
         raise invalid("seed", seed, "an integer")
-    stop = _first_index(fields, vocab_size)
-    primes = _primes(fields, "ngram_vocab_size_base", heads, len(layers))
+    stop = _first_index(config, vocab_size)
+    primes = _primes(config, "ngram_vocab_size_base", heads, len(layers))
     specs = []
     for index, (layer, moduli) in enumerate(zip(layers, primes, strict=True)):
         states = (seed + LAYER_PRIME * index + GOLDEN_GAMMA * (distance + 1) for distance in range(orders[-1]))
         drawn = [splitmix64(state & MASK64) % _bound(vocab_size) for state in states]
         specs.append(
             NgramSpec(
-                tensor=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1, vocab_size=vocab_size,
-                width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=orders, moduli=moduli,
-                multipliers=_odd(drawn, heads), mix="xor", fill=stop, stops=(stop,),
+                tensor_suffix=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1,
+                vocab_size=vocab_size, width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=orders,
+                moduli=moduli, multipliers=_odd(drawn, heads), mix="xor", fill_id=stop, stop_ids=(stop,),
             )
         )  # fmt: skip
     return tuple(specs)
 
 
-def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, ...]:
-    layers = _integers(fields, "engram_layer_ids")
+def _engram(config: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, ...]:
+    layers = _integers(config, "engram_layer_ids")
     if not layers:
         return ()
-    orders = _orders(fields, ["engram_max_ngram_size"], ["engram_n_heads"], len(layers))
+    orders = _orders(config, ["engram_max_ngram_size"], ["engram_n_heads"], len(layers))
     heads = len(orders)
-    sizes, compressed = _integers(fields, "engram_num_embeddings"), fields.size("engram_compressed_vocab_size")
+    sizes, compressed = _integers(config, "engram_num_embeddings"), config.size("engram_compressed_vocab_size")
     if len(sizes) != len(layers):
         raise ConfigError(f"the config has {len(layers)} engram_layer_ids but {len(sizes)} engram_num_embeddings")
-    primes = _primes(fields, "engram_vocab_size", heads, len(layers))
-    pad = _check_inside(fields.size("engram_pad_token_id", minimum=0), vocab_size, "engram_pad_token_id")
-    image = fields.index("image_token_id") if _has_vision(fields) else None
-    stops, width = () if image is None else (image,), fields.size("engram_head_dim")
+    primes = _primes(config, "engram_vocab_size", heads, len(layers))
+    pad = _check_inside(config.size("engram_pad_token_id", minimum=0), vocab_size, "engram_pad_token_id")
+    image = config.index("image_token_id") if _has_vision(config) else None
+    stop_ids, width = () if image is None else (image,), config.size("engram_head_dim")
     specs = []
     for layer, rows, moduli in zip(layers, sizes, primes, strict=True):
         if sum(moduli) != rows:
@@ -99,19 +99,19 @@ def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, .
         drawn = np.random.default_rng(LAYER_PRIME * layer).integers(0, _bound(compressed), orders[-1], np.int64)
         specs.append(
             NgramSpec(
-                tensor=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width, rows=rows,
-                orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor", fill=pad,
-                stops=stops, stops_are_hashed=False, compressed_size=compressed,
+                tensor_suffix=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, width=width,
+                rows=rows, orders=orders, moduli=moduli, multipliers=_odd(drawn.tolist(), heads), mix="xor",
+                fill_id=pad, stop_ids=stop_ids, stop_ids_are_hashed=False, compressed_vocab_size=compressed,
             )
         )  # fmt: skip
     return tuple(specs)
 
 
-def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
-    ratio = fields.optional_number("ngram_vocab_size_ratio", "oe_vocab_size_ratio")
+def _longcat(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+    ratio = config.optional_number("ngram_vocab_size_ratio", "oe_vocab_size_ratio")
     if ratio is None:
         return ()
-    orders = _orders(fields, ["emb_neighbor_num", "oe_neighbor_num"], ["emb_split_num", "oe_split_num"])
+    orders = _orders(config, ["emb_neighbor_num", "oe_neighbor_num"], ["emb_split_num", "oe_split_num"])
     largest, rows = orders[-1], ratio * vocab_size
     if not 1 <= rows <= MAX_FIELD_SIZE:
         raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} gives tables of {rows:g} rows")
@@ -121,29 +121,30 @@ def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramS
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
     return (
         NgramSpec(
-            tensor="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli), moduli=moduli,
-            width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
-            mix="sum", fill=0, stops=(_first_index(fields, vocab_size),), added="projected mean", tensor_per_head=True,
+            tensor_suffix="ngram_embeddings.embedders", layer=None, vocab_size=vocab_size, rows=sum(moduli),
+            moduli=moduli, width=_width_per_head(n_embd, len(orders), "hidden_size"), orders=orders, multipliers=powers,
+            mix="sum", fill_id=0, stop_ids=(_first_index(config, vocab_size),), added="projected_mean",
+            tensor_per_head=True,
         ),
     )  # fmt: skip
 
 
-def _blt(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
-    functions, rows = fields.size("encoder_hash_byte_group_nb_functions"), fields.size("encoder_hash_byte_group_vocab")
-    sizes = _integers(fields, "encoder_hash_byte_group_size")
+def _blt(config: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+    functions, rows = config.size("encoder_hash_byte_group_nb_functions"), config.size("encoder_hash_byte_group_vocab")
+    sizes = _integers(config, "encoder_hash_byte_group_size")
     if not sizes or functions * len(sizes) > MAX_HEADS or not all(1 <= size <= MAX_ORDER for size in sizes):
-        given = f"{functions:,} hash functions for byte groups of {short(sizes)}"
+        given = f"{functions:,} hash functions for byte groups of {short_repr(sizes)}"
         raise ConfigError(f"the config has {given}; expected at most {MAX_HEADS:,} hash heads of 1..{MAX_ORDER} bytes")
     bases = [BLT_BASES[function % len(BLT_BASES)] for function in range(functions)]
     heads = [(base, size) for base in bases for size in sizes]
     return (
         NgramSpec(
-            tensor="encoder_hash_tok_embedding", layer=None, vocab_size=vocab_size, width=n_embd, added="sum",
+            tensor_suffix="encoder_hash_tok_embedding", layer=None, vocab_size=vocab_size, width=n_embd, added="sum",
             rows=rows * len(heads), orders=tuple(size for _, size in heads), moduli=(rows,) * len(heads), mix="sum",
             multipliers=tuple(
                 tuple(_signed(pow(base, size - 1 - back, 2**64)) for back in range(size)) for base, size in heads
             ),
-            fill=0, padding_stops=False,
+            fill_id=0, padding_stops=False,
         ),
     )  # fmt: skip
 
@@ -154,10 +155,10 @@ def _signed(value: int) -> int:
 
 
 def _orders(
-    fields: ConfigReader, largest_names: Sequence[str], count_names: Sequence[str], layers: int = 1
+    config: ConfigReader, largest_names: Sequence[str], count_names: Sequence[str], layers: int = 1
 ) -> tuple[int, ...]:
     """Return the order of every hash head of a layer, in ascending order: there are as many heads for each."""
-    largest, per_order = fields.size(*largest_names), fields.size(*count_names)
+    largest, per_order = config.size(*largest_names), config.size(*count_names)
     if not 2 <= largest <= MAX_ORDER or (largest - 1) * per_order * layers > MAX_HEADS:
         raise ConfigError(
             f"the config's {largest_names[0]} is {largest:,} and its {count_names[0]} is {per_order:,} in {layers:,} "
@@ -166,9 +167,9 @@ def _orders(
     return tuple(order for order in range(2, largest + 1) for _ in range(per_order))
 
 
-def _primes(fields: ConfigReader, name: str, heads: int, layers: int) -> list[tuple[int, ...]]:
+def _primes(config: ConfigReader, name: str, heads: int, layers: int) -> list[tuple[int, ...]]:
     """Return the sizes of each layer's hash heads: the primes from a size upward."""
-    start, count = fields.size(name), heads * layers
+    start, count = config.size(name), heads * layers
     if start * count > MAX_ROWS:
         raise invalid(name, start, f"hash tables with at most {MAX_ROWS:,} rows for {count:,} hash heads")
     primes = primes_from(start, count)
@@ -185,9 +186,9 @@ def _odd(drawn: list[int], heads: int) -> tuple[tuple[int, ...], ...]:
     return (tuple(2 * value + 1 for value in drawn),) * heads
 
 
-def _integers(fields: ConfigReader, name: str) -> list[int]:
+def _integers(config: ConfigReader, name: str) -> list[int]:
     """Read a list of non-negative integers; empty if it is missing."""
-    value: Any = fields.get(name)[1]
+    value: Any = config.get(name)[1]
     if value is None:
         return []
     is_list = isinstance(value, (list, tuple)) and len(value) <= MAX_HEADS
@@ -196,9 +197,9 @@ def _integers(fields: ConfigReader, name: str) -> list[int]:
     return list(value)
 
 
-def _first_index(fields: ConfigReader, vocab_size: int) -> int:
+def _first_index(config: ConfigReader, vocab_size: int) -> int:
     """Return the end-of-text id: the first, if there are several."""
-    value: Any = fields.get("eos_token_id")[1]
+    value: Any = config.get("eos_token_id")[1]
     first = value[0] if isinstance(value, list) and value else value
     return _check_inside(first, vocab_size, "eos_token_id")
 
@@ -209,8 +210,8 @@ def _check_inside(token: object, vocab_size: int, name: str) -> int:
     return token
 
 
-def _has_vision(fields: ConfigReader) -> bool:
-    layers: Any = fields.mapping("vision_config").get("num_hidden_layers", fields.get("vision_n_layers")[1])
+def _has_vision(config: ConfigReader) -> bool:
+    layers: Any = config.mapping("vision_config").get("num_hidden_layers", config.get("vision_n_layers")[1])
     return isinstance(layers, int) and layers > 0
 
 

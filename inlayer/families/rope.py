@@ -1,10 +1,10 @@
 """The rotary settings of a config: head width, parameters per layer type, and which layers have positions at all.
 
 config.json -> [RotarySpec] -> positions.RotaryPositions
-- `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both are there,
+- old files have `rope_theta` and `rope_scaling`, new files have only `rope_parameters`. If both are present,
   `rope_scaling` takes precedence, as in transformers
 - layers may differ: a base per layer type (Gemma-3, ModernBERT), or no positions in some (Llama-4, SmolLM3, Cohere-2)
-- M-RoPE (Qwen-VL): `mrope_section` assigns channel pairs to the axes time, height and width
+- M-RoPE (Qwen-VL): `mrope_section` assigns channel pairs to the axes time, height, and width
 Tested against transformers, family by family, in tests/families/.
 """
 
@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from inlayer.errors import ConfigError
-from inlayer.families import rope_scaling
-from inlayer.families.config_reader import ConfigReader, invalid, short
+from inlayer.families import rope_scaling_settings as rope_scaling
+from inlayer.families.config_reader import ConfigReader, invalid, short_repr
 from inlayer.families.family import Family
-from inlayer.families.rope_scaling import RopeScaling, RopeScalingSettings
+from inlayer.families.rope_scaling_settings import RopeScaling, RopeScalingSettings
 from inlayer.families.spec import FULL, MAX_LAYERS, SLIDING, RopeParameters, RotarySpec
 
 Method = TypeVar("Method", bound=RopeScalingSettings)
@@ -30,13 +30,13 @@ NO_ROTARY = ("linear_attention", "conv", "mamba", "recurrent")  # types of layer
 FULL_ATTENTION_INTERVAL = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 
 
-def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
+def read_rotary(family: Family, config: ConfigReader, n_embd: int) -> RotarySpec:
     """Return the rotary settings of a config."""
-    head_dim = fields.optional_size(*family.head_dim_fields) or sum(map(fields.size, family.head_dim_parts))
-    head_dim = head_dim or n_embd // fields.size(*N_HEAD_FIELDS)
+    head_dim = config.optional_size(*family.head_dim_fields) or sum(map(config.size, family.head_dim_addends))
+    head_dim = head_dim or n_embd // config.size(*N_HEAD_FIELDS)
     if not head_dim:
         raise ConfigError(f"head_dim is 0: the hidden size {n_embd:,} is smaller than the number of attention heads")
-    parameters, layers = _rope_parameters(family, fields, head_dim), _layers(family, fields)
+    parameters, layers = _rope_parameters(family, config, head_dim), _layers(family, config)
     if layers and isinstance(parameters, dict):
         layers = tuple(name if name in parameters else None for name in layers)
     elif layers and None not in layers:  # all layers share their parameters
@@ -46,32 +46,32 @@ def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec
         rope_parameters=parameters,
         pairing=family.pairing,
         layout=family.layout,
-        float32=family.float32_tables,
+        keep_float32=family.keep_float32,
         layer_types=layers,
-        learned=family.learned_frequencies,
-        reverse=family.reverse_rotation,
-        rotates_in_float32=family.rotates_in_float32,
+        learned_frequencies=family.learned_frequencies,
+        reverse_rotation=family.reverse_rotation,
+        rotate_in_float32=family.rotate_in_float32,
     )
 
 
-def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | None:
+def _layers(family: Family, config: ConfigReader) -> tuple[str | None, ...] | None:
     """Return each layer's type, or None if it has no rotary positions; None instead if all layers are alike.
 
     The result is empty if layers differ and the config does not list them.
     """
-    types, flags_field = _layer_types(family, fields), family.layer_thetas_field or "no_rope_layers"
-    _, flags = fields.get(flags_field)
-    without = {*NO_ROTARY, *(() if fields.is_null("sliding_window") else family.layers_without_rotary)}
+    types, flags_field = _layer_types(family, config), family.layer_thetas_field or "no_rope_layers"
+    _, flags = config.get(flags_field)
+    without = {*NO_ROTARY, *(() if config.is_null("sliding_window") else family.layers_without_rotary)}
     if family.no_rope_interval and not flags:
-        count = _depth(fields)
+        count = _depth(config)
         if family.layer_thetas_field:  # Muse Spark: every fourth layer, counted from the last
             flags = [(count - 1 - layer) % 4 != 0 for layer in range(count)]
         else:
-            flags = [(layer + 1) % fields.size("no_rope_layer_interval") != 0 for layer in range(count)]
+            flags = [(layer + 1) % config.size("no_rope_layer_interval") != 0 for layer in range(count)]
     for name, value in (("layer_types", types), (flags_field, flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise invalid(name, value, "a list with one entry per layer")
-    if flags and len(thetas := _layer_thetas(family, fields)) > 1:
+    if flags and len(thetas := _layer_thetas(family, config)) > 1:
         return tuple(thetas[flag] if flag else None for flag in flags)
     if flags and (family.no_rope_interval or (family.layer_thetas_field and not all(flags))):
         return tuple("rotary" if flag else None for flag in flags)
@@ -80,49 +80,50 @@ def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | No
     return () if without > set(NO_ROTARY) else None
 
 
-def _layer_types(family: Family, fields: ConfigReader) -> Any:
+def _layer_types(family: Family, config: ConfigReader) -> Any:
     """Return the type of every layer: the config's list, or what its model class fills in; None if neither is known."""
-    listed, types = fields.get("layer_types", "layers_block_type", "compress_ratios", "block_types")
+    listed, types = config.get("layer_types", "layers_block_type", "compress_ratios", "block_types")
     if "compress" in family.theta_fields and isinstance(types, (list, tuple)):  # DeepSeek-V4; a ratio of 0 is sliding
         return ["main" if kind in (SLIDING, 0) else "compress" for kind in types]
     if listed in ("layer_types", "layers_block_type") and types is not None:
-        return [*types[:-1], FULL] if family.last_is_full and types and isinstance(types, (list, tuple)) else types
-    layers = range(_depth(fields))
-    name, indices = fields.get("attn_layer_indices", "full_attn_idxs", "cross_attention_layers")  # Bamba, LFM2, Mllama
+        ends_full = family.last_layer_is_full and types
+        return [*types[:-1], FULL] if ends_full and isinstance(types, (list, tuple)) else types
+    layers = range(_depth(config))
+    name, indices = config.get("attn_layer_indices", "full_attn_idxs", "cross_attention_layers")  # Bamba, LFM2, Mllama
     if isinstance(indices, (list, tuple)) and len(indices) <= MAX_LAYERS:
         return [NO_ROTARY[0] if (layer in indices) == (name == "cross_attention_layers") else FULL for layer in layers]
     if listed == "block_types" and isinstance(types, (list, tuple)) and types:  # RecurrentGemma repeats them
         return [types[layer % len(types)] for layer in layers]
     if family.full_attention_interval is None:
         return None
-    every = fields.optional_size(*FULL_ATTENTION_INTERVAL) or abs(family.full_attention_interval)
+    every = config.optional_size(*FULL_ATTENTION_INTERVAL) or abs(family.full_attention_interval)
     full = every - 1 if family.full_attention_interval > 0 else 0
-    types = [FULL if layer % every == full else family.other_layers for layer in layers]
-    return [*types[:-1], FULL] if family.last_is_full and types else types
+    types = [FULL if layer % every == full else family.default_layer_type for layer in layers]
+    return [*types[:-1], FULL] if family.last_layer_is_full and types else types
 
 
-def _depth(fields: ConfigReader) -> int:
+def _depth(config: ConfigReader) -> int:
     """Return the number of blocks; 0 if there are none or the config lacks the field."""
-    if fields.get("num_hidden_layers")[1] in (None, 0):
+    if config.get("num_hidden_layers")[1] in (None, 0):
         return 0
-    return min(fields.size("num_hidden_layers"), MAX_LAYERS)
+    return min(config.size("num_hidden_layers"), MAX_LAYERS)
 
 
-def _layer_thetas(family: Family, fields: ConfigReader) -> dict[float, str]:
+def _layer_thetas(family: Family, config: ConfigReader) -> dict[float, str]:
     """Return the bases of layers that have one of their own, and a name for the layers of each."""
-    if family.layer_thetas_field is None or family.has_one_theta or fields.get(family.layer_thetas_field)[1] is None:
+    if family.layer_thetas_field is None or family.has_one_theta or config.get(family.layer_thetas_field)[1] is None:
         return {}
-    return {theta: f"theta {theta:,g}" for theta in fields.numbers(family.layer_thetas_field) if theta}
+    return {theta: f"theta {theta:,g}" for theta in config.numbers(family.layer_thetas_field) if theta}
 
 
-def _rope_parameters(family: Family, fields: ConfigReader, head_dim: int) -> RopeParameters | dict[str, RopeParameters]:
+def _rope_parameters(family: Family, config: ConfigReader, head_dim: int) -> RopeParameters | dict[str, RopeParameters]:
     """Return one `RopeParameters`, or one per layer type."""
-    read = partial(_read_parameters, family, fields, head_dim)
-    scaling = fields.mapping("rope_scaling")
+    read = partial(_read_parameters, family, config, head_dim)
+    scaling = config.mapping("rope_scaling")
     if family.theta_fields:  # old files have one field per layer type
-        parameters, by_type = fields.mapping("rope_parameters"), {}
+        parameters, by_type = config.mapping("rope_parameters"), {}
         for layer_type, name in family.theta_fields.items():
-            theta, own = fields.number(name, default=10_000.0), ConfigReader(parameters, {}).mapping(layer_type)
+            theta, own = config.number(name, default=10_000.0), ConfigReader(parameters, {}).mapping(layer_type)
             if layer_type == "compress" and not own:  # published files of DeepSeek-V4: cos and sin are not multiplied
                 settings = {"attention_factor": 1.0} | (scaling or parameters) | {"rope_theta": theta}
             else:  # the old spelling overrides the new one, except for its key "type"
@@ -130,11 +131,11 @@ def _rope_parameters(family: Family, fields: ConfigReader, head_dim: int) -> Rop
                 settings |= scaling if layer_type in family.scaled_layers else {}
             by_type[layer_type] = read(settings, layer_type)
         return by_type
-    rope = scaling or fields.mapping("rope_parameters")
+    rope = scaling or config.mapping("rope_parameters")
     by_layer_type = {name: inner for name, inner in rope.items() if isinstance(inner, Mapping)}
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
         return {name: read(inner, name) for name, inner in by_layer_type.items()}  # None: a type without positions
-    thetas = _layer_thetas(family, fields)
+    thetas = _layer_thetas(family, config)
     if not thetas:
         return read(rope)
     by_theta = {name: read(rope | {"rope_theta": theta}) for theta, name in thetas.items()}
@@ -142,45 +143,45 @@ def _rope_parameters(family: Family, fields: ConfigReader, head_dim: int) -> Rop
 
 
 def _read_parameters(
-    family: Family, fields: ConfigReader, head_dim: int, settings: Mapping[str, Any], layer_type: str | None = None
+    family: Family, config: ConfigReader, head_dim: int, settings: Mapping[str, Any], layer_type: str | None = None
 ) -> RopeParameters:
     if layer_type is not None:  # transformers reads it only where all layers share their settings
         settings = {name: value for name, value in settings.items() if name != "truncate"}
     rope = ConfigReader(settings, {})
     _, kind = rope.get("rope_type", "type")
-    kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
+    kind = family.rope_type_aliases.get(kind, kind) if isinstance(kind, str) else kind
     theta, fraction = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
     theta_field, fraction_field = family.rope_fields
     if fraction is None:
-        fraction = fields.number(fraction_field, default=1.0)
-        rotary_dim = fields.optional_size(family.rotary_dim_field) if family.rotary_dim_field else None
+        fraction = config.number(fraction_field, default=1.0)
+        rotary_dim = config.optional_size(family.rotary_dim_field) if family.rotary_dim_field else None
         fraction = fraction if rotary_dim is None else rotary_dim / head_dim
     scaling: RopeScaling | None = None
     if kind == "proportional":
         scaling = rope_scaling.ProportionalScaling(fraction=fraction, factor=rope.number("factor", default=1.0))
     elif kind not in (None, "default", "mrope"):
-        scaling = _scaling(kind, rope, fields)
+        scaling = _scaling(kind, rope, config)
     if family.has_mscales and isinstance(scaling, rope_scaling.LongRopeScaling):
         scales = tuple(rope.number(name, default=scaling.cos_sin_factor) for name in ("short_mscale", "long_mscale"))
         scaling = dataclasses.replace(scaling, long_factor=scaling.short_factor, mscales=scales)
     # families that always rotate whole heads ignore the fraction, unless there is RoPE scaling
     uses_fraction = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
     return RopeParameters(
-        theta=fields.number(theta_field, default=10_000.0) if theta is None else theta,
+        theta=config.number(theta_field, default=10_000.0) if theta is None else theta,
         partial_rotary_factor=fraction if uses_fraction else 1.0,
         scaling=scaling,
         sections=_sections(family, rope),
         sections_interleaved=family.sections == "interleaved",
-        head_dim=_head_dim_of(layer_type, family, fields) if family.has_global_head_dim else None,
+        head_dim=_head_dim_of(layer_type, family, config) if family.has_global_head_dim else None,
     )
 
 
-def _head_dim_of(layer_type: str | None, family: Family, fields: ConfigReader) -> int | None:
-    """Return the head width of a layer type, if it differs. New files list it per layer, old ones have one field."""
-    if "per_layer_config" not in fields:
-        return fields.optional_size("global_head_dim") if layer_type == FULL else None
-    types = _layer_types(family, fields)
-    for number, settings in fields.mapping("per_layer_config").items():
+def _head_dim_of(layer_type: str | None, family: Family, config: ConfigReader) -> int | None:
+    """Return the head width of a layer type, if it differs. New files list it per layer, old files have one field."""
+    if "per_layer_config" not in config:
+        return config.optional_size("global_head_dim") if layer_type == FULL else None
+    types = _layer_types(family, config)
+    for number, settings in config.mapping("per_layer_config").items():
         index = int(number) if str(number).isdecimal() and len(str(number)) < 5 else MAX_LAYERS
         if isinstance(types, list) and index < len(types) and types[index] == layer_type and isinstance(settings, dict):
             return ConfigReader(settings, {}).optional_size("head_dim")
@@ -200,16 +201,16 @@ def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> RopeScaling:
+def _scaling(kind: object, inner: ConfigReader, config: ConfigReader) -> RopeScaling:
     if kind == "linear":
         return _read_settings(rope_scaling.LinearScaling, inner)
-    max_length = fields.size("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
+    max_length = config.size("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
     if kind == "dynamic" and inner.optional_number("alpha") is not None:  # Hunyuan: a fixed factor on theta
         return _read_settings(rope_scaling.NTKAlphaScaling, inner)
     if kind == "dynamic":
         return _read_settings(rope_scaling.DynamicNTKScaling, inner, original_max_position_embeddings=max_length)
     # Phi-3 has the original length outside the rope settings, where it takes precedence.
-    original = fields.optional_size("original_max_position_embeddings")
+    original = config.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or max_length
     known: dict[str, Any] = {"original_max_position_embeddings": original}
     if kind == "llama3":
@@ -223,7 +224,7 @@ def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> RopeSca
     if kind == "longrope":
         divisors = {name: inner.numbers(name) for name in ("short_factor", "long_factor")}
         return _read_settings(rope_scaling.LongRopeScaling, inner, **known, **divisors, mscales=())
-    raise ConfigError(f"the config's rope type is {short(kind)}; supported types: {', '.join(ROPE_TYPES)}")
+    raise ConfigError(f"the config's rope type is {short_repr(kind)}; supported types: {', '.join(ROPE_TYPES)}")
 
 
 def _read_settings(method: type[Method], inner: ConfigReader, **known: Any) -> Method:

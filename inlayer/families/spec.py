@@ -2,18 +2,18 @@
 
 config.json -> families.describe -> [LayerSpec] -> Embeddings, Head
 - settings are checked when they are created; the computations they describe are in positions/, which needs torch
-- see also: RoPE scaling, for texts longer than those in training (families/rope_scaling.py)
+- see also: RoPE scaling, for contexts longer than in training (families/rope_scaling_settings.py)
 Tested in tests/families/ and tests/positions/test_rope_scaling.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
-from inlayer.families.rope_scaling import RopeScaling
+from inlayer.families.rope_scaling_settings import RopeScaling
 from inlayer.tables.ngram_hash import NgramSpec
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
@@ -21,8 +21,8 @@ MAX_ALIBI_HEADS = 2**16
 MAX_LAYERS = 4096  # the deepest published models have a few hundred
 
 NormKind: TypeAlias = Literal[
-    "layer", "layer without bias", "layer in float32", "rms", "rms without weight", "rms in float32",
-    "rms in float32 without weight",
+    "layernorm", "layernorm_no_bias", "layernorm_fp32", "rmsnorm", "rmsnorm_no_weight", "rmsnorm_fp32",
+    "rmsnorm_fp32_no_weight",
 ]  # fmt: skip
 Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
@@ -35,9 +35,9 @@ class RopeParameters:
     Args:
         theta: The base: pair i of R channels rotates by theta^(-2i / R) radians per token.
         partial_rotary_factor: Fraction of each head that is rotated.
-        scaling: A rule for texts longer than those in training, such as `YarnScaling`.
+        scaling: A rule for contexts longer than in training, such as `YarnScaling`.
         sections: M-RoPE: the number of channel pairs that follow each axis of the positions.
-        sections_interleaved: Whether the pairs of the axes take turns (Qwen3.5) or are in chunks (Qwen2-VL).
+        sections_interleaved: Whether the pairs of the axes alternate (Qwen3.5) or are in chunks (Qwen2-VL).
         head_dim: Width of a head where a layer type has wider heads than the others (Gemma-4).
 
     Raises:
@@ -55,6 +55,11 @@ class RopeParameters:
     sections_interleaved: bool = False
     head_dim: int | None = None
 
+    def __repr__(self) -> str:
+        """Show only what differs from the defaults."""
+        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return f"RopeParameters({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
+
     def __post_init__(self) -> None:
         if not 0 < self.theta < math.inf:
             rule = "it must be positive and finite (10,000 is a common value)"
@@ -68,7 +73,7 @@ class PositionIdRule:
     """How position ids are numbered if the caller does not pass them.
 
     Args:
-        by: What counts as padding: "order" counts by index (GPT-2, BERT, every rotary model), "ids" skips the id
+        by: How positions are counted: "index" counts every token (GPT-2, BERT, every rotary model), "ids" skips the id
             `padding_idx` (RoBERTa, MPNet), "mask" skips positions where the attention mask is 0 (OPT).
         start: Position of the first real token; padding that is skipped gets `start - 1`.
         padding_idx: The id to skip with "ids".
@@ -81,7 +86,7 @@ class PositionIdRule:
         PositionIdRule(by='ids', start=2, padding_idx=1)
     """
 
-    by: Literal["order", "ids", "mask"] = "order"
+    by: Literal["index", "ids", "mask"] = "index"
     start: int = 0
     padding_idx: int | None = None
 
@@ -98,24 +103,24 @@ class RotarySpec:
     rope_parameters: RopeParameters | dict[str, RopeParameters]
     pairing: Pairing
     layout: Layout | None
-    float32: bool
-    layer_types: tuple[str | None, ...] | None = None  # type of each layer, or None without rotary positions
-    learned: bool = False  # the logarithm of a factor on each frequency is stored with the weights
-    reverse: bool = False  # attention rotates in the opposite direction
-    rotates_in_float32: bool = False  # attention rounds once, after the rotation
+    keep_float32: bool
+    layer_types: tuple[str | None, ...] | None = None  # type of each layer, or None if it has no rotary positions
+    learned_frequencies: bool = False  # the logarithm of each frequency's factor is stored with the weights
+    reverse_rotation: bool = False  # attention rotates in the opposite direction
+    rotate_in_float32: bool = False  # attention rounds once, after the rotation
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlibiSpec:
-    """ALiBi: attention adds the slope of its head times the position of the key to a score.
+    """ALiBi: attention adds (head slope x key position) to each score.
 
     `bias_max` is set for MPT, whose slopes have a different order, and whose positions count from the last token.
-    Falcon's slopes are `rounded` to bfloat16.
+    `bfloat16_slopes` is set for Falcon, whose slopes are rounded to bfloat16.
     """
 
     heads: int
     bias_max: float | None = None
-    rounded: bool = False
+    bfloat16_slopes: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.heads <= MAX_ALIBI_HEADS:
@@ -135,7 +140,7 @@ class RelativeBucketSpec:
 
     @property
     def rows(self) -> int:
-        """Rows of the table: DeBERTa has as many for negative distances as for the others."""
+        """Rows of the table; DeBERTa also has as many rows for negative distances."""
         buckets = self.buckets or self.max_distance
         return buckets if self.kind == "t5" else 2 * buckets
 
@@ -144,7 +149,7 @@ class RelativeBucketSpec:
 class PerLayerSpec:
     """Per-layer embeddings: a second table whose rows have `width` channels for each of `n_layers` blocks.
 
-    `rounded` is Gemma-3n's variant: factors are rounded to the dtype of the model, and ids without a row get row 0.
+    `round_factors` is Gemma-3n's variant: factors are rounded to the model's dtype, and ids without a row get row 0.
     EmbeddingGemma-2 has no second table (`rows` is 0): its vectors are projections of the rows.
     """
 
@@ -153,7 +158,7 @@ class PerLayerSpec:
     width: int
     norm_eps: float
     padding_idx: int | None
-    rounded: bool
+    round_factors: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +175,12 @@ class HeadSpec:
     """The arguments of `Head`, and whether it is tied to the table."""
 
     tied: bool
-    vocab_size: int | None  # None: that of the table
+    vocab_size: int | None  # None: same as the table
     n_embd: int | None  # None: the width of the table's rows
     bias: bool
     hidden_scale: float
-    scale: float
-    divisor: float
+    logit_scale: float
+    logit_divisor: float
     soft_cap: float | None
 
 
@@ -200,13 +205,13 @@ class LayerSpec:
         round_scale: Whether the scale is rounded to the table's dtype before it is applied.
         multiplier: Multiplier for both rows and inputs_embeds.
         round_multiplier: Whether the multiplier is rounded to the dtype of the vectors.
-        token_types: Number of token types; 0 if there are none.
+        n_token_types: Number of token types; 0 if there are none.
         norm: Kind of norm.
         norm_eps: Epsilon of the norm, or None if there is no norm.
         norm_at: Where the norm is applied.
         positions_first: Whether positions are added before token types.
         mask_padding: Whether the result is multiplied by the attention mask.
-        streams: Number of times the model repeats each hidden state.
+        n_streams: Number of times the model repeats each hidden state.
         dropout: Dropout rate.
         row_width: Width of the token rows if they are narrower than n_embd, otherwise None.
         projection_at: Whether such rows are projected to n_embd before positions ("rows") or after ("sum"); or None.
@@ -237,13 +242,13 @@ class LayerSpec:
     round_scale: bool
     multiplier: float
     round_multiplier: bool
-    token_types: int
+    n_token_types: int
     norm: NormKind
     norm_eps: float | None
     norm_at: Literal["sum", "start", "rows"]
     positions_first: bool
     mask_padding: bool | Literal["ids"]
-    streams: int
+    n_streams: int
     dropout: float
     row_width: int | None
     projection_at: Literal["rows", "sum"] | None
@@ -256,5 +261,5 @@ class LayerSpec:
 
     @property
     def is_generic(self) -> bool:
-        """True if the model type is unknown and the layer is what its config and tensors suggest."""
+        """True if the model type is unknown and the layer is inferred from its config and tensors."""
         return self.family.startswith("generic (")

@@ -123,7 +123,7 @@ _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
 }
 
 
-def names_head(config: Mapping[str, Any] | None) -> bool | None:
+def config_has_head(config: Mapping[str, Any] | None) -> bool | None:
     """Return whether the class of a model has a head; None if its config names no class."""
     classes = (config or {}).get("architectures")
     return any(WITH_HEAD.search(str(name)) for name in classes) if isinstance(classes, list) and classes else None
@@ -168,10 +168,10 @@ def table_candidates(
 ) -> list[str]:
     """List tensors that could be the table, the most likely first: by name, then by the size that the config requires.
 
-    `shapes` has the tensors of headers or an index; `rows` and `width` are None without a config. A head has the size
-    of a table, but only counts as one if they are `tied`.
+    `shapes` has the tensors of headers or an index; `rows` and `width` are None if there is no config. A head has
+    the size of a table, but is only a candidate if they are `tied`.
     """
-    tables = (None, "token", "head")  # not one of positions, n-grams or values, whose names end like a table's
+    tables = (None, "token", "head")  # not one of positions, n-grams, or values, whose names end like a table's
     flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not OTHER_MODULES.search(name)}
     flat = {name: shape for name, shape in flat.items() if table_role(name) in tables}
     heads = [name for name in flat if name.endswith(HEAD_ENDS)]

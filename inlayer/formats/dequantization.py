@@ -1,12 +1,12 @@
 """Quantized rows, decoded to float32: ggml types, and the packed values and scales of safetensors files.
 
 bytes of rows -> [decoder] -> rows
-- ggml: a row is a whole number of blocks of values with their own scales. F64, F32, F16 and BF16 keep their dtype, the
+- ggml: a row is a whole number of blocks of values with their own scales. F64, F32, F16, and BF16 keep their dtype, the
   others are dequantized by the `gguf` package (an extra)
 - safetensors (FP8 with block scales, MXFP4, NVFP4, grouped int4): a row is its packed values followed by its scales,
   each for a block of neighboring channels. FP4 values are E2M1, two per byte, the first in the low half; int4 values
   are 8 per 32-bit word, offset by 8. The product is float32, and rounded to a different dtype only if one is requested
-- see also: the header of a GGUF file (formats/gguf.py), which tensors of a safetensors file have the values and the
+- see also: GGUF headers (formats/gguf_header.py), which tensors of a safetensors file have the values and the
   scales (checkpoint/find_quantized.py)
 Tested against the `gguf` package in tests/formats/test_dequantization.py, and against float64 loops and transformers in
 tests/checkpoint/test_find_quantized.py.
@@ -109,7 +109,7 @@ class BlockDecoder:
         """Decode raw rows (n, bytes) to rows (n, D)."""
         values = self._unpack(np.ascontiguousarray(raw[:, : self.value_bytes]))[:, : self.width]
         factor = np.float32(self.factor)
-        with np.errstate(all="ignore"):  # NaN and overflow are values like any other
+        with np.errstate(all="ignore"):  # NaN and overflow are ordinary values here
             if self.scale_dtype is None:
                 return np.asarray(values * factor, np.float32)
             scales = np.ascontiguousarray(raw[:, self.value_bytes :]).view(self.scale_dtype).astype(np.float32)

@@ -31,7 +31,7 @@ FLOAT_DTYPES = {dtype.name: dtype for dtype in SAFETENSORS_DTYPES.values()}
 
 
 def as_float_dtype(dtype: object) -> np.dtype[Any]:
-    """Return the numpy dtype for a name, a numpy dtype or a torch dtype."""
+    """Return the numpy dtype for a name, a numpy dtype, or a torch dtype."""
     name = str(dtype).removeprefix("torch.")
     if name not in FLOAT_DTYPES and dtype is not None and not isinstance(dtype, str):  # numpy takes None for float64
         with suppress(TypeError):

@@ -43,59 +43,59 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
         return parse_header(stream.read(length), size, format_path(path), file=path.name)
 
 
-def header_length(start: bytes, file_size: int, where: str) -> int:
+def header_length(start: bytes, file_size: int, source: str) -> int:
     """Return the length of the header, from the first bytes of a file of `file_size` bytes."""
     if len(start) < LENGTH_BYTES or file_size < LENGTH_BYTES:
-        raise _unreadable(where, f"it is only {file_size} bytes long", cut=True)
+        raise _unreadable(source, f"it is only {file_size} bytes long", cut=True)
     (length,) = struct.unpack("<Q", start[:LENGTH_BYTES])
     if start.startswith(b"version "):
-        raise _unreadable(where, "it is a git-lfs pointer; download the file with `git lfs pull`")
+        raise _unreadable(source, "it is a git-lfs pointer; download the file with `git lfs pull`")
     if length > MAX_HEADER:
-        raise _unreadable(where, f"its header is {length:,} bytes; the maximum is {MAX_HEADER:,}")
+        raise _unreadable(source, f"its header is {length:,} bytes; the maximum is {MAX_HEADER:,}")
     if length > file_size - LENGTH_BYTES:
-        raise _unreadable(where, f"its header should be {length:,} bytes, but the file is {file_size:,}", cut=True)
+        raise _unreadable(source, f"its header should be {length:,} bytes, but the file is {file_size:,}", cut=True)
     return int(length)
 
 
-def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[str, TensorInfo]:
+def parse_header(data: bytes, file_size: int, source: str, *, file: str) -> dict[str, TensorInfo]:
     """Return the tensors of a header, each checked against the size of the file and against the others."""
     # Numbers and names take many times more memory than bytes in the file; a real header has about ten per tensor.
     values, count = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
     if values > 200_000 + 32 * count or count > MAX_TENSORS:
-        raise _unreadable(where, f"its header has {count:,} tensors and too many other values")
-    entries = parse_json(data, f"{where} is not a readable safetensors file: its header", CheckpointError, unique_keys)
+        raise _unreadable(source, f"its header has {count:,} tensors and too many other values")
+    entries = parse_json(data, f"{source} is not a readable safetensors file: its header", CheckpointError, unique_keys)
     start = LENGTH_BYTES + len(data)
     metadata = entries.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _unreadable(where, "its __metadata__ is not an object of strings")
-    tensors = {name: _entry(name, entry, start, where, file) for name, entry in entries.items()}
+        raise _unreadable(source, "its __metadata__ is not an object of strings")
+    tensors = {name: _entry(name, entry, start, source, file) for name, entry in entries.items()}
     end, last = start, "the header"
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
         if tensor.offset != end:
             problem = "overlap" if tensor.offset < end else "leave a gap"
-            raise _unreadable(where, f"tensors {quote(last)} and {quote(tensor.name)} {problem} in it")
+            raise _unreadable(source, f"tensors {quote(last)} and {quote(tensor.name)} {problem} in it")
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
         raise _unreadable(
-            where, f"its tensors end at byte {end:,}, but the file ends at byte {file_size:,}", cut=end > file_size
+            source, f"its tensors end at byte {end:,}, but the file ends at byte {file_size:,}", cut=end > file_size
         )
     return tensors
 
 
-def _entry(name: str, entry: object, start: int, where: str, file: str) -> TensorInfo:
+def _entry(name: str, entry: object, start: int, source: str, file: str) -> TensorInfo:
     fields = entry if isinstance(entry, dict) else {}
     dtype, shape, span = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
-    what = f"tensor {quote(name)}"
+    label = f"tensor {quote(name)}"
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise _unreadable(where, f"{what} has the unknown dtype {quote(dtype)}")
+        raise _unreadable(source, f"{label} has the unknown dtype {quote(dtype)}")
     if not _are_sizes(shape, MAX_SIZE) or len(shape) > MAX_AXES:
-        raise _unreadable(where, f"{what} has the invalid shape {quote(shape)}")
+        raise _unreadable(source, f"{label} has the invalid shape {quote(shape)}")
     if not _are_sizes(span, 2**63) or len(span) != 2:
-        raise _unreadable(where, f"{what} has the invalid data_offsets {quote(span)}")
+        raise _unreadable(source, f"{label} has the invalid data_offsets {quote(span)}")
     nbytes = span[1] - span[0]
     if nbytes * 8 != math.prod(shape) * BITS[dtype]:
         raise _unreadable(
-            where, f"{what} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes"
+            source, f"{label} is {dtype} of shape {quote(shape)}, which does not match its {nbytes:,} bytes"
         )
     return TensorInfo(name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes)
 

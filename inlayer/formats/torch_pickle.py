@@ -6,7 +6,7 @@
 - `torch.load(weights_only=True)` also rejects functions that are not on its allowlist, but it trusts sizes and keys: a
   tiny file made it allocate 986 MB, and another took 9 seconds, with every additional byte doubling the time
   (docs/decisions.md)
-- a tensor is a view: a storage, an offset, a shape and strides. All of them are checked against each other
+- a tensor is a view: a storage, an offset, a shape, and strides. All of them are checked against each other
 Tested against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
 """
 
@@ -66,7 +66,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class View:
+class TensorView:
     """A tensor as a view of a storage. Strides and offset count values of its dtype."""
 
     storage: Storage
@@ -84,20 +84,21 @@ class View:
         )
 
 
-def find_views(value: object, where: str) -> dict[str, View]:
+def find_views(value: object, source: str) -> dict[str, TensorView]:
     """Return the tensors of a state dict by name, even if a trainer has put it under "state_dict" or "model"."""
     parts = [value, value.get("state_dict"), value.get("model")] if isinstance(value, dict) else []
     for part in parts:
         if isinstance(part, dict):
-            views = {name: view for name, view in part.items() if isinstance(name, str) and isinstance(view, View)}
+            found = ((name, view) for name, view in part.items() if isinstance(name, str))
+            views = {name: view for name, view in found if isinstance(view, TensorView)}
             if views:
                 return views
-    raise unreadable(where, "it has no named tensors; a checkpoint is a saved state_dict()")
+    raise unreadable(source, "it has no named tensors; a checkpoint is a saved state_dict()")
 
 
-def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
-    """Return the value of a pickle (dicts, lists, plain values, and a View per tensor), and its storages."""
-    machine = PickleMachine(where)
+def read_pickle(stream: BytesIO, source: str) -> tuple[Any, dict[str, Storage]]:
+    """Return the value of a pickle (dicts, lists, plain values, and a TensorView per tensor), and its storages."""
+    machine = PickleMachine(source)
     try:
         for opcode, argument, _ in pickletools.genops(stream):
             if opcode.name == "STOP":
@@ -107,14 +108,14 @@ def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
     except InlayerError:
         raise
     except DAMAGE_ERRORS as error:
-        raise unreadable(where, f"its pickle is damaged ({printable(str(error))[:80]})") from None
+        raise unreadable(source, f"its pickle is damaged ({printable(str(error))[:80]})") from None
 
 
 class PickleMachine:
     """A stack, a memo, and the opcodes that a state dict needs."""
 
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
@@ -130,7 +131,7 @@ class PickleMachine:
             self.stack.append(OPERATIONS[opcode.name](self, argument, *operands))
         elif opcode.name != "PROTO":
             raise unreadable(
-                self.where, f"its pickle uses {opcode.name}, which a plain state dict does not need; not executed"
+                self.source, f"its pickle uses {opcode.name}, which a plain state dict does not need; not executed"
             )
 
     def pop_operands(self, kinds: list[pickletools.StackObject]) -> list[Any]:
@@ -159,20 +160,20 @@ class PickleMachine:
     def look_up(self, name: str) -> GlobalName:
         if name not in NAMES:
             named = printable(name.replace(" ", ".", 1)[:80])
-            raise unreadable(self.where, f"its pickle names {named}, which a plain tensor does not need; not executed")
+            raise unreadable(self.source, f"its pickle names {named}, which a plain tensor does not need; not executed")
         return GlobalName(name)
 
     def call(self, _: None, function: Any, arguments: Any) -> Any:
         name = function if isinstance(function, GlobalName) else ""
         if name == ORDERED_DICT and arguments == ():
             return {}
-        if name == PARAMETER and isinstance(arguments[0], View):
+        if name == PARAMETER and isinstance(arguments[0], TensorView):
             return arguments[0]
         if name in TENSORS:
             return self.check_view(arguments)
         if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
             return self.check_view(arguments, DTYPE_NAMES[arguments[6]])
-        raise unreadable(self.where, "its pickle calls something that a plain tensor does not need; not executed")
+        raise unreadable(self.source, "its pickle calls something that a plain tensor does not need; not executed")
 
     def read_storage(self, _: None, fields: Any) -> Storage:
         """Check a persistent id: ("storage", class, key, device, length), and in old files None for "not a view"."""
@@ -187,18 +188,18 @@ class PickleMachine:
             raise ValueError("a storage described in two ways")
         return storage
 
-    def check_view(self, fields: Any, dtype: str | None = None) -> View:
+    def check_view(self, fields: Any, dtype: str | None = None) -> TensorView:
         storage, offset, shape, strides = fields[0], fields[1], tuple(fields[2]), tuple(fields[3])
         if not isinstance(storage, Storage) or storage.typed == (dtype is not None):
             raise ValueError("a tensor without a storage")
         if not all(map(is_size, (offset, *shape, *strides))) or not len(shape) == len(strides) <= MAX_AXES:
             raise ValueError("a tensor with an invalid shape")
-        view = View(storage, dtype or storage.dtype, offset, shape, strides)
+        view = TensorView(storage, dtype or storage.dtype, offset, shape, strides)
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         end = offset if 0 in shape else offset + last + 1
         if end * BITS[view.dtype] > storage.nbytes * 8:
             raise unreadable(
-                self.where,
+                self.source,
                 f"a tensor of shape {shape} exceeds its storage {printable(storage.key[:40])!r} of "
                 f"{storage.nbytes:,} bytes",
             )

@@ -29,7 +29,7 @@ from inlayer.geometry.projection import Distortion, Points, TableProjection, cac
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables.stored_table import StoredTable
 
@@ -127,7 +127,7 @@ def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
         f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {preserved} are also its "
         f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. {omitted}{advice}"
     )
-    parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
+    parts = {"rows": pluralize(len(facts.texts), "row"), "about": escape(about)}
     return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.checks import check_size
 from inlayer.errors import InputError
-from inlayer.families.tensor_names import names_head
+from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.geometry.nearest import nearest, normalized, to_float32
 from inlayer.geometry.vocabulary import Mask, Vocabulary
@@ -76,7 +76,7 @@ def searched_table(model: Model, table: str) -> StoredTable:
         raise InputError(f'table is {quote(table)}; it must be "input" or "head"')
     if table == "head" and model.head_name is not None:
         return model.store.table(model.head_name)
-    if table == "head" and (not model.is_tied or names_head(model.config) is False):
+    if table == "head" and (not model.is_tied or config_has_head(model.config) is False):
         raise InputError(f"{model.source} has no head; search its input table")
     return model.table
 

@@ -22,7 +22,7 @@ from inlayer.checkpoint.find_tables import head_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families.config_reader import text_config
-from inlayer.families.tensor_names import names_head
+from inlayer.families.tensor_names import config_has_head
 from inlayer.files import quote
 from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, ScannedRows, shared_rows
@@ -30,7 +30,7 @@ from inlayer.inspection.check_tokens import TokenKind
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, is_out_of_scale, sample, scan_rows
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
 
 MIN_RMS = 1e-4  # larger values are always accepted, up to 1: T5's head starts at 1
@@ -82,7 +82,7 @@ def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
         tensor=shorten(model.head_name, 200) if model.head_name is not None else None,
         shape=scan.shape,
         equals_table=scan.equal,
-        expected=names_head(config),
+        expected=config_has_head(config),
     )
 
 
@@ -111,7 +111,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
     if statistics is not None and not statistics.finite.all():
         ids = tuple(statistics.ids[~statistics.finite].tolist())
-        message = f"NaN or infinity in {count(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
+        message = f"NaN or infinity in {pluralize(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
         yield Finding("error", "head-not-finite", message, ids=ids)
 
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from inlayer.checkpoint.find_tables import has_shape, part_name
+from inlayer.checkpoint.find_tables import find_part_name, has_shape
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.config_reader import text_config
-from inlayer.families.config_to_spec import ROW_WIDTH
+from inlayer.families.config_to_spec import ROW_WIDTH_FIELDS
 from inlayer.families.generic import ASSUMED
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, RelativeBucketSpec
@@ -32,7 +32,7 @@ from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotaryTypeFacts, TokenTableFacts, TrainingFacts, describe_tensor
 from inlayer.inspection.scan import RowStatistics, is_out_of_scale, scan_rows
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tables import StoredTable
 
 MAY_BE_MEANT = "; the model type is unknown, so this may be intended"
@@ -57,7 +57,8 @@ def table_facts(model: Model) -> TokenTableFacts:
     with suppress(InlayerError):  # a missing or damaged shard matters only if one of its tensors is needed
         total = model.store.parameters()
     architectures, model_type = config.get("architectures"), config.get("model_type")
-    config_rows, config_width = _integer(config, "vocab_size"), _integer(config, *ROW_WIDTH, "hidden_size", "n_embd")
+    config_rows = _integer(config, "vocab_size")
+    config_width = _integer(config, *ROW_WIDTH_FIELDS, "hidden_size", "n_embd")
     if spec is not None:
         model_type, scale = spec.family, spec.scale * spec.multiplier
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
@@ -175,7 +176,7 @@ def position_facts(model: Model) -> PositionFacts:
         return PositionFacts(kind="none" if model.is_static else "unknown")
     rotary, name, tensor_rows = _rotary_facts(spec), None, None
     if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
-        name = part_name(model, LEARNED_POSITIONS)
+        name = find_part_name(model, LEARNED_POSITIONS)
     if name is not None:
         with suppress(InlayerError):  # this is reported as tensor-unreadable
             tensor_rows = next(iter(model.store.find(name).shape), None)
@@ -191,10 +192,10 @@ def position_facts(model: Model) -> PositionFacts:
 
 def _relative(spec: LayerSpec) -> str | None:
     if isinstance(spec.relative, AlibiSpec):
-        return f"attention adds ALiBi, {count(spec.relative.heads, 'head')}"
+        return f"attention adds ALiBi, {pluralize(spec.relative.heads, 'head')}"
     if spec.relative is None:
         return None
-    return f"attention uses {count(spec.relative.rows, 'row')} for distances up to {spec.relative.max_distance:,}"
+    return f"attention uses {pluralize(spec.relative.rows, 'row')} for distances up to {spec.relative.max_distance:,}"
 
 
 def _rotary_facts(spec: LayerSpec) -> tuple[RotaryTypeFacts, ...]:
@@ -272,7 +273,7 @@ def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None
 def _find_part(model: Model, part: str) -> str | None:
     if part == RELATIVE_TABLE:
         return next(filter(RELATIVE.fullmatch, model.store.names()), None)
-    return part_name(model, part)
+    return find_part_name(model, part)
 
 
 def is_part(model: Model, name: str) -> bool:
@@ -305,14 +306,14 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.projection_at is not None
     shapes = {
         LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
-        "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
-        "norm.weight": (sum_width,) if normed and not spec.norm.endswith("without weight") else None,
-        "norm.bias": (sum_width,) if normed and spec.norm in ("layer", "layer in float32") else None,
+        "token_type_embedding.weight": (spec.n_token_types, sum_width) if spec.n_token_types > 0 else None,
+        "norm.weight": (sum_width,) if normed and not spec.norm.endswith("_no_weight") else None,
+        "norm.bias": (sum_width,) if normed and spec.norm in ("layernorm", "layernorm_fp32") else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
         "projection.bias": (spec.n_embd,) if spec.projection_at == "sum" else None,
         "head.bias": (spec.head.vocab_size or spec.vocab_size,),
     }
-    if spec.rotary is not None and spec.rotary.learned:
+    if spec.rotary is not None and spec.rotary.learned_frequencies:
         shapes["position_embedding.alpha"] = (spec.rotary.head_dim // 2,)
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd

@@ -36,7 +36,7 @@ from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity
 from inlayer.inspection.report import MIN_REFERENCES, RowFacts, TrainingFacts
 from inlayer.inspection.scan import Flags, Numbers, RowStatistics
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
@@ -230,11 +230,11 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
     severity: Severity = "note"
     advice = ""
     if found <= MAX_UNSEEN_RATIO * unseen:
-        advice = f"{count(unseen, 'token')} never occurred in the training text. Train on more text, or use a smaller "
-        advice += "vocabulary."
+        advice = f"{pluralize(unseen, 'token')} never occurred in the training text. Train on more text, or use a "
+        advice += "smaller vocabulary."
     elif has_many_undertrained(rows) and training is not None:
         severity = "warning"
-        advice = f"Only {count(unseen, 'token')} never occurred in the training text (per the training record), so "
+        advice = f"Only {pluralize(unseen, 'token')} never occurred in the training text (per the training record), so "
         advice += "this is probably not the tokenizer that the table was trained with."
     elif has_many_undertrained(rows):
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "

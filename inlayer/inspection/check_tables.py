@@ -27,7 +27,7 @@ from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
 
 PER_TOKEN = ("per_layer", "value", "mtp", "routing")  # roles of tables with one row per token
@@ -68,7 +68,7 @@ def check_tables(
         if fact.rows_read < rows and not quick:
             not_checked.append(f"{rows - fact.rows_read:,} of {rows:,} rows of {fact.tensor}")
     if len(listed) > MAX_LISTED:
-        not_checked.append(count(len(listed) - MAX_LISTED, "more table"))
+        not_checked.append(pluralize(len(listed) - MAX_LISTED, "more table"))
     return facts, findings, not_checked
 
 
@@ -149,7 +149,8 @@ def _value_findings(
     name, read = quote(info.name), len(scan.ids)
     if not scan.finite.all():
         bad = tuple(scan.ids[~scan.finite].tolist())
-        yield Finding("error", "table-not-finite", f"NaN or infinity in {count(len(bad), 'row')} of {name}", ids=bad)
+        message = f"NaN or infinity in {pluralize(len(bad), 'row')} of {name}"
+        yield Finding("error", "table-not-finite", message, ids=bad)
     if scan.is_zero.all():
         every = f"every row of {name}" if read == info.shape[0] else f"each of the {read:,} rows read of {name}"
         yield Finding("note", "table-zero-rows", f"{every} is zero, as before training")
@@ -158,7 +159,7 @@ def _value_findings(
         dead = set(scan.ids[scan.is_zero].tolist()).intersection(reached.tolist()) - {padding_idx}
         if dead:
             severity: Severity = "error" if len(dead) > MAX_DEAD * read else "warning"
-            message = f"{name} has {count(len(dead), 'zero row')} for tokens that occur in text"
+            message = f"{name} has {pluralize(len(dead), 'zero row')} for tokens that occur in text"
             yield Finding(severity, "table-zero-rows", message, ids=tuple(sorted(dead)))
 
 
@@ -172,7 +173,7 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
     last = total - 1 if type(total) is int else np.iinfo(np.int64).max
     if bad := np.flatnonzero(((experts < 0) | (experts > last)).any(1)).tolist():
         verb = "refers" if len(bad) == 1 else "refer"
-        message = f"{count(len(bad), 'row')} of {quote(info.name)} {verb} to experts that do not exist"
+        message = f"{pluralize(len(bad), 'row')} of {quote(info.name)} {verb} to experts that do not exist"
         yield Finding("error", "routing-out-of-range", message, ids=tuple(bad))
     elif not experts.any():
         message = f"{quote(info.name)} sends every token to expert 0, as before training"
@@ -198,16 +199,16 @@ def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramMemoryFacts], 
         except InlayerError as error:
             findings.append(Finding("error", "ngram-mismatch", shorten(str(error), 400)))
         memory_facts = NgramMemoryFacts(
-            tensor=spec.tensor,
+            tensor=spec.tensor_suffix,
             layer=spec.layer,
             tensors=tensors,
             rows=spec.rows,
             width=spec.width,
-            heads=spec.heads,
+            heads=spec.n_hash_heads,
             orders=tuple(sorted(set(spec.orders))),
             smallest_head=min(spec.moduli),
             largest_head=max(spec.moduli),
-            compressed_size=spec.compressed_size,
+            compressed_vocab_size=spec.compressed_vocab_size,
         )
         facts.append(memory_facts)
     return facts, findings

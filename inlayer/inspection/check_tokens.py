@@ -30,7 +30,7 @@ from inlayer.files import quote
 from inlayer.inspection.findings import MAX_NUMBER, Example, Finding, Severity
 from inlayer.inspection.report import SpecialToken, VocabularyFacts
 from inlayer.inspection.scan import Flags, Ids, RowStatistics
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import is_reserved, text_of_bytes, token_bytes
 
@@ -223,7 +223,7 @@ def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[
     outside, n_outside, trailing = tokens.out_of_range_ids, tokens.tokens_out_of_range, facts.trailing_rows or 0
     if n_outside:
         severity: Severity = "error"
-        message, advice = f"{count(n_outside, 'token')} beyond the {tokens.rows:,} rows of the table", ""
+        message, advice = f"{pluralize(n_outside, 'token')} beyond the {tokens.rows:,} rows of the table", ""
         special = tokens.tokenizer.special_ids.intersection(outside)
         if len(special) == n_outside and all(OTHER_MODALITY.search(tokens.text(one) or "") for one in special):
             severity = "note"  # of a larger sibling

@@ -16,7 +16,7 @@ from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 MIN_REFERENCES = 8  # reference tokens that undertrained rows can be recognized by
 
@@ -85,7 +85,7 @@ class NgramMemoryFacts:
     orders: tuple[int, ...]  # numbers of tokens per n-gram
     smallest_head: int  # rows of a hash head: its modulus
     largest_head: int
-    compressed_size: int | None  # different tokens after normalization, if they are hashed instead of ids
+    compressed_vocab_size: int | None  # different tokens after normalization, if they are hashed instead of ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,7 @@ class RowFacts:
         if self.norm_threshold is not None or self.cosine_threshold is not None:
             return None
         if self.reference_rows < MIN_REFERENCES:
-            return f"only {count(self.reference_rows, 'reference token')}"
+            return f"only {pluralize(self.reference_rows, 'reference token')}"
         return "reference tokens look like ordinary ones"
 
 

@@ -27,7 +27,7 @@ from inlayer.inspection.report import (
     SpecialToken,
 )
 from inlayer.render.glyphs import glyphs_for
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 LABEL_WIDTH = 14
 MAX_SPECIAL = 6
@@ -90,11 +90,11 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     if vocabulary.reusable_ids:
         listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids, console)
         reserved = f"({vocabulary.reserved_tokens:,} reserved)"
-        yield "reusable", f"{count(vocabulary.reusable_ids, 'id')} that text never produces {reserved}: {listed}"
+        yield "reusable", f"{pluralize(vocabulary.reusable_ids, 'id')} that text never produces {reserved}: {listed}"
     if vocabulary.special_tokens:
         yield "special", _special(vocabulary.special_tokens, console)
     unusual = f"{rows.nan_rows:,} with NaN, {rows.inf_rows:,} with infinity, {rows.zero_rows:,} all zero"
-    yield "rows", f"{unusual}, {count(rows.duplicate_rows, 'duplicate')}"
+    yield "rows", f"{unusual}, {pluralize(rows.duplicate_rows, 'duplicate')}"
     if rows.norm_median is not None:
         yield "norms", _histogram(report, console)
     if report.training is not None and report.training.input_scale not in (None, 1):
@@ -149,8 +149,8 @@ def _ngrams(memory: NgramMemoryFacts) -> str:
     where = "in the hidden states" if memory.layer is None else f"in layer {memory.layer}"
     sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
     text = f"{where}: {memory.heads} hash heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
-    text += f", {memory.rows:,} x {memory.width:,} in {count(memory.tensors, 'tensor')}"
-    return text + (f"; {memory.compressed_size:,} normalized tokens" if memory.compressed_size else "")
+    text += f", {memory.rows:,} x {memory.width:,} in {pluralize(memory.tensors, 'tensor')}"
+    return text + (f"; {memory.compressed_vocab_size:,} normalized tokens" if memory.compressed_vocab_size else "")
 
 
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
@@ -158,11 +158,11 @@ def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
         size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}{share}"
         yield "" if index else "tables", f"{table.role}: {table.tensor}, {size}"
-        parts = [f"in {table.file} at byte {table.offset:,}", f"{count(table.zero_rows, 'row')} of zeros"]
+        parts = [f"in {table.file} at byte {table.offset:,}", f"{pluralize(table.zero_rows, 'row')} of zeros"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
         parts += [f"norm {table.norm_median:.3g}"] if table.norm_median is not None else []
         parts += [f"equals {table.copy_of}"] if table.copy_of is not None else []
-        parts += [f"{count(table.rows_read, 'row')} read"] if table.rows_read < table.rows else []
+        parts += [f"{pluralize(table.rows_read, 'row')} read"] if table.rows_read < table.rows else []
         yield "", "; ".join(parts)
     if len(tables) > MAX_TABLES:
         yield "", f"and {len(tables) - MAX_TABLES:,} more (--json lists them)"
@@ -177,8 +177,8 @@ def _tokens(report: Report) -> str:
         unreadable = any(finding.code == "tokenizer-unreadable" for finding in report.findings)
         return f"{text}; {'the tokenizer cannot be read' if unreadable else 'no tokenizer'}"
     text += f", {facts.tokens:,} tokens ({facts.tokenizer}); "
-    text += f"{count(facts.trailing_rows or 0, 'row')} after the last token"
-    return text + (f", {count(facts.gaps, 'gap')}" if facts.gaps else "")
+    text += f"{pluralize(facts.trailing_rows or 0, 'row')} after the last token"
+    return text + (f", {pluralize(facts.gaps, 'gap')}" if facts.gaps else "")
 
 
 def _token(text: str | None, console: Console) -> str:
@@ -213,8 +213,8 @@ def _undertrained(report: Report) -> str:
     if rows.undertrained_unknown:
         return f"unknown: {rows.undertrained_unknown}"
     criteria = " and ".join(name for name, threshold in thresholds.items() if threshold is not None)
-    references = count(rows.reference_rows, "reference token")
-    return f"{count(rows.undertrained_rows, 'row')} resembling {references}, judged by {criteria}"
+    references = pluralize(rows.reference_rows, "reference token")
+    return f"{pluralize(rows.undertrained_rows, 'row')} resembling {references}, judged by {criteria}"
 
 
 def _listed(examples: tuple[Example, ...], total: int, console: Console) -> str:
@@ -224,7 +224,7 @@ def _listed(examples: tuple[Example, ...], total: int, console: Console) -> str:
 
 def _verdict(report: Report) -> str:
     counts = {name: sum(finding.severity == name for finding in report.findings) for name in STYLES}
-    summary = ", ".join(count(amount, name) for name, amount in counts.items() if amount)
+    summary = ", ".join(pluralize(amount, name) for name, amount in counts.items() if amount)
     verdict = "needs attention" if report.exit_code else "healthy"
     if report.not_checked and not any(finding.severity != "note" for finding in report.findings):
         verdict = "no defects in what was checked"

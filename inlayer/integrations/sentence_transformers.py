@@ -166,7 +166,7 @@ class TableModule(InputModule):  # type: ignore[misc]
             tensors["weights"] = to_tensor(self.model.token_weights)
         save_file(tensors, folder / "model.safetensors")
         (folder / "tokenizer.json").write_bytes(self.tokenizer.data)
-        settings = {"pool": self.pool, "skipped": self.model.skipped}
+        settings = {"pool": self.pool, "skipped": self.model.skipped_tokens}
         (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
         (folder / WEIGHTING_FILE).unlink(missing_ok=True)  # left by a module saved here earlier
         if self.encoder.weighting is not None:

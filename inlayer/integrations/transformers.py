@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from inlayer.errors import ConfigError, DtypeError, InputError, needs_torch, type_name
 from inlayer.families import describe
-from inlayer.families.config_reader import short
+from inlayer.families.config_reader import short_repr
 
 with needs_torch("inlayer.integrations.transformers"):
     import torch
@@ -74,7 +74,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
     assert isinstance(table, nn.Embedding)
     for name, default in OPTIONS.items():
         if getattr(table, name) != default:
-            value = short(getattr(table, name))
+            value = short_repr(getattr(table, name))
             raise InputError(f"the model's table has {name} = {value}, which Table does not support")
     new_table = make_table(table, table.padding_idx if padding_idx == "same" else padding_idx)
     row = None if new_table.padding_idx is None else new_table.weight.detach()[new_table.padding_idx]
@@ -127,7 +127,8 @@ class AttachedHead(Head):
             spec = layer.head
             if spec.bias and layer.norm_eps is not None:  # BERT and its descendants
                 raise ConfigError(TRANSFORMS)
-            head.hidden_scale, head.scale, head.divisor = spec.hidden_scale, spec.scale, spec.divisor
+            head.hidden_scale = spec.hidden_scale
+            head.logit_scale, head.logit_divisor = spec.logit_scale, spec.logit_divisor
             head.soft_cap = spec.soft_cap
         except ConfigError as error:
             head._loss_error = str(error).partition(";")[0]  # the advice is removed
@@ -251,7 +252,7 @@ def install(model: Any, table: Table, head: AttachedHead) -> None:
             and any(parameter is table.weight for parameter in module.parameters(recurse=False))
         ]
         if find_table_and_head(model) != (table, head) or others:
-            user = f"; {short(others[0])} still uses the old table" if others else ""
+            user = f"; {short_repr(others[0])} still uses the old table" if others else ""
             raise InputError(f"{kind} does not accept another table and head{user}")
         if {*map(id, before)} != {*map(id, model.parameters())}:
             raise InputError(

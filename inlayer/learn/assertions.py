@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.sandbox.protocol import RemoteHandle
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tensors import dtype_name
 
 MAX_ROWS, MAX_COLUMNS = 4, 6  # printed part of a tensor
@@ -202,7 +202,7 @@ def format_value(value: Any) -> str:
         return kind
     flat = value.detach().reshape(-1, value.shape[-1] if value.dim() else 1)
     rows = [_format_row(row) for row in flat[:MAX_ROWS]]
-    more = [f"... {count(len(flat) - MAX_ROWS, 'more row')}"] if len(flat) > MAX_ROWS else []
+    more = [f"... {pluralize(len(flat) - MAX_ROWS, 'more row')}"] if len(flat) > MAX_ROWS else []
     return "\n".join([kind, *rows, *more])
 
 

@@ -32,7 +32,7 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import not_a_file, path_kind, printable
 from inlayer.learn.course import Course, Task, open_course, suggest
 from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _counted(name: str, submissions: list[Submission], chosen: list[Task] | None
     for task in missing:
         yield note(task=task, rule="not-submitted", message=f"there is no {task.id}.py")
     if (more := seen["unknown-file"] - MAX_UNKNOWN) > 0:
-        yield note(rule="unknown-file", message=f"{count(more, 'more file')} with names that match no task")
+        yield note(rule="unknown-file", message=f"{pluralize(more, 'more file')} with names that match no task")
     if not counted and not missing:
         yield note(rule="nothing-submitted", message="the folder contains no files")
 

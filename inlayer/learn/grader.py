@@ -23,7 +23,7 @@ from inlayer.learn.assertions import NO_OUTPUT, LearnerException, RecordedCall, 
 from inlayer.learn.course import Task
 from inlayer.learn.sandbox.restrict import GradingLimits
 from inlayer.learn.session import CheckFailed, GradingSession, describe_value
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 MAX_SOURCE = 1 << 20  # characters
 Check: TypeAlias = "Callable[[GradingSession], None]"
@@ -231,7 +231,7 @@ def find_problems(task: Task) -> Iterator[str]:
     wrong = task.wrong_solutions
     messages: dict[str, str] = {}
     if len(wrong) < MIN_WRONG:
-        yield f"{task.id}: it has {count(len(wrong), 'wrong solution')}; at least {MIN_WRONG} are required"
+        yield f"{task.id}: it has {pluralize(len(wrong), 'wrong solution')}; at least {MIN_WRONG} are required"
     for name, source in wrong.items():
         failure = grade(task, source, examples=False).failure
         if failure is None:

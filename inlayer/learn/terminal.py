@@ -24,7 +24,7 @@ from inlayer.learn.links import link_command
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.markdown import MarkdownNode, inline_text, parse, print_fence, print_markdown
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
@@ -91,7 +91,7 @@ class CoursePrinter:
         for line in lines[:max_lines]:
             self.line(self.glyphs.escape(line.expandtabs(4)), style=style, indent=indent)
         if len(lines) > max_lines:
-            more = count(len(lines) - max_lines, "more line")
+            more = pluralize(len(lines) - max_lines, "more line")
             self.line(f"{self.glyphs.more} and {more}", style=style, indent=indent)
 
     def markdown(self, text: str, *, except_for: str = "") -> None:

@@ -6,7 +6,7 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 Tested in tests/positions/ and tests/test_embeddings.py, against transformers in tests/families/.
 """
 
-from inlayer.families.rope_scaling import (
+from inlayer.families.rope_scaling_settings import (
     DynamicNTKScaling,
     LinearScaling,
     Llama3Scaling,

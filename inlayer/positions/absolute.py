@@ -24,7 +24,7 @@ from inlayer.errors import InputError, PositionRangeError
 from inlayer.initialization import init_rows
 from inlayer.tensors import check_ids, is_meta_or_traced
 
-SinusoidalLayout = Literal["interleaved", "half", "half in float32"]
+SinusoidalLayout = Literal["interleaved", "half", "half_fp32"]
 
 
 class LearnedPositions(nn.Embedding):
@@ -114,7 +114,7 @@ def sinusoidal_encoding(
     position_ids: Tensor, n_embd: int, *, theta: float = 10_000.0, layout: SinusoidalLayout = "interleaved"
 ) -> Float[Tensor, "... D"]:
     """Encode positions: position_ids.shape + (n_embd,), float32. Position 0 of width 4 is [0, 1, 0, 1]."""
-    if layout == "half in float32":  # CTRL's arithmetic: the same operations on the same shapes give the same bits
+    if layout == "half_fp32":  # CTRL's arithmetic: the same operations on the same shapes give the same bits
         channels = torch.arange(n_embd, dtype=torch.float32, device=position_ids.device)
         rates = 1 / torch.pow(theta, 2 * (channels // 2) / n_embd)
         angles = position_ids[..., None].float() * rates
@@ -137,7 +137,7 @@ class SinusoidalPositions(nn.Module):
         n_embd: Width of the encodings.
         block_size: Positions that are precomputed; none by default. It is not a limit.
         theta: The base: pair i is sin and cos of position / theta^(2i / D).
-        layout: "interleaved" (sine and cosine side by side), "half" (all sines first), or "half in float32" (CTRL).
+        layout: "interleaved" (sine and cosine side by side), "half" (all sines first), or "half_fp32" (CTRL).
         device: Device of the precomputed encodings, which stay float32 even if the model is cast.
 
     Raises:

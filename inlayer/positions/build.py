@@ -27,9 +27,9 @@ def build_positions(
     *,
     theta: float,
     head_dim: int | None,
-    learned: dict[str, Any],
+    learned_kwargs: dict[str, Any],
 ) -> Positions | None:
-    """Return the position module for rows of `width`; `learned` has the other arguments of LearnedPositions."""
+    """Return the position module for rows of `width`; `learned_kwargs` are the other arguments of LearnedPositions."""
     if positions is None:
         positions = "none" if block_size is None else "learned"
     if isinstance(positions, str) and positions not in SCHEMES:
@@ -50,9 +50,9 @@ def build_positions(
     if positions == "learned":
         if block_size is None:
             raise InputError('positions="learned" needs block_size, the number of positions to learn')
-        return LearnedPositions(block_size, width, **learned)
+        return LearnedPositions(block_size, width, **learned_kwargs)
     if positions == "sinusoidal":
-        return SinusoidalPositions(width, block_size, theta=theta, device=learned["device"])
+        return SinusoidalPositions(width, block_size, theta=theta, device=learned_kwargs["device"])
     if block_size is not None:
         raise InputError(
             f'block_size {block_size} is for learned and sinusoidal positions; positions="{positions}" has no limit'
@@ -69,6 +69,6 @@ def positions_from_spec(spec: LayerSpec, device: torch.device | str | None) -> s
     if spec.positions != "sinusoidal":
         return spec.positions
     precomputed = min(spec.block_size or 0, MAX_PRECOMPUTED // spec.n_embd)  # others are computed when used
-    positions = SinusoidalPositions(spec.n_embd, precomputed, layout="half in float32")  # CTRL
+    positions = SinusoidalPositions(spec.n_embd, precomputed, layout="half_fp32")  # CTRL
     # The encodings are computed, so they have values even if the layer is on the meta device.
     return positions if torch.device(device or "cpu").type == "meta" else positions.to(device)

@@ -66,7 +66,7 @@ def alibi_from_spec(
         ([0.0625, 0.00390625], [0.0, 0.0625, 0.125])
     """
     slopes = alibi_slopes(spec.heads, bias_max=spec.bias_max)
-    slopes = slopes.bfloat16() if spec.rounded else slopes
+    slopes = slopes.bfloat16() if spec.bfloat16_slopes else slopes
     bias = alibi_bias(slopes, position_ids)
     return slopes, bias if spec.bias_max is not None else bias.to(dtype)
 
@@ -121,5 +121,6 @@ def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> In
 def _check_buckets(buckets: int, longest: int) -> None:
     if buckets < 4 or longest <= buckets // 2 + 1:
         raise InputError(
-            f"{buckets} buckets up to distance {longest}; pass at least 4 buckets, and a distance above half of them"
+            f"{buckets} buckets up to distance {longest}; use at least 4 buckets and a maximum distance of more than "
+            "half the number of buckets"
         )

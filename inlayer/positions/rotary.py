@@ -4,12 +4,12 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
 - pairing, which channels form a pair: "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
 - layout of cos and sin: "half" (all angles, then all of them again), "interleaved" (each angle twice in a row),
-  "single" (each angle once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). It is usually the
+  "single" (each angle once; GPT-OSS), or "complex" (once, as the parts of a complex number; Llama-4). It is usually the
   same as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
 - M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
-- angles are always float32; cos and sin are cast to the model's dtype at the end. No table is cached, so none gets
-  stale
-- see also: RoPE scaling for longer texts, such as YaRN (positions/rotary_frequencies.py)
+- angles are always float32; cos and sin are cast to the model's dtype at the end. Tables are not cached, so they
+  cannot become stale
+- see also: RoPE scaling for longer texts, such as YaRN (positions/rope_scaling.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
 
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from inlayer.checks import is_integer
 from inlayer.errors import InputError, ShapeError
 from inlayer.families.spec import Layout, Pairing, RopeParameters
-from inlayer.positions.rotary_frequencies import scaled_frequencies
+from inlayer.positions.rope_scaling import scaled_frequencies
 from inlayer.tensors import check_dense, check_ids, is_jit_tracing
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
@@ -41,12 +41,12 @@ class RotaryPositions(nn.Module):
         pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
         layout: How cos and sin are laid out: "half", "interleaved", "single", or "complex"; by default, same as the
             pairing.
-        float32: Keep the tables float32 regardless of the model's dtype (OLMo).
+        keep_float32: Keep the tables float32 regardless of the model's dtype (OLMo).
         layer_types: The type of every layer, or None for a layer without rotary positions.
-        learned: Add the buffer `alpha`, the logarithm of a multiplier for each frequency (Mistral-Large-4). It stays
-            float32, as in the original.
-        reverse: `rotate` rotates in the opposite direction (nanochat).
-        rotates_in_float32: `rotate` rounds only once, at the end (Cohere, ModernBERT).
+        learned_frequencies: Add the buffer `alpha`, the logarithm of a multiplier for each frequency
+            (Mistral-Large-4). It stays float32, as in the original.
+        reverse_rotation: `rotate` rotates in the opposite direction (nanochat).
+        rotate_in_float32: `rotate` rounds only once, at the end (Cohere, ModernBERT).
 
     Raises:
         InlayerError: If a size, name, or parameter is invalid, or they are inconsistent.
@@ -67,19 +67,19 @@ class RotaryPositions(nn.Module):
         *,
         pairing: Pairing = "half",
         layout: Layout | None = None,
-        float32: bool = False,
+        keep_float32: bool = False,
         layer_types: tuple[str | None, ...] | None = None,
-        learned: bool = False,
-        reverse: bool = False,
-        rotates_in_float32: bool = False,
+        learned_frequencies: bool = False,
+        reverse_rotation: bool = False,
+        rotate_in_float32: bool = False,
     ) -> None:
         super().__init__()
         if not is_integer(head_dim) or not 2 <= head_dim <= MAX_HEAD_DIM:
             raise InputError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
-        self.head_dim, self.float32, self.layer_types = int(head_dim), float32, layer_types
-        self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
-        self.reverse, self.rotates_in_float32 = reverse, rotates_in_float32
+        self.head_dim, self.keep_float32, self.layer_types = int(head_dim), keep_float32, layer_types
+        self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned_frequencies else None
+        self.reverse_rotation, self.rotate_in_float32 = reverse_rotation, rotate_in_float32
         self.rope_parameters: RopeParameters | dict[str, RopeParameters]
         self.rope_parameters = (
             dict(rope_parameters) if isinstance(rope_parameters, Mapping) else rope_parameters or RopeParameters()
@@ -179,7 +179,7 @@ class RotaryPositions(nn.Module):
             Inverse frequencies (pairs,) float32 on the CPU, and the factor.
 
         Raises:
-            InlayerError: If there is no such layer type, or the scaling does not fit the number of pairs.
+            InlayerError: If there is no such layer type, or the scaling does not match the number of pairs.
 
         Example:
             >>> from inlayer.positions import RotaryPositions
@@ -241,7 +241,7 @@ class RotaryPositions(nn.Module):
             angles = torch.cat((angles, angles), dim=-1)
         elif self.layout == "interleaved":
             angles = angles.repeat_interleave(2, dim=-1)
-        dtype = torch.float32 if self.float32 else dtype
+        dtype = torch.float32 if self.keep_float32 else dtype
         if self.layout == "complex":  # torch.polar is not bit-identical to cos and sin
             unit = torch.polar(torch.ones_like(angles), angles) * factor
             return unit.real.to(dtype), unit.imag.to(dtype)
@@ -267,12 +267,12 @@ class RotaryPositions(nn.Module):
         Example:
             >>> from inlayer.positions import RotaryPositions
             >>> rotary, q, k = RotaryPositions(head_dim=4), torch.randn(1, 2, 3, 4), torch.randn(1, 1, 3, 4)
-            >>> [one.shape for one in rotary.rotate(q, k, *rotary(torch.arange(3)[None]))]
+            >>> [x.shape for x in rotary.rotate(q, k, *rotary(torch.arange(3)[None]))]
             [torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4])]
         """
-        if self.rotates_in_float32:
+        if self.rotate_in_float32:
             cos, sin = cos.float(), sin.float()
-        sin = -sin if self.reverse else sin
+        sin = -sin if self.reverse_rotation else sin
         return apply_rotary(q, k, cos, sin, pairing=self.pairing, layout=self.layout, head_axis=head_axis)
 
     def extra_repr(self) -> str:
@@ -356,11 +356,13 @@ def deduplicate_angles(table: Tensor, layout: str) -> Tensor:
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
     rotated_dim, tracing = 2 * cos.shape[-1], is_jit_tracing()  # sizes cannot be compared while tracing
     if not tracing and rotated_dim > x.shape[-1]:
-        raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin rotate {rotated_dim} channels")
+        width = x.shape[-1]
+        advice = f"pass head_dim={width} to Embeddings or RotaryPositions"
+        raise ShapeError(f"{name} has heads of {width} channels, but cos and sin rotate {rotated_dim}; {advice}")
     fits = (ours in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False))
     if not tracing and not all(fits):
         raise ShapeError(
-            f"cos and sin, broadcast over heads, are {tuple(cos.shape)} and do not fit {name} {tuple(x.shape)}; "
+            f"cos and sin, broadcast over heads, are {tuple(cos.shape)} and do not match {name} {tuple(x.shape)}; "
             "head_axis is 1 for (B, H, T, K) and 2 for (B, T, H, K)"
         )
     to_rotate, unchanged = x[..., :rotated_dim], x[..., rotated_dim:]

@@ -21,12 +21,12 @@ def duration(seconds: float) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def count(amount: int, noun: str) -> str:
+def pluralize(amount: int, noun: str) -> str:
     """Return a number and its noun, in the plural unless the number is 1."""
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
 
 
-def short(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Return a number with about three digits; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "-"

@@ -3,7 +3,7 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - `StoredTable` reads rows from wherever they are stored, without torch (tables/stored_table.py)
 - everything else needs torch and is imported on first use: `Table` in memory and trainable, `StoredEmbedding` (a
-  StoredTable as a module), `MappedEmbedding` (one in a safetensors file), `look_up` for a bare tensor
+  StoredTable as a module), `MappedEmbedding` (a table in a safetensors file), and `look_up` for a tensor
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class BufferPool:
     """Creates tensors in pooled memory: `lease(shape, dtype)`.
 
     A finalizer can run at any time: in any thread, and even in this class, if garbage collection happens there.
-    So no lock is used: idle buffers are in a dict that is changed by single atomic operations only, and a buffer
+    So no lock is used: idle buffers are in a dict that is changed only by single atomic operations, and a buffer
     belongs to the thread that pops it.
     """
 

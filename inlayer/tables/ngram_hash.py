@@ -1,10 +1,10 @@
 """N-gram memories: the last few token ids -> rows of a large hashed table. Numpy only.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- one `NgramSpec` describes every variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
-  hash heads; LongCat-Flash and BLT add them up
+- an `NgramSpec` describes any variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
+  hash heads; LongCat-Flash and BLT add the products
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
-- a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` replaces older ids
+- a look-back ends at the start of the text, at padding, and at the ids in `stop_ids`; `fill_id` replaces older ids
 - see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
 Tested against plain loops over Python integers, transformers, and sglang in tests/tables/test_ngram_hash.py.
 """
@@ -37,33 +37,32 @@ class NgramSpec:
     mixed, and the remainder by its modulus is the row, counted from the first row of that hash head.
 
     Example:
-        >>> spec = NgramSpec(tensor="ngram", layer=None, vocab_size=10, width=4, orders=(2, 3), moduli=(5, 7),
-        ...                  multipliers=((1, 3), (1, 3, 9)), mix="sum", fill=0, rows=12)
+        >>> spec = NgramSpec(tensor_suffix="ngram", layer=None, vocab_size=10, width=4, orders=(2, 3), moduli=(5, 7),
+        ...                  multipliers=((1, 3), (1, 3, 9)), mix="sum", fill_id=0, rows=12)
         >>> ngram_ids(spec, [[4, 2, 6]])[0].tolist()
         [[4, 9], [4, 5], [2, 11]]
     """
 
-    tensor: str  # how the name of its tensor ends, without ".weight" and without the number of a shard
+    tensor_suffix: str  # how the name of its tensor ends, without ".weight" and without the number of a shard
     layer: int | None  # the decoder layer that reads it; None: it is part of the hidden states
     vocab_size: int
     width: int  # width of a row
     rows: int  # rows of the table; if padded, more than the hash heads use
     orders: tuple[int, ...]  # number of ids of each hash head
-    multipliers: tuple[tuple[int, ...], ...]  # for each hash head: factor of the id itself, of the one before, ...
+    multipliers: tuple[tuple[int, ...], ...]  # for each hash head: the factors for the id, the id before it, ...
     moduli: tuple[int, ...]  # number of rows of each hash head
     mix: Literal["xor", "sum"]
-    fill: int  # the id in place of those before the start
-    stops: tuple[int, ...] = ()  # ids that end a look-back
-    stops_are_hashed: bool = (
-        True  # a stop may be the newest id of an n-gram; if False, all ids of such an n-gram are `fill`
-    )
-    padding_stops: bool = True  # padding counts as outside of the text
-    compressed_size: int | None = None  # ids are first mapped to this many by their normalized text
-    added: Literal["no", "sum", "projected mean"] = "no"  # how rows become part of the hidden states
+    fill_id: int  # the id in place of those before the start
+    stop_ids: tuple[int, ...] = ()  # ids that end a look-back
+    # a stop id may be the newest id of an n-gram; if False, all ids of such an n-gram are `fill_id`
+    stop_ids_are_hashed: bool = True
+    padding_stops: bool = True  # padding is treated as outside of the text
+    compressed_vocab_size: int | None = None  # ids are first mapped to this many by their normalized text
+    added: Literal["no", "sum", "projected_mean"] = "no"  # how rows become part of the hidden states
     tensor_per_head: bool = False
 
     @property
-    def heads(self) -> int:
+    def n_hash_heads(self) -> int:
         """The number of rows that each token reads."""
         return len(self.orders)
 
@@ -88,7 +87,7 @@ def ngram_ids(
         ids: Token ids (B, T).
         history: The ids (B, S) before them; only the last `spec.look_back` matter.
         mask: (B, S + T), 0 for padding.
-        token_map: The compressed id of each token, for a spec with `compressed_size`.
+        token_map: The compressed id of each token, for a spec with `compressed_vocab_size`.
 
     Raises:
         IdRangeError: If an id is outside the vocabulary.
@@ -96,13 +95,14 @@ def ngram_ids(
     """
     limit = spec.vocab_size if token_map is None else len(token_map)
     tokens, inside, start = _with_history(spec, check_id_array(ids, limit), history, mask, limit)
-    if spec.compressed_size is not None and token_map is None:
-        raise InputError(f"the n-gram memory {spec.tensor} hashes compressed ids, which need the model's tokenizer")
-    stops = np.isin(tokens, spec.stops)
+    if spec.compressed_vocab_size is not None and token_map is None:
+        name = spec.tensor_suffix
+        raise InputError(f"the n-gram memory {name} hashes compressed ids, which need the model's tokenizer")
+    stops = np.isin(tokens, spec.stop_ids)
     context = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
     combine = np.bitwise_xor if spec.mix == "xor" else np.add
     mixed: dict[tuple[int, ...], IdArray] = {}  # hash heads may share their multipliers
-    row_ids = np.empty((*tokens.shape, spec.heads), np.int64)
+    row_ids = np.empty((*tokens.shape, spec.n_hash_heads), np.int64)
     for head, (order, modulus, offset) in enumerate(zip(spec.orders, spec.moduli, spec.offsets, strict=True)):
         factors = spec.multipliers[head][:order]
         if factors not in mixed:
@@ -138,11 +138,11 @@ def _looked_back(
     spec: NgramSpec, tokens: IdArray, inside: npt.NDArray[np.bool_], stops: npt.NDArray[np.bool_],
     token_map: IdArray | None,
 ) -> list[IdArray]:  # fmt: skip
-    """Return, for each distance, the id that many positions earlier; `fill` where the look-back has ended."""
-    fill = spec.fill if token_map is None else token_map[spec.fill]
+    """Return, for each distance, the id that many positions earlier; `fill_id` where the look-back has ended."""
+    fill = spec.fill_id if token_map is None else token_map[spec.fill_id]
     continues = inside & ~stops
-    context = [np.where(inside if spec.stops_are_hashed else continues, tokens, fill)]
-    reached = np.ones_like(inside) if spec.stops_are_hashed else continues
+    context = [np.where(inside if spec.stop_ids_are_hashed else continues, tokens, fill)]
+    reached = np.ones_like(inside) if spec.stop_ids_are_hashed else continues
     for distance in range(1, spec.look_back + 1):
         reached, older = reached.copy(), np.full_like(tokens, fill)
         reached[:, :distance] = False
@@ -206,7 +206,7 @@ class NgramMemory:
         """The compressed id of each token, if the spec hashes such ids."""
         return None if self._compress is None else self._compress()
 
-    def ids(self, ids: object, history: object = None, mask: object = None) -> IdArray:
+    def row_ids(self, ids: object, history: object = None, mask: object = None) -> IdArray:
         """Return the rows (B, T, heads) that each id reads, as `ngram_ids`."""
         return ngram_ids(self.spec, ids, history, mask=mask, token_map=self.token_map)
 
@@ -217,7 +217,7 @@ class NgramMemory:
             if 0 <= row - first < tensor.shape[0]:
                 return tensor, tensor.offset + (row - first) * (tensor.nbytes // tensor.shape[0])
             first += tensor.shape[0]
-        raise InputError(f"row {row} is outside the {first:,} rows of the n-gram memory {self.spec.tensor}")
+        raise InputError(f"row {row} is outside the {first:,} rows of the n-gram memory {self.spec.tensor_suffix}")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NgramMemory:
         return self  # a memory is immutable

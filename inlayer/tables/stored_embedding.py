@@ -1,4 +1,4 @@
-"""A stored table as a torch module: what `Embeddings.token_embedding` holds for a checkpoint.
+"""A stored table as a torch module: `Embeddings.token_embedding` of an opened checkpoint.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - no parameters and no state; `in_memory()` makes a `Table` that can be trained and saved

@@ -250,8 +250,8 @@ def wrong_dtype(tensor: TensorInfo, expected: str) -> DtypeError:
     return DtypeError(f"{which} has dtype {tensor.dtype}; expected {expected}")
 
 
-def check_tensor(where: str, tensor: TensorInfo, is_valid: bool, rule: str) -> None:
-    """Raise an error that describes a tensor of the checkpoint `where` and ends in the rule that it breaks."""
+def check_tensor(source: str, tensor: TensorInfo, is_valid: bool, rule: str) -> None:
+    """Raise an error that describes a tensor of the checkpoint `source` and ends in the rule that it breaks."""
     if not is_valid:
-        which = f"{where}: tensor {quote(tensor.name)} of {format_path(tensor.file)}"
+        which = f"{source}: tensor {quote(tensor.name)} of {format_path(tensor.file)}"
         raise CheckpointError(f"{which} is {tensor.dtype} {quote(tensor.shape)}; {rule}")

@@ -173,7 +173,7 @@ class Table(nn.Embedding):
     def from_pretrained(  # type: ignore[override]
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
     ) -> Table:
-        """Make a table from existing rows, with the name and the default of nn.Embedding: the rows are frozen.
+        """Make a table from existing rows; like nn.Embedding.from_pretrained, it is frozen by default.
 
         Args:
             embeddings: Rows (V, D).

@@ -2,8 +2,8 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - start here: byte_and_word.py (one id per byte or per word), bpe_training.py (train a BPE)
-- files of real models: open.py picks the format; huggingface.py, tiktoken.py, sentencepiece.py and gguf.py read them.
-  Each imports its library when a file is opened, so importing this package stays cheap
+- files of real models: open.py picks the format; huggingface.py, tiktoken.py, sentencepiece.py, and gguf_tokenizer.py
+  read them. Each imports its library when a file is opened, so importing this package stays cheap
 - explanations: offsets.py (which bytes a token covers), merges.py (how bytes were merged into tokens)
 """
 

@@ -3,8 +3,8 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - a text must be valid Unicode: a lone surrogate raises TextError instead of silently becoming U+FFFD
 - an id outside the vocabulary raises IdRangeError instead of being skipped
-- explanations are exact or None: `tokens` (bytes and spans), `pre_tokens` and `merges` never guess
-- see also: tokenizers backed by a library (library.py)
+- explanations are exact or None: `tokens` (bytes and spans), `pre_tokens`, and `merges` never guess
+- see also: tokenizers backed by a library (library_tokenizer.py)
 Tested for every kind of tokenizer in tests/tokenizers/test_contract.py.
 """
 
@@ -60,7 +60,7 @@ class Merge(NamedTuple):
 
 
 class Tokenizer(ABC):
-    """Converts text to ids and back: what `open_tokenizer` returns. All tokenizers have these methods.
+    """Converts text to ids and back, as returned by `open_tokenizer`. All tokenizers have these methods.
 
     Attributes:
         special_tokens: The id of each special token, by its text.
@@ -105,7 +105,7 @@ class Tokenizer(ABC):
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        """Encode many texts into one flat array. Each row equals the result of `encode`.
+        """Encode many texts into one flat array. Each row is identical to the result of `encode`.
 
         Args:
             texts: The texts; not a single str.
@@ -207,7 +207,7 @@ class Tokenizer(ABC):
             parse_special: As for `encode`.
 
         Returns:
-            One Token per id: `id`, `bytes`, `span` (UTF-8 byte offsets in the text) and `special`.
+            One Token per id: `id`, `bytes`, `span` (UTF-8 byte offsets in the text), and `special`.
 
         Raises:
             InlayerError: Same as `encode`.
@@ -319,7 +319,7 @@ class Tokenizer(ABC):
 
 
 def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
-    """Return the bytes of a token; None if the id has none."""
+    """Return the bytes of a token, or None if the id has none."""
     try:
         return None if tokenizer is None else tokenizer.token_bytes(token_id)
     except InlayerError:  # a table row beyond the vocabulary, or in a gap of its ids
@@ -376,7 +376,7 @@ def check_text(text: object, name: str = "text") -> str:
 
 
 def is_list_like(texts: object) -> TypeGuard[Iterable[Any]]:
-    """Return whether a value can be a list of texts, not a text, a dict (its keys), a table (its columns) or a set."""
+    """Return whether a value can be a list of texts, not a text, a dict (its keys), a table (its columns), or a set."""
     is_other = isinstance(texts, (str, bytes, Mapping, set, frozenset)) or getattr(texts, "ndim", 1) != 1
     return isinstance(texts, Iterable) and not is_other
 

@@ -24,7 +24,7 @@ from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
 
-BLOCK = 1 << 16  # characters read at once
+BLOCK = 1 << 16  # characters read at a time
 MAX_LINE = 1024  # characters; a longer line is split before a space if possible
 MAX_VOCAB = 2**24  # real vocabularies stay below 2**19, and the trainer allocates memory for the requested size
 
@@ -94,7 +94,7 @@ def train_bpe(
     data = engine.to_str(pretty=True).encode()
     if target is not None:
         write_with_folders(target, data)
-    return HuggingFaceTokenizer(data, where="trained tokenizer" if target is None else format_path(target))
+    return HuggingFaceTokenizer(data, source="trained tokenizer" if target is None else format_path(target))
 
 
 def check_vocab_size(vocab_size: int, n_special: int) -> None:
@@ -117,7 +117,7 @@ def check_special_tokens(special_tokens: object) -> list[str]:
 
 
 def check_files(files: object, usage: str) -> list[Path]:
-    """Return the paths of existing text files; `usage` says in an error what they are for."""
+    """Return the paths of existing text files; `usage` describes their purpose in error messages."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
     if isinstance(files, bytes) or not isinstance(files, Iterable):

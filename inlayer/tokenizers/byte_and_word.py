@@ -61,7 +61,7 @@ class WordTokenizer(Tokenizer):
         unk: Token for unknown words. It gets the next free id unless it is one of the words.
 
     Raises:
-        InputError: If a word is repeated, empty or contains whitespace.
+        InputError: If a word is repeated, empty, or contains whitespace.
 
     Example:
         >>> words = WordTokenizer.from_text("I love dogs")
@@ -123,7 +123,7 @@ class WordTokenizer(Tokenizer):
         return tokens, [token.span for token in tokens]
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> PreTokens:
-        return [span for _, span in find_words(text)]  # unlike tokens, also those of unknown words
+        return [span for _, span in find_words(text)]  # unlike tokens, pre-tokens include unknown words
 
     def _find_tokens(self, text: str, name: str = "the text") -> Iterator[Token]:
         for index, (word, span) in enumerate(find_words(text, name)):

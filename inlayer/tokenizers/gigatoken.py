@@ -25,12 +25,12 @@ from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, concatenate_batches, select_texts
 from inlayer.threads import core_count, map_in_threads
 from inlayer.tokenizers.base import check_text
-from inlayer.tokenizers.untrusted_files import library_errors, steps_of
+from inlayer.tokenizers.untrusted_files import get_steps, library_errors
 
 EncodeBatch = Callable[[list[str]], Ragged]
 
 SHARE_CHARACTERS = 1 << 18  # minimum number of characters per thread
-BLOCK_CHARACTERS = 1 << 20  # checked at once: limits the array of code points to a few megabytes
+BLOCK_CHARACTERS = 1 << 20  # checked at a time: limits the array of code points to a few megabytes
 SPLIT_BEHAVIORS = ({"behavior": "Isolated", "invert": False}, {"behavior": "Removed", "invert": True})
 REPLACE_SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 PREPEND_SPACE = {"type": "Prepend", "prepend": "▁"}
@@ -116,7 +116,7 @@ def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> 
     model = config["model"]
     if model.get("type", "BPE") != "BPE" or any(map(model.get, UNSUPPORTED)):
         return False
-    normalizers, pre_tokenizers = steps_of(config, "normalizer"), steps_of(config, "pre_tokenizer")
+    normalizers, pre_tokenizers = get_steps(config, "normalizer"), get_steps(config, "pre_tokenizer")
     if model.get("byte_fallback"):
         known = normalizers in ([PREPEND_SPACE, REPLACE_SPACES], [REPLACE_SPACES])
         known = known and pre_tokenizers in ([], [SPLIT_AT_SPACES]) and not model.get("ignore_merges")
@@ -152,9 +152,9 @@ def keeps_all_bytes(pre_tokenizers: list[dict[str, Any]]) -> bool:
     )
 
 
-def can_overlap(some: list[str], others: list[str]) -> bool:
-    """Return whether an occurrence of a token in `some` can share characters with one in `others`."""
-    for left, right in ((some, others), (others, some)):
+def can_overlap(tokens_a: list[str], tokens_b: list[str]) -> bool:
+    """Return whether an occurrence of one token can share characters with an occurrence of another."""
+    for left, right in ((tokens_a, tokens_b), (tokens_b, tokens_a)):
         joined = "\0".join(right)
         if right and any(token in joined for token in left):
             return True

@@ -1,12 +1,12 @@
 """HuggingFaceTokenizer: reads tokenizer.json, the format of most open models.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
+- ids match `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
 - truncation and padding stored in the file are turned off, as is dropout, which would make ids random
 - the padding token comes from the config files, else from the file's own `padding`, else from a special token's name
 - `compressed_ids` gives tokens with the same normalized text one id, for n-gram memories
 - see also: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
-Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/;
+Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py, and test_merges.py of tests/tokenizers/;
 compressed ids against sglang in tests/tables/test_ngram_hash.py.
 """
 
@@ -26,10 +26,10 @@ from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged, concatenate_batches, ragged_from_counts
 from inlayer.tokenizers.base import Analysis, Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
-from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
+from inlayer.tokenizers.library_tokenizer import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
-from inlayer.tokenizers.untrusted_files import library_errors, open_checked, parse_tokenizer_json, steps_of
+from inlayer.tokenizers.untrusted_files import get_steps, library_errors, open_checked, parse_tokenizer_json
 
 if TYPE_CHECKING:
     import tokenizers
@@ -41,14 +41,14 @@ REPLACEMENT = "\ufffd"  # replaces bytes of a token that are not valid UTF-8
 class HuggingFaceTokenizer(LibraryTokenizer):
     """The tokenizer of a tokenizer.json, given as bytes (`data`)."""
 
-    def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:
-        config = parse_tokenizer_json(data, where)
+    def __init__(self, data: bytes, *, source: str = "tokenizer.json", pad_token: str | None = None) -> None:
+        config = parse_tokenizer_json(data, source)
         model = config["model"]
         if model.get("dropout"):
             model["dropout"] = None
             data = json.dumps(config).encode()
-        self._where, self.data = where, data
-        self._exact = open_checked(config, data.decode("utf-8-sig"), where)
+        self._source, self.data = source, data
+        self._exact = open_checked(config, data.decode("utf-8-sig"), source)
         self._exact.no_truncation()
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}
@@ -57,7 +57,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             token.content: token_id for token_id, token in self._added.items() if token.special
         }
         normalizers, pre_tokenizers, decoders = (
-            [step.get("type") for step in steps_of(config, part)] for part in ("normalizer", "pre_tokenizer", "decoder")
+            [step.get("type") for step in get_steps(config, part)]
+            for part in ("normalizer", "pre_tokenizer", "decoder")
         )
         self._pre_tokenizes = bool(pre_tokenizers)
         self._encodes_bytes = "ByteLevel" in pre_tokenizers + normalizers
@@ -128,7 +129,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         added: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
             try:
-                with library_errors(f"{self._where} cannot encode"):
+                with library_errors(f"{self._source} cannot encode"):
                     encoding = self._exact.encode(probe)
                     bare = self._exact.encode(probe, add_special_tokens=False).ids
             except TokenizerError:  # a vocabulary without these letters and without an unknown token
@@ -171,14 +172,14 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         has no pre_tokenizer (Llama-2).
         """
         source = check_text(text).encode()
-        with library_errors(f"{self._where} cannot encode this text"):
+        with library_errors(f"{self._source} cannot encode this text"):
             # without the post-processor, which would trim whitespace from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
             whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
         added = list(zip(whole.ids, whole.special_tokens_mask, strict=True))
         if [token_id for token_id, is_added in added if not is_added] != body.ids:
             raise TokenizerError(
-                f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
+                f"the post-processor of {self._source} changes ids, so the bytes of its tokens are not known"
             )
         offsets, own = byte_offsets(text, body.offsets), [self._bytes_of(token_id) for token_id in body.ids]
         if self._byte_level and b"".join(own) == source:
@@ -197,7 +198,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         """Read the merges from the file, since `tokenizers` does not return them."""
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
-        return merges_from_json(parse_json(self.data, self._where, TokenizerError)["model"])
+        return merges_from_json(parse_json(self.data, self._source, TokenizerError)["model"])
 
 
 def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
@@ -217,7 +218,7 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
 def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
     """Return the compressed id of every token, as DeepSeek's Engram hashes them, in the order of their first tokens.
 
-    " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
+    " The", "the", and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
     has no text to normalize, so it gets its own id; only a tokenizer.json has the spelling that distinguishes it.
     """
     if not isinstance(tokenizer, HuggingFaceTokenizer):

@@ -5,7 +5,7 @@
 - the content decides the format: `tokenizer.model` is a tiktoken file for Llama-3 and a sentencepiece model for
   Llama-2. The name decides only if the content is damaged, so that the error can name the damaged line
 - files next to it are read as data: tokenizer_config.json, special_tokens_map.json (pad_token), config.json
-  (model_type) and pat_str.txt. Code in the folder is never run
+  (model_type), and pat_str.txt. Code in the folder is never run
 Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizers/test_malformed_files.py.
 """
 
@@ -37,12 +37,12 @@ def open_tokenizer(
     """Open the tokenizer of a model folder, or a single tokenizer file.
 
     Args:
-        path: A folder, or a tokenizer.json, tiktoken or sentencepiece file.
+        path: A folder, or a tokenizer.json, tiktoken, or sentencepiece file.
         pat_str: The split pattern of a tiktoken file from an unknown model.
         special_tokens: The special tokens of a tiktoken file, text -> id.
 
     Returns:
-        The tokenizer. Its ids equal the ids of the library that defines the format.
+        The tokenizer. Its ids match those of the library that defines the format.
 
     Raises:
         MissingFileError: If there is no such file, or no tokenizer in the folder.
@@ -58,19 +58,19 @@ def open_tokenizer(
     if special_tokens is not None and not isinstance(special_tokens, Mapping):
         raise DtypeError(f'special_tokens is {type_name(special_tokens)}; it must be a dict such as {{"<s>": 50256}}')
     file = find_file(check_path(path))
-    data, where = read_file(file), format_path(file)
-    file_format = detect_format(file, data, where)
+    data, source = read_file(file), format_path(file)
+    file_format = detect_format(file, data, source)
     config = read_sibling(file, "tokenizer_config.json")
     others = read_sibling(file, "special_tokens_map.json")
     pad_token = token_text(config.get("pad_token")) or token_text(others.get("pad_token"))
     if file_format == "tiktoken":
         return open_tiktoken(file, data, config, pat_str, special_tokens, pad_token)
     if pat_str is not None or special_tokens is not None:
-        raise InputError(f"{where} is not a tiktoken file; omit pat_str and special_tokens, which it contains")
+        raise InputError(f"{source} is not a tiktoken file; omit pat_str and special_tokens, which it contains")
     if file_format == "json":
-        return HuggingFaceTokenizer(data, where=where, pad_token=pad_token)
+        return HuggingFaceTokenizer(data, source=source, pad_token=pad_token)
     add_bos_eos = (config.get("add_bos_token") is True, config.get("add_eos_token") is True)
-    return SentencePieceTokenizer(data, where=where, add_bos_eos=add_bos_eos, pad_token=pad_token)
+    return SentencePieceTokenizer(data, source=source, add_bos_eos=add_bos_eos, pad_token=pad_token)
 
 
 def find_file(path: Path) -> Path:
@@ -94,7 +94,7 @@ def find_in_folder(folder: Path) -> Path | None:
     return None if name is None else folder / name
 
 
-def choose_file(names: Iterable[str], exists: Callable[[str], bool], where: str) -> str | None:
+def choose_file(names: Iterable[str], exists: Callable[[str], bool], source: str) -> str | None:
     """Return the name of the tokenizer file in a folder: a usual name, or the only file that could be one."""
     if usual := next(filter(exists, FILE_NAMES), None):
         return usual
@@ -102,17 +102,17 @@ def choose_file(names: Iterable[str], exists: Callable[[str], bool], where: str)
         files = sorted(name for name in names if fnmatchcase(name, pattern) and exists(name))
         if len(files) > 1:
             first = f"{format_path(files[0])}, {format_path(files[1])}"
-            raise TokenizerError(f"{where} has several {pattern} files; pass the path of one of them: {first}")
+            raise TokenizerError(f"{source} has several {pattern} files; pass the path of one of them: {first}")
         if files:
             return files[0]
     return None
 
 
-def detect_format(file: Path, data: bytes, where: str) -> str:
-    """Return "json", "tiktoken" or "sentencepiece"."""
+def detect_format(file: Path, data: bytes, source: str) -> str:
+    """Return "json", "tiktoken", or "sentencepiece"."""
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
-        raise TokenizerError(f"{where} is empty, or starts with 4 KB of whitespace")
+        raise TokenizerError(f"{source} is empty, or starts with 4 KB of whitespace")
     if start[:1] in {b"{", b"["}:
         return "json"
     if looks_like_tiktoken(data) or file.suffix == ".tiktoken" or file.name == "tiktoken.model":
@@ -122,7 +122,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
     if data[:1] == b"\x0a":  # the key of the first piece in a serialized ModelProto
         return "sentencepiece"
     raise TokenizerError(
-        f"{where} is not a tokenizer.json, a tiktoken file (lines of `base64 rank`) or a sentencepiece model; is it "
+        f"{source} is not a tokenizer.json, a tiktoken file (lines of `base64 rank`), or a sentencepiece model; is it "
         "damaged?"
     )
 
@@ -156,8 +156,8 @@ def open_tiktoken(
     special_tokens: Mapping[str, int] | None, pad_token: str | None,
 ) -> TiktokenTokenizer:  # fmt: skip
     """Open a tiktoken file with the pattern and special tokens of its encoding, unless others are given."""
-    where = format_path(file)
-    ranks = parse_ranks(data, where)
+    source = format_path(file)
+    ranks = parse_ranks(data, source)
     encoding = find_encoding(ranks, config, read_sibling(file, "config.json"))
     pattern_file = file.parent / "pat_str.txt"
     if pat_str is None and encoding is not None:
@@ -169,46 +169,46 @@ def open_tiktoken(
             raise TokenizerError(f"{format_path(pattern_file)} is not valid UTF-8") from None
     if pat_str is None:
         raise TokenizerError(
-            f"{where} is a tiktoken file of an unknown model ({len(ranks)} ranks), and such files do not contain the "
+            f"{source} is a tiktoken file of an unknown model ({len(ranks)} ranks), and such files do not contain the "
             "split pattern; pass pat_str= (and special_tokens=), or put a pat_str.txt next to it"
         )
     if special_tokens is None:
         known = {} if encoding is None else encoding.special_tokens(max(ranks.values()) + 1)
-        special_tokens = rename_special_tokens(known, config, where)
+        special_tokens = rename_special_tokens(known, config, source)
     # gigatoken accepts patterns only by name
     scheme = encoding.scheme if encoding is not None and encoding.pat_str == pat_str else None
-    bos, eos = (added_id(config, name, special_tokens, where) for name in ("bos_token", "eos_token"))
+    bos, eos = (added_id(config, name, special_tokens, source) for name in ("bos_token", "eos_token"))
     return TiktokenTokenizer(
-        ranks, pat_str, special_tokens, where=where, fast_source=(file, scheme) if scheme is not None else None,
+        ranks, pat_str, special_tokens, source=source, fast_source=(file, scheme) if scheme is not None else None,
         around=(bos, eos), pad_id=special_tokens.get(pad_token or ""),
     )  # fmt: skip
 
 
-def rename_special_tokens(known: dict[str, int], config: dict[str, Any], where: str) -> dict[str, int]:
+def rename_special_tokens(known: dict[str, int], config: dict[str, Any], source: str) -> dict[str, int]:
     """Apply the names in the added_tokens_decoder of tokenizer_config.json to the known special tokens."""
     by_id = {token_id: token for token, token_id in known.items()}
-    what = f"added_tokens_decoder next to {where}"
+    label = f"added_tokens_decoder next to {source}"
     entries = config.get("added_tokens_decoder") or {}
     if not isinstance(entries, dict):
-        raise TokenizerError(f"{what} is {type_name(entries)}, not an object")
+        raise TokenizerError(f"{label} is {type_name(entries)}, not an object")
     for token_id, token in entries.items():
         text = token_text(token)
         if text is None or not token_id.isdecimal() or len(token_id) > len(str(MAX_ID)):
-            raise TokenizerError(f"{what} has {quote(token_id)}: {quote(token)}; expected an id and a token")
+            raise TokenizerError(f"{label} has {quote(token_id)}: {quote(token)}; expected an id and a token")
         by_id[int(token_id)] = text
     special_tokens = {token: token_id for token_id, token in by_id.items()}
     if len(special_tokens) != len(by_id):
-        raise TokenizerError(f"{what} assigns two ids to one token")
+        raise TokenizerError(f"{label} assigns two ids to one token")
     return special_tokens
 
 
-def added_id(config: dict[str, Any], name: str, special_tokens: Mapping[str, int], where: str) -> Sequence[int]:
+def added_id(config: dict[str, Any], name: str, special_tokens: Mapping[str, int], source: str) -> Sequence[int]:
     """Return the id that add_bos_token or add_eos_token adds to every text, if any."""
     if config.get(f"add_{name}") is not True:
         return ()
     token = token_text(config.get(name))
     if token is None or token not in special_tokens:
         raise TokenizerError(
-            f"tokenizer_config.json next to {where} sets add_{name}, but {token!r} is not a special token"
+            f"tokenizer_config.json next to {source} sets add_{name}, but {token!r} is not a special token"
         )
     return (special_tokens[token],)

@@ -1,7 +1,7 @@
 """SentencePieceTokenizer: reads sentencepiece .model files (Llama-2, T5, Gemma).
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ids equal `SentencePieceProcessor.encode(text)`. Begin- and end-of-text are added only if tokenizer_config.json sets
+- ids match `SentencePieceProcessor.encode(text)`. Begin- and end-of-text are added only if tokenizer_config.json sets
   add_bos_token or add_eos_token
 - the library never parses control tokens (`<s>`) in a text and always finds user-defined symbols, so parse_special has
   no effect
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
 from inlayer.tokenizers.base import Analysis, check_text
-from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
+from inlayer.tokenizers.library_tokenizer import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import MAX_ADDED, MAX_GROWTH, library_errors
 
@@ -33,20 +33,20 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self,
         data: bytes,
         *,
-        where: str = "tokenizer.model",
+        source: str = "tokenizer.model",
         add_bos_eos: tuple[bool, bool] = (False, False),
         pad_token: str | None = None,
     ) -> None:
-        """Open a model; `add_bos_eos` says whether to add begin-of-text before and end-of-text after every text."""
+        """Open a model; `add_bos_eos`: whether to add begin-of-text before and end-of-text after every text."""
         import sentencepiece
 
-        self._where = where
+        self._source = source
         self._exact = sentencepiece.SentencePieceProcessor()
-        with library_errors(f"{where} is not a valid sentencepiece model"):
+        with library_errors(f"{source} is not a valid sentencepiece model"):
             if not data or not self._exact.LoadFromSerializedProto(data) or not self._exact.get_piece_size():
-                raise TokenizerError(f"{where} is not a valid sentencepiece model")
+                raise TokenizerError(f"{source} is not a valid sentencepiece model")
         self._id_limit = int(self._exact.get_piece_size())
-        with library_errors(f"{where} has a token that is not valid UTF-8"):
+        with library_errors(f"{source} has a token that is not valid UTF-8"):
             pieces = [str(self._exact.id_to_piece(token_id)) for token_id in range(self._id_limit)]
         self.special_tokens: Mapping[str, int] = {
             piece: token_id
@@ -58,9 +58,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         ids = int(self._exact.bos_id()), int(self._exact.eos_id())
         before, after = ([token_id] if is_added else [] for is_added, token_id in zip(add_bos_eos, ids, strict=True))
         if any(token_id < 0 for token_id in before + after):
-            raise TokenizerError(
-                f"{where} has no begin- or end-of-text token, but tokenizer_config.json says to add one"
-            )
+            raise TokenizerError(f"{source} has no begin- or end-of-text token, but tokenizer_config.json requires one")
         self._special_tokens_around = before, after
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -80,7 +78,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
     def _check_growth(self, text: str) -> None:
         """Raise TokenizerError if the model's own normalization rules make this text far too long."""
         if len(self._exact.normalize(text)) > (limit := MAX_GROWTH * len(text) + MAX_ADDED):
-            raise TokenizerError(f"{self._where}: its normalizer makes a text longer than {limit:,} characters")
+            raise TokenizerError(f"{self._source}: its normalizer makes a text longer than {limit:,} characters")
 
     def _bytes_of(self, token_id: int) -> bytes:
         piece = str(self._exact.id_to_piece(token_id))
@@ -91,7 +89,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
         source = check_text(text).encode()
-        with library_errors(f"{self._where} cannot encode this text"):
+        with library_errors(f"{self._source} cannot encode this text"):
             self._check_growth(text)
             options: dict[str, Any] = {"return_type": "offset_mapping", "return_bytes": True}  # not in its type stubs
             encoding = self._exact.encode(text, **options)

@@ -1,13 +1,13 @@
 """TiktokenTokenizer: reads tiktoken files (Kimi-K2's tiktoken.model, Llama-3's tokenizer.model, OpenAI's .tiktoken).
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ids equal `tiktoken.Encoding.encode(text, allowed_special="all")`; parse_special=False equals `encode_ordinary`
+- ids match `tiktoken.Encoding.encode(text, allowed_special="all")`; with parse_special=False, `encode_ordinary`
 - a file has only token bytes and ranks. Pattern and special tokens are in each model's own code, which is never run:
   known files are recognized by the SHA-256 of their ranks, or by the config files next to them
 - tiktoken does not report pre-tokens. They are found with the same pattern in `regex`, and are None if the two may
   disagree: an unstable character (gigatoken.py), ids that do not follow from the pre-tokens, or a pattern that
   `regex` cannot compile or run within MAX_SPLIT_SECONDS
-Tested against tiktoken in test_tiktoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/.
+Tested against tiktoken in test_tiktoken.py, test_pre_tokens.py, and test_merges.py of tests/tokenizers/.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from inlayer.errors import TextError, TokenizerError
 from inlayer.ragged import Ragged, ragged_from_arrays, with_special_tokens
 from inlayer.tokenizers.base import Analysis, PreTokens, Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
-from inlayer.tokenizers.library import LibraryTokenizer
+from inlayer.tokenizers.library_tokenizer import LibraryTokenizer
 from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
 from inlayer.tokenizers.offsets import tokens_from_offsets
-from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
+from inlayer.tokenizers.untrusted_files import MAX_ID, first_line, library_errors
 
 MAX_SPLIT_SECONDS = 10.0  # enough for several megabytes with a real pattern
 RANK_LINE = re.compile(rb"\s*([!-~]+)[ \t]+(-?\d+)\s*")
@@ -44,7 +44,7 @@ def looks_like_tiktoken(data: bytes) -> bool:
     return sum(RANK_LINE.fullmatch(line) is not None for line in lines) * 2 > len(lines)
 
 
-def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
+def parse_ranks(data: bytes, source: str) -> dict[bytes, int]:
     """Parse and validate a tiktoken file: token bytes -> rank."""
     ranks: dict[bytes, int] = {}
     seen: set[int] = set()
@@ -58,15 +58,15 @@ def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
             token, rank = b"", 0
         if not token or rank < 0:
             raise TokenizerError(
-                f"line {number} of {where} is not `base64 rank`: {line[:40]!r}; is the file damaged? Ranks start at 0"
+                f"line {number} of {source} is not `base64 rank`: {line[:40]!r}; is the file damaged? Ranks start at 0"
             )
         if token in ranks or rank in seen:
-            raise TokenizerError(f"line {number} of {where} repeats the token {token!r} or the rank {rank}")
+            raise TokenizerError(f"line {number} of {source} repeats the token {token!r} or the rank {rank}")
         ranks[token] = rank
         seen.add(rank)
     missing = next((value for value in range(256) if bytes([value]) not in ranks), None)
     if missing is not None:
-        raise TokenizerError(f"{where} has no token for byte 0x{missing:02X}; a tiktoken file needs all 256 bytes")
+        raise TokenizerError(f"{source} has no token for byte 0x{missing:02X}; a tiktoken file needs all 256 bytes")
     return ranks
 
 
@@ -81,24 +81,24 @@ class TiktokenTokenizer(LibraryTokenizer):
         pat_str: str,
         special_tokens: Mapping[str, int],
         *,
-        where: str = "ranks",
+        source: str = "ranks",
         fast_source: tuple[Path, str] | None = None,
         around: tuple[Sequence[int], Sequence[int]] = ((), ()),
         pad_id: int | None = None,
     ) -> None:
         """`fast_source` is the file with gigatoken's name for its pattern; `around` are ids added to every text."""
-        check_numbering(ranks, special_tokens, where)
+        check_numbering(ranks, special_tokens, source)
         import tiktoken
 
         self.special_tokens: Mapping[str, int] = dict(special_tokens)
-        self._where, self._special_tokens_around, self._pad_id = where, around, pad_id
+        self._source, self._special_tokens_around, self._pad_id = source, around, pad_id
         self._ranks, self._pat_str, self._fast_source = ranks, pat_str, fast_source
         self._tokens = {rank: token for token, rank in ranks.items()}
         self._tokens |= {token_id: token.encode() for token, token_id in special_tokens.items()}
         self._id_limit = max(self._tokens) + 1
-        with library_errors(f"{where} cannot be opened with its split pattern"):
+        with library_errors(f"{source} cannot be opened with its split pattern"):
             self._exact = tiktoken.Encoding(
-                where, pat_str=pat_str, mergeable_ranks=ranks, special_tokens=dict(special_tokens)
+                source, pat_str=pat_str, mergeable_ranks=ranks, special_tokens=dict(special_tokens)
             )
 
     def _encode_array(self, text: str, parse_special: bool) -> npt.NDArray[np.uint32]:
@@ -106,7 +106,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         try:
             return self._exact.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         except ValueError as error:  # its regex engine gives up on about a million whitespace characters in a row
-            raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
+            raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {first_line(error)}") from None
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         batch = ragged_from_arrays([self._encode_array(text, parse_special) for text in texts])
@@ -138,7 +138,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         ids = self.encode(text, add_special_tokens=False, parse_special=parse_special)
         source, own = text.encode(), [self._tokens[token_id] for token_id in ids]
         if b"".join(own) != source:
-            raise TokenizerError(f"the split pattern of {self._where} drops part of the text {text[:40]!r}")
+            raise TokenizerError(f"the split pattern of {self._source} drops part of the text {text[:40]!r}")
         offsets = [(0, len(source))] * len(ids)  # the bytes of the tokens divide the whole text
         tokens = tokens_from_offsets(source, ids, offsets, own, self.special_ids)
         spans = self._find_pre_tokens(text, tokens) if split else None
@@ -176,22 +176,22 @@ class TiktokenTokenizer(LibraryTokenizer):
         return merges_from_ranks(self._ranks)
 
 
-def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], where: str) -> None:
+def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], source: str) -> None:
     """Check that ranks and special tokens have distinct ids, without a gap below the last rank."""
     taken = set(ranks.values())
     for token, token_id in special_tokens.items():
-        check_text(token, f"a special token of {where}")
+        check_text(token, f"a special token of {source}")
         if not token or type(token_id) is not int or not 0 <= token_id <= MAX_ID:
             raise TokenizerError(
-                f"special token {token!r} of {where} has id {token_id!r:.40}; it needs a name and an id in 0..{MAX_ID}"
+                f"special token {token!r} of {source} has id {token_id!r:.40}; it needs a name and an id in 0..{MAX_ID}"
             )
         if token_id in taken:
-            raise TokenizerError(f"special token {token!r} of {where} has id {token_id}, as does another token")
+            raise TokenizerError(f"special token {token!r} of {source} has id {token_id}, as does another token")
         taken.add(token_id)
     last = max(ranks.values(), default=-1)
     gap = next((token_id for token_id in range(last) if token_id not in taken), None)
     if gap is not None:
-        raise TokenizerError(f"{where} has no rank {gap}, although its last rank is {last}; is the file truncated?")
+        raise TokenizerError(f"{source} has no rank {gap}, although its last rank is {last}; is the file truncated?")
 
 
 # -- known encodings --

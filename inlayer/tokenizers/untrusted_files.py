@@ -10,8 +10,8 @@
   one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
   Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
   error when the file is opened. A pattern that passes can still take polynomial time, as the patterns of GPT-2
-  and its successors do: on a long text, not on a sentence. tiktoken's engine has its own limit
-Tested in test_malformed_files.py, test_growth.py, test_patterns.py and test_open.py of tests/tokenizers/.
+  and its successors do: but only on long texts. tiktoken's engine has its own limit
+Tested in test_malformed_files.py, test_growth.py, test_patterns.py, and test_open.py of tests/tokenizers/.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 
 
-def one_line(error: BaseException, limit: int = 200) -> str:
+def first_line(error: BaseException, limit: int = 200) -> str:
     """Return the first line of a library's message, without locations in its source code."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return printable(SOURCE_LOCATIONS.sub("", lines[0]).strip()[:limit])
 
 
 @contextmanager
-def library_errors(what: str) -> Iterator[None]:
-    """Convert any exception or panic of a tokenizer library to a TokenizerError that starts with `what`."""
+def library_errors(problem: str) -> Iterator[None]:
+    """Convert any exception or panic of a tokenizer library to a TokenizerError that starts with `problem`."""
     try:
         yield
     except InlayerError:
@@ -72,8 +72,8 @@ def library_errors(what: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise  # Ctrl-C, SystemExit
-        detail = one_line(error)
-        raise TokenizerError(f"{what}: {detail}" if detail else what) from error
+        detail = first_line(error)
+        raise TokenizerError(f"{problem}: {detail}" if detail else problem) from error
 
 
 def read_file(path: Path) -> bytes:
@@ -89,19 +89,19 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
+def parse_tokenizer_json(data: bytes, source: str) -> dict[str, Any]:
     """Parse a tokenizer.json and check its vocabulary. Everything else is left to `tokenizers`."""
-    config = parse_json(data, where, TokenizerError)
+    config = parse_json(data, source, TokenizerError)
     model = config.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if vocab is None:
-        raise TokenizerError(f"{where} has no model with a vocab; is it a tokenizer.json?")
+        raise TokenizerError(f"{source} has no model with a vocab; is it a tokenizer.json?")
     if vocab in ({}, []):
-        raise TokenizerError(f"{where} has an empty vocab in its model")
+        raise TokenizerError(f"{source} has an empty vocab in its model")
     for token, token_id in vocab.items() if isinstance(vocab, dict) else ():
         if type(token_id) is not int or not 0 <= token_id <= MAX_ID:
             raise TokenizerError(
-                f"{where} gives {printable(token[:40])!r} the id {str(token_id)[:40]!r}; ids must be in 0..{MAX_ID}"
+                f"{source} gives {printable(token[:40])!r} the id {str(token_id)[:40]!r}; ids must be in 0..{MAX_ID}"
             )
     return config
 
@@ -120,48 +120,48 @@ def count_steps(config: dict[str, Any]) -> int:
     return sum(1 for _ in itertools.islice(nodes, MAX_STEPS + 1))
 
 
-def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
-    """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
+def get_steps(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, pre-tokenizer, post-processor, or decoder, with Sequences flattened."""
     return [
         step for step in nodes_of(config.get(part), part) if isinstance(step, dict) and step.get("type") != "Sequence"
     ]
 
 
-def open_checked(config: dict[str, Any], text: str, where: str) -> tokenizers.Tokenizer:
+def open_checked(config: dict[str, Any], text: str, source: str) -> tokenizers.Tokenizer:
     """Open the text of a tokenizer.json with `tokenizers`, if it passes all checks."""
     from tokenizers import Tokenizer
 
-    with library_errors(f"{where} cannot be opened"):
+    with library_errors(f"{source} cannot be opened"):
         try:
-            check_parts(config, where)
+            check_parts(config, source)
             return Tokenizer.from_str(text)
         except InlayerError:
             raise
         except Exception as error:  # the library raises nothing more specific
-            raise unreadable_part(config, where, error) from error
+            raise unreadable_part(config, source, error) from error
 
 
-def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
+def unreadable_part(config: dict[str, Any], source: str, error: Exception) -> TokenizerError:
     """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
     import tokenizers
 
     for part, module in PARTS.items():
-        for step in steps_of(config, part):
+        for step in get_steps(config, part):
             kind = step.get("type")
             if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
                 name = printable(kind[:40])
-                return TokenizerError(f"{where}: its {part} type {name!r} is not known to the tokenizers library")
+                return TokenizerError(f"{source}: its {part} type {name!r} is not known to the tokenizers library")
     unknown = next((key for key in config if key not in FIELDS), None)
     if unknown is not None:
-        return TokenizerError(f"{where}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
-    message = one_line(error)
+        return TokenizerError(f"{source}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
+    message = first_line(error)
     enum = re.search(r"untagged enum (?:Py)?(Model|Merge|Normalizer|PreTokenizer|PostProcessor|Decoder)", message)
     if enum is not None:
-        return TokenizerError(f"{where}: its {enum[1].lower()} is malformed")
-    return TokenizerError(f"{where} cannot be read by the tokenizers library: {message}")
+        return TokenizerError(f"{source}: its {enum[1].lower()} is malformed")
+    return TokenizerError(f"{source} cannot be read by the tokenizers library: {message}")
 
 
-def check_parts(config: dict[str, Any], where: str) -> None:
+def check_parts(config: dict[str, Any], source: str) -> None:
     """Raise TokenizerError if a part of a tokenizer.json can make a text far longer, or has a pattern that can hang.
 
     The parts are read without the vocabulary, which `tokenizers` would already normalize.
@@ -169,27 +169,27 @@ def check_parts(config: dict[str, Any], where: str) -> None:
     from tokenizers import Tokenizer
 
     if count_steps(config) > MAX_STEPS:
-        raise TokenizerError(f"{where}: its {', '.join(STEPS[:-1])} and {STEPS[-1]} have more than {MAX_STEPS} steps")
-    for template in steps_of(config, "post_processor"):  # thousands of pieces take the library seconds to read
+        raise TokenizerError(f"{source}: its {', '.join(STEPS[:-1])} and {STEPS[-1]} have more than {MAX_STEPS} steps")
+    for template in get_steps(config, "post_processor"):  # thousands of pieces take the library seconds to read
         if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
-            raise TokenizerError(f"{where}: its post_processor can add more than {MAX_ADDED:,} ids to a text")
-    for step in steps_of(config, "normalizer"):
+            raise TokenizerError(f"{source}: its post_processor can add more than {MAX_ADDED:,} ids to a text")
+    for step in get_steps(config, "normalizer"):
         if step.get("type") == "Precompiled" and not _has_whole_map(step.get("precompiled_charsmap")):
-            raise TokenizerError(f"{where}: its normalizer's character map is malformed")
+            raise TokenizerError(f"{source}: its normalizer's character map is malformed")
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
     parsed = json.loads(skeleton.to_str())  # has the defaults of fields that the file omits
-    check_patterns(parsed, where)
+    check_patterns(parsed, source)
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
         growth, added = 1.0, 0.0
-        for is_form, run in itertools.groupby(steps_of(parsed, part), lambda step: step["type"] in NORMAL_FORMS):
+        for is_form, run in itertools.groupby(get_steps(parsed, part), lambda step: step["type"] in NORMAL_FORMS):
             rules = [rule(step) for step in run]
             for factor, more in [max(rules)] if is_form else rules:
                 growth, added = growth * factor, added * factor + more
         if growth > MAX_GROWTH or added > MAX_ADDED:
             raise TokenizerError(
-                f"{where}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
+                f"{source}: its {part} can make a text {growth:,.0f} times as long, plus {added:,.0f} characters; the "
                 f"limit is {MAX_GROWTH} times plus {MAX_ADDED:,}"
             )
 
@@ -205,16 +205,16 @@ def _has_whole_map(charsmap: object) -> bool:
     return not data or (len(data) >= 4 and int.from_bytes(data[:4], "little") <= len(data) - 4)
 
 
-def check_patterns(config: dict[str, Any], where: str) -> None:
+def check_patterns(config: dict[str, Any], source: str) -> None:
     """Raise TokenizerError if a regular expression can take exponential time, or if all together are too long."""
-    steps = [(part, step["pattern"]) for part in STEPS for step in steps_of(config, part) if "pattern" in step]
+    steps = [(part, step["pattern"]) for part in STEPS for step in get_steps(config, part) if "pattern" in step]
     patterns = [(part, pattern["Regex"]) for part, pattern in steps if "Regex" in pattern]
     is_long = sum(len(pattern) for _, pattern in patterns) > MAX_PATTERNS
     for part, pattern in patterns:
-        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else slow_part(pattern)
+        reason = f"more than {MAX_PATTERNS:,} characters in all" if is_long else backtracking_risk(pattern)
         if reason is not None:
             name = printable(pattern[:40])
-            raise TokenizerError(f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}")
+            raise TokenizerError(f"{source}: its {part} has a regular expression that can hang: {reason} in {name!r}")
 
 
 def step_growth(step: dict[str, Any]) -> tuple[float, int]:
@@ -261,10 +261,10 @@ class Alternative:
     choices: int = 0
 
 
-def slow_part(pattern: str) -> str | None:
+def backtracking_risk(pattern: str) -> str | None:
     """Return what makes a valid pattern potentially slow, or None.
 
-    >>> slow_part(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), slow_part("(a+)+b")
+    >>> backtracking_risk(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), backtracking_risk("(a+)+b")
     (None, 'a repeated group of variable length')
     """
     import regex
@@ -280,9 +280,9 @@ def slow_part(pattern: str) -> str | None:
             groups.append([Alternative()])
         elif match["close"] and len(groups) > 1:
             closed = groups.pop()
-            parts = max(one.parts for one in closed)
+            parts = max(branch.parts for branch in closed)
             groups[-1][-1].parts += parts
-            groups[-1][-1].choices += max(one.choices for one in closed) + (len(closed) - 1).bit_length()
+            groups[-1][-1].choices += max(branch.choices for branch in closed) + (len(closed) - 1).bit_length()
             varies = parts > 0 or len(closed) > 1
         elif match["either"]:
             groups[-1].append(Alternative())

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inlayer.head import Head, scale_logits
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.trace.facts import Backward, RowGradient
 from inlayer.trace.family_facts import TokenIndex
 from inlayer.trace.forward import Forward
@@ -134,7 +134,7 @@ class Loss:
             return f"sum of all hidden states{part}, because {self.why_sum}"
         limited = "the first " if n_targets == self.max_targets else ""
         how = "predicted by the head directly from the hidden states, without the decoder"
-        return f"cross-entropy of {limited}{count(n_targets, 'next token')}{part}, {how}"
+        return f"cross-entropy of {limited}{pluralize(n_targets, 'next token')}{part}, {how}"
 
 
 def backward(result: Forward) -> Backward:

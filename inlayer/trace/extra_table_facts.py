@@ -4,7 +4,7 @@ text -> ids -> [rows of other tables] -> hidden states, vectors of each block
 - n-gram memories: which n-gram of the text reads which row, and which n-grams share rows. The text of an n-gram ends
   where its look-back ends. Only the recorded range is shown, but n-grams reach back to the tokens before it
 - per-layer embeddings (Gemma): the terminal shows norms, and the page shows heat strips
-- row indices and vectors come from the layer: `memories`, `per_layer` and `value_embeddings`
+- row indices and vectors come from the layer: `ngram_memories`, `per_layer` and `value_embeddings`
 Part of step 4 of trace/terminal.py. Tested in tests/trace/test_ngrams.py and tests/trace/test_per_layer.py.
 """
 
@@ -22,7 +22,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.checkpoint.store import INTEGERS
 from inlayer.formats.row_reader import FileRows
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tables import RowSource, StoredEmbedding, Table
 from inlayer.tables.ngram_hash import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_of_bytes
@@ -49,9 +49,9 @@ def extra_tables(result: Forward) -> dict[str, Any]:
     """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
     pipeline, ids, history = result.pipeline, result.ids_BT, result.history
     if ids is None or history is None:
-        return {"memories": [], "per_layer": None, "value": None, "routing": []}
+        return {"ngram_memories": [], "per_layer": None, "value": None, "routing": []}
     return {
-        "memories": [_ngrams(result, memory, ids, history) for memory in pipeline.layer.memories],
+        "ngram_memories": [_ngrams(result, memory, ids, history) for memory in pipeline.layer.ngram_memories],
         "per_layer": _per_layer(result, ids),
         "value": _value(result, ids),
         "routing": [_routing(pipeline.model, tensor, ids) for tensor in pipeline.routing_tables],
@@ -59,7 +59,7 @@ def extra_tables(result: Forward) -> dict[str, Any]:
 
 
 def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) -> NgramFacts:
-    rows = memory.ids(ids.numpy(), history.numpy(), result.mask_BS.long().numpy())
+    rows = memory.row_ids(ids.numpy(), history.numpy(), result.mask_BS.long().numpy())
     spec, tensor, different = memory.spec, memory.tensors[0], len(np.unique(rows))
     heads = {order: np.flatnonzero(np.array(spec.orders) == order) for order in sorted(set(spec.orders))}
 
@@ -71,8 +71,8 @@ def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) 
     reads = [[[read(b, t, order) for order in heads] for t in range(result.count)] for b in range(len(rows))]
     return NgramFacts(
         layer=spec.layer, tensor=tensor.name, n_tensors=len(memory.tensors), file=tensor.file, dtype=tensor.dtype,
-        rows=spec.rows, width=spec.width, heads=spec.heads,
-        normalized=spec.compressed_size is not None, rows_read=different,
+        rows=spec.rows, width=spec.width, heads=spec.n_hash_heads,
+        normalized=spec.compressed_vocab_size is not None, rows_read=different,
         bytes_read=different * memory.table.source.row_bytes, reads=reads,
         shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.tokens],
     )  # fmt: skip
@@ -83,7 +83,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
     tokens, start = result.tokens[b], index
     if index >= len(tokens):
         return "<pad>"
-    while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stops:
+    while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stop_ids:
         start -= 1
     parts = ((token.bytes, token.id) for token in tokens[start : index + 1])
     return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
@@ -122,7 +122,7 @@ def _per_layer(result: Forward, ids: Tensor) -> PerLayerFacts | None:
         return None
     vectors = layer.per_layer(ids).float()
     return PerLayerFacts(
-        rows=0 if extra.table is None else extra.table.num_embeddings, layers=extra.layers, width=extra.width,
+        rows=0 if extra.table is None else extra.table.num_embeddings, layers=extra.n_layers, width=extra.width,
         norms=vectors.norm(dim=-1).tolist(), vectors=vectors[..., : result.recorded.dims].tolist(),
         **_stored(extra.table, ids),
     )  # fmt: skip
@@ -167,7 +167,7 @@ def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
 def extra_table_lines(layout: Layout) -> Iterator[Text]:
     """Yield each of the other tables, and one line per token with what it reads."""
     trace = layout.trace
-    for memory in trace.memories:
+    for memory in trace.ngram_memories:
         yield from _memory_lines(layout, memory)
     if trace.per_layer is not None:
         yield from _per_layer_lines(layout, trace.per_layer)
@@ -181,9 +181,9 @@ def _memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     where, done = "added to the rows", "read"
     if memory.layer is not None:
         where, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
-    parts = "" if memory.n_tensors == 1 else f" and {count(memory.n_tensors - 1, 'more tensor')}"
+    parts = "" if memory.n_tensors == 1 else f" and {pluralize(memory.n_tensors - 1, 'more tensor')}"
     size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
-    rows_used = f"{count(memory.rows_read, 'row')} {done}, {count(memory.bytes_read, 'byte')}"
+    rows_used = f"{pluralize(memory.rows_read, 'row')} {done}, {pluralize(memory.bytes_read, 'byte')}"
     yield from layout.table_title(f"n-gram memory, {where}: {memory.tensor}{parts}", f"{size}; {rows_used}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
@@ -247,8 +247,8 @@ def _reads(facts: PerLayerFacts | ValueFacts) -> str:
 
 def _routing_lines(layout: Layout, tables: list[RoutingFacts]) -> Iterator[Text]:
     first, *others = tables
-    more, of_each = (f" and {count(len(others), 'more table')}", " of each") if others else ("", "")
-    experts = count(len(first.experts[0][0]) if first.experts[0] else 0, "expert")
+    more, of_each = (f" and {pluralize(len(others), 'more table')}", " of each") if others else ("", "")
+    experts = pluralize(len(first.experts[0][0]) if first.experts[0] else 0, "expert")
     read = f"a token reads {first.row_bytes:,} bytes{of_each}"
     about = f"{first.rows:,} rows of {experts}; {read}; the experts of each token, by block"
     yield from layout.table_title(f"routing: {first.tensor}{more}", about)

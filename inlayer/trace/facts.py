@@ -66,7 +66,7 @@ class StageValue:
     added: Vector | None
     row: int | None  # index into `StageFacts.table` of the added row; None if it is not a row of a table
     offset: int | None  # first byte of that row
-    after: Vector
+    output: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,8 +262,8 @@ class Trace:
         table: Where the rows are stored.
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
-        padding: The padding row. `streams` is the number of copies of each hidden state.
-        memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
+        padding: The padding row. `n_streams` is the number of copies of each hidden state.
+        ngram_memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
         routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
@@ -295,8 +295,8 @@ class Trace:
     stages: list[StageFacts]
     positions: Positions
     padding: Padding
-    streams: int  # copies that the model makes of each hidden state, 1 for most
-    memories: list[NgramFacts]
+    n_streams: int  # copies that the model makes of each hidden state, 1 for most
+    ngram_memories: list[NgramFacts]
     per_layer: PerLayerFacts | None
     value: ValueFacts | None
     routing: list[RoutingFacts]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from inlayer.errors import DtypeError, InputError, type_name
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
@@ -110,7 +110,7 @@ class Forward:
         self._run(mask_BT, ids_BT, None)
         assert self.ids_BT is not None
         ids_U, inverse_BT = torch.unique(self.ids_BT, return_inverse=True)
-        rows_BTD = self.stages[0].after
+        rows_BTD = self.stages[0].output
         rows_UD = rows_BTD.new_empty(len(ids_U), rows_BTD.shape[-1])
         rows_UD[inverse_BT] = rows_BTD  # every occurrence of an id has the same row
         self.unique = UniqueRows(ids_U, inverse_BT, rows_UD)
@@ -132,7 +132,7 @@ class Forward:
         layer, (batch, length) = self.active.layer, mask_BT.shape
         first, end = self.recorded.first_token, min(length, self.recorded.end)
         if first and first >= length:
-            limits = f"the longest text has {count(length, 'token')}; the maximum is {max(0, length - 1):,}"
+            limits = f"the longest text has {pluralize(length, 'token')}; the maximum is {max(0, length - 1):,}"
             raise InputError(f"first_token is {first:,}; {limits}")
         self.shown = shown = slice(first, end)  # the tokens that are run
         self.length, self.count = length, end - first  # in tokens: total, run
@@ -148,8 +148,8 @@ class Forward:
         embeds_BTD = None if embeds_BTD is None else embeds_BTD[:, shown]
         # The rows first, the hidden states last.
         self.stages = layer.stages(self.ids_BT, embeds_BTD, self.position_BT, history=self.history)
-        self.width = self.stages[-1].after.shape[-1]
-        if self.recorded.first_channel >= (widest := max(self.width, self.stages[0].after.shape[-1])):
+        self.width = self.stages[-1].output.shape[-1]
+        if self.recorded.first_channel >= (widest := max(self.width, self.stages[0].output.shape[-1])):
             raise InputError(f"first_channel is {self.recorded.first_channel:,}; it must be in 0..{widest - 1:,}")
 
     @cached_property

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, glyphs_for, largest, number, with_spaces
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.trace.facts import StepFacts, TextTrace, TokenTrace, Trace, Vector
 
 NamedVectors = Sequence[tuple[str, Vector]]
@@ -122,7 +122,7 @@ class Layout:
     def more(self, amount: int, noun: str) -> Iterator[Text]:
         """Yield a line that counts what was omitted, if anything."""
         if amount > 0:
-            yield Text(f"{' ' * INDENT}{self.glyphs.more} and {count(amount, f'more {noun}')}", style="dim")
+            yield Text(f"{' ' * INDENT}{self.glyphs.more} and {pluralize(amount, f'more {noun}')}", style="dim")
 
     def table_title(self, title: str, about: str) -> Iterator[Text]:
         """Yield the title of another table below a blank line, and a note about it."""
@@ -170,14 +170,14 @@ class Layout:
         real, first = self.real_tokens(text), self.trace.first_token
         if first and text.n_tokens:
             window = f"tokens {first} to {first + min(shown, real) - 1} of {text.n_tokens:,}"
-            yield from self.note(window if real else f"the text ends after {count(text.n_tokens, 'token')}")
+            yield from self.note(window if real else f"the text ends after {pluralize(text.n_tokens, 'token')}")
         else:
             yield from self.more(text.n_tokens - min(shown, real), "token")
         hidden_padding = text.n_padding - max(0, first - text.n_tokens) - max(0, shown - real)
         if shown >= real:
             yield from self.more(hidden_padding, "padding token")
         elif hidden_padding:
-            yield from self.note(f"followed by {count(hidden_padding, 'padding token')}")
+            yield from self.note(f"followed by {pluralize(hidden_padding, 'padding token')}")
 
     def label(self, token: TokenTrace) -> Text:
         """Return a token's label: its text, its bytes if it is not whole characters, or its name if it is special."""

@@ -18,11 +18,11 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
-from inlayer.families.rope_scaling import Llama3Scaling, RopeScaling, YarnScaling
+from inlayer.families.rope_scaling_settings import Llama3Scaling, RopeScaling, YarnScaling
 from inlayer.families.spec import PositionIdRule, RopeParameters
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
+from inlayer.positions.rope_scaling import plain_frequencies, scaled_frequencies
 from inlayer.positions.rotary import deduplicate_angles
-from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
@@ -87,7 +87,9 @@ def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> 
         parameters = replace(parameters, theta=base)
     else:
         parameters = {layer_type: replace(settings, theta=base) for layer_type, settings in parameters.items()}
-    return RotaryPositions(own.head_dim, parameters, pairing=own.pairing, layout=own.layout, float32=own.float32)
+    return RotaryPositions(
+        own.head_dim, parameters, pairing=own.pairing, layout=own.layout, keep_float32=own.keep_float32
+    )
 
 
 def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:

@@ -37,7 +37,7 @@ from inlayer.trace.facts import (
 )
 from inlayer.trace.forward import Forward, RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import scheme_of
-from inlayer.trace.relative_lines import relative_facts
+from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def record_walk(
         stages=stages,
         positions=_positions(result),
         padding=pipeline.padding(recorded.first_channel, recorded.dims),
-        streams=pipeline.layer.streams,
+        n_streams=pipeline.layer.n_streams,
         **extra_tables(result),
         backward=backward(result) if result.unique is not None and result.count else None,
     )
@@ -93,9 +93,9 @@ def record_walk(
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
     pipeline, channels = result.pipeline, result.recorded.channels
     # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
-    rows, *after = [values_of(stage.after, channels) for stage in result.stages]
+    rows, *outputs = [values_of(stage.output, channels) for stage in result.stages]
     added = [
-        None if stage.added is None else values_of(stage.added.expand_as(stage.after), channels)
+        None if stage.added is None else values_of(stage.added.expand_as(stage.output), channels)
         for stage in result.stages[1:]
     ]
     first_row = getattr(pipeline.layer.position_embedding, "offset", 0)  # OPT's table starts with two unused rows
@@ -112,7 +112,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         if table is not None:
             row = positions[b][t] + first_row if stages[index].name == "position" else 0
             offset = table.offset_of(row)
-        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, after=after[index][b][t])
+        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, output=outputs[index][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
         values = [stage_value(index, b, t) for index in range(len(stages))]
@@ -130,7 +130,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
             stored_hex=[] if token_id is None else hexes[token_id],
             row=rows[b][t],
             stages=values,
-            hidden=values[-1].after if values else rows[b][t],
+            hidden=values[-1].output if values else rows[b][t],
             rotations=[rotations[t] for _, rotations in result.rotary],
         )
 
@@ -198,7 +198,7 @@ def values_of(vectors: Tensor, channels: slice) -> Any:
 
 def _gather(result: Forward) -> Gather:
     """Compare the gathered rows with a one-hot matrix product."""
-    rows_BTD, unique, table = result.stages[0].after, result.unique, result.pipeline.table
+    rows_BTD, unique, table = result.stages[0].output, result.unique, result.pipeline.table
     shape = (rows_BTD.shape[0], result.length, rows_BTD.shape[2])
     if unique is None:
         note = "no lookup: the vectors were given"
@@ -224,7 +224,7 @@ def _stage(result: Forward, stage: LayerStage) -> StageFacts:
         "n-grams": "the rows of the n-grams that end at the token are "
         + ("added" if layer.ngrams and layer.ngrams[0].added == "sum" else "projected, and all are averaged with it"),
         "multiplier": f"each vector is multiplied by {layer.multiplier:g}",
-        "projection": f"each vector is projected to width {stage.after.shape[-1]:,}",
+        "projection": f"each vector is projected to width {stage.output.shape[-1]:,}",
         "token type": "the embedding of segment 0 is added, because there is only one segment",
         "position": "the embedding of the token's position is added",
         "norm": "each vector is normalized over its channels",

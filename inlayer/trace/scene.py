@@ -100,8 +100,8 @@ def describe_scene(
     change = change or Change()
     recorded = RecordedRange(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
     result = Forward(pipeline, change, recorded).run_texts(texts)
-    row_BTD, hidden_BTD = result.stages[0].after, result.stages[-1].after
-    added = [stage.added.expand_as(stage.after) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
+    row_BTD, hidden_BTD = result.stages[0].output, result.stages[-1].output
+    added = [stage.added.expand_as(stage.output) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
     compared = list(range(max(0, first_token), min(len(result.tokens[0]), result.count)))[:MAX_COMPARED]
     rotary = pipeline.rotations(change.positions, change.theta, range(0), result.length, result.width)
     position = _strip(added[0]) if added else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.trace.facts import StepFacts, Trace
 from inlayer.trace.family_facts import RelativeFacts
 
@@ -38,13 +38,13 @@ def describe_steps(trace: Trace) -> list[StepFacts]:
 
 def _bytes(trace: Trace) -> tuple[str, str]:
     characters, size = (sum(getattr(text, name) for text in trace.texts) for name in ("n_characters", "n_bytes"))
-    note = f"{count(characters, 'character')}, {count(size, 'byte')} in UTF-8"
+    note = f"{pluralize(characters, 'character')}, {pluralize(size, 'byte')} in UTF-8"
     return note, _for_each(trace, "list(text.encode())")
 
 
 def _pre_tokens(trace: Trace) -> tuple[str, str]:
     number = sum(text.n_pre_tokens for text in trace.texts)
-    note = count(number, "pre-token")
+    note = pluralize(number, "pre-token")
     note += f"; no token crosses {'its' if number == 1 else 'their'} boundaries" if number else ""
     if all(text.pre_tokens is None for text in trace.texts):
         note = f"{trace.tokenizer} does not split this text into pre-tokens, or does not report them"
@@ -56,7 +56,7 @@ def _ids(trace: Trace) -> tuple[str, str]:
     if trace.tokenizer == "WordTokenizer" and trace.source == "random":
         padding = "len(E) - 1"  # the table has a row per word, and a shortened text has fewer words
     tokens = sum(text.n_tokens for text in trace.texts)
-    note = f"{count(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
+    note = f"{pluralize(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
     if len(trace.texts) == 1:
         dtype = "" if any(token.mask for token in trace.texts[0].tokens) else ", dtype=torch.long"  # the list is empty
         code = f"ids = torch.tensor([tokenizer.encode(text)]{dtype})"
@@ -158,9 +158,9 @@ def _hidden(trace: Trace) -> tuple[str, str]:
     padding = sum(text.n_padding for text in trace.texts)
     note = f"({batch}, {tokens}, {width}): batch, tokens, width"
     if padding:
-        note += f"; {count(padding, 'padding token')} with mask 0"
-    if trace.streams > 1:
-        note += f"; the model repeats each vector in {trace.streams} streams"
+        note += f"; {pluralize(padding, 'padding token')} with mask 0"
+    if trace.n_streams > 1:
+        note += f"; the model repeats each vector in {trace.n_streams} streams"
     return note, f"hidden = {_layer(trace)}"
 
 
@@ -177,7 +177,7 @@ def _backward(trace: Trace) -> tuple[str, str]:
     if back is None:
         return "the text has no tokens to compute a gradient for", ""
     verb = "receives" if back.n_rows_with_gradient == 1 else "receive"
-    reached = f"{back.n_rows_with_gradient:,} of {count(trace.table.shape[0], 'row')} {verb} a gradient"
+    reached = f"{back.n_rows_with_gradient:,} of {pluralize(trace.table.shape[0], 'row')} {verb} a gradient"
     note = f"{reached}; the loss is the {back.note}"
     padded = any(text.n_padding for text in trace.texts)
     if back.loss_kind == "sum":

@@ -17,11 +17,11 @@ from rich.text import Text
 
 from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.trace.extra_table_facts import extra_table_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
-from inlayer.trace.relative_lines import relative_lines
+from inlayer.trace.relative_positions import relative_lines
 from inlayer.trace.steps import setup_code
 
 FIRST_WITH_STRIPS = 5
@@ -85,7 +85,7 @@ def _model(layout: Layout) -> Iterator[Text]:
         f"positions {change.positions}" if change.positions else "",
         f"theta {change.theta:,.10g}" if change.theta is not None else "",
         f"tokens {change.swap[0]} and {change.swap[1]} swapped" if change.swap else "",
-        f"{count(change.pad, 'padding token')} added" if change.pad else "",
+        f"{pluralize(change.pad, 'padding token')} added" if change.pad else "",
     ]
     if any(changes):
         yield from layout.note(f"experiment: {', '.join(filter(None, changes))}", style="yellow", indent=0)
@@ -171,7 +171,7 @@ def rows_step(layout: Layout) -> Iterator[Text]:
     gather = layout.trace.gather
     yield from _token_table(layout, lambda token: token.row, gather.shape[2])
     if layout.trace.input == "text" and any(text.n_tokens for text in layout.trace.texts):
-        rows = count(gather.compared_rows, "row")
+        rows = pluralize(gather.compared_rows, "row")
         over = f"all {rows}" if gather.whole_table else f"the {rows} in use"
         result = f"one_hot @ table is {'equal' if gather.equal else 'not equal'} to these rows, compared over {over}"
         yield from layout.note(result, style="dim" if gather.equal else "bold yellow")
@@ -191,9 +191,9 @@ def positions_step(layout: Layout) -> Iterator[Text]:
     stage = stages.index("position")
 
     def parts(token: TokenTrace) -> NamedVectors:
-        before = (f"after {stages[stage - 1]}", token.stages[stage - 1].after) if stage else ("row", token.row)
+        before = (f"after {stages[stage - 1]}", token.stages[stage - 1].output) if stage else ("row", token.row)
         value = token.stages[stage]
-        return [before, (f"+ position {token.position}", value.added or []), ("= sum", value.after)]
+        return [before, (f"+ position {token.position}", value.added or []), ("= sum", value.output)]
 
     shown = MAX_BATCH_SUMS if layout.is_batch else MAX_SUMS
     tokens = [token for text in layout.texts for token in layout.tokens(text)[:shown]]
@@ -294,7 +294,7 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
     kind = "" if rotary.layer_type is None else f"{rotary.layer_type}: "
     scaling = "unscaled" if rotary.scaling is None else f"scaled by {rotary.scaling}"
     factor = "" if rotary.attention_factor == 1 else f", cos and sin {glyphs.times} {number(rotary.attention_factor)}"
-    pairs = f"theta {rotary.theta:,.10g}, {count(rotary.n_pairs, 'pair')} of a head's {rotary.head_dim} channels"
+    pairs = f"theta {rotary.theta:,.10g}, {pluralize(rotary.n_pairs, 'pair')} of a head's {rotary.head_dim} channels"
     yield from layout.note(f"{kind}{pairs} ({rotary.pairing}), {scaling}{factor}")
     if (dtype := layout.trace.table.row_dtype) != "float32":
         yield from layout.note(f"cos and sin are rounded to {dtype}, the model's dtype")
@@ -326,7 +326,7 @@ def _stages(layout: Layout) -> Iterator[Text]:
         return
     parts: list[tuple[str, Vector]] = [("row", token.row)]
     for stage, value in zip(trace.stages, token.stages, strict=True):
-        parts.append((stage.name, value.after) if value.added is None else (f"+ {stage.name}", value.added))
+        parts.append((stage.name, value.output) if value.added is None else (f"+ {stage.name}", value.added))
     grid = layout.named_grid([parts], trace.shape[2])
     yield layout.grid_heading(grid)
     yield from layout.named_vectors(0, layout.label(token), parts, grid)

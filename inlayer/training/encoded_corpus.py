@@ -35,7 +35,7 @@ from inlayer.checks import check_seed
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
 from inlayer.files import check_is_file, file_errors, format_path, new_folder, parse_json, quote
 from inlayer.ragged import IdArray
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.bpe_training import MAX_VOCAB
 from inlayer.training.config import MIN_BLOCK_SIZE
@@ -172,8 +172,8 @@ def check_windows(ids: npt.NDArray[Any], width: int) -> None:
     if ids.size < width:
         smaller = ", or use a smaller --block-size" if ids.size > MIN_BLOCK_SIZE else ""
         raise InputError(
-            f"the text has {count(ids.size, 'training token')}, fewer than the {width:,} of one window; add more text"
-            f"{smaller}"
+            f"the text has {pluralize(ids.size, 'training token')}, fewer than the {width:,} of one window; add "
+            f"more text{smaller}"
         )
 
 

@@ -32,7 +32,7 @@ from inlayer.checkpoint.open import open_store
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
-from inlayer.families.config_reader import ConfigReader, short
+from inlayer.families.config_reader import ConfigReader, short_repr
 from inlayer.files import file_errors, path_kind, write_atomic
 from inlayer.positions import RopeParameters, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import dtype_name, to_tensor
@@ -142,10 +142,10 @@ def load_decoder(folder: Path) -> Decoder:
     """Load a decoder from a folder that `save_decoder` wrote, or from another GPT-2 or Llama that it supports."""
     store = open_store(folder)
     if store.config is None:
-        raise CheckpointError(f"{store.where} has no config.json, which is required to build the decoder")
+        raise CheckpointError(f"{store.source} has no config.json, which is required to build the decoder")
     config = from_config(store.config)
     if config.n_layer > len(store.names()):  # checked before the blocks are created
-        raise CheckpointError(f"{store.where}: its config has {config.n_layer:,} blocks, but the weights are missing")
+        raise CheckpointError(f"{store.source}: its config has {config.n_layer:,} blocks, but the weights are missing")
     if config.position_scheme == "sinusoidal" and not is_sinusoidal(
         store, config
     ):  # they were fine-tuned by another program
@@ -156,12 +156,12 @@ def load_decoder(folder: Path) -> Decoder:
         for key, part in stored[name].to_file(tensor).items():
             shape, required = store.find(key).shape, tuple(part.shape)
             if shape != required:
-                message = f"tensor {key} has shape {short(shape)}; its config requires {required}"
-                raise CheckpointError(f"{store.where}: {message}")
+                message = f"tensor {key} has shape {short_repr(shape)}; its config requires {required}"
+                raise CheckpointError(f"{store.source}: {message}")
             known.add(key)
         values[name] = stored[name].from_file(store)
     if extra := set(store.names()) - known:
-        raise CheckpointError(f"{store.where} has an unexpected tensor {short(min(extra))}")
+        raise CheckpointError(f"{store.source} has an unexpected tensor {short_repr(min(extra))}")
     decoder.load_state_dict(values, assign=True)
     if isinstance(decoder.embeddings.position_embedding, SinusoidalPositions):
         decoder.embeddings.position_embedding.to_empty(device="cpu")  # computes the encoding
@@ -251,7 +251,7 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
     fields = ConfigReader(raw, SUPPORTED[spec.family])
     for name, value in SUPPORTED[spec.family].items():
         if fields.get(name)[1] != value:
-            raise ConfigError(f"the config's {name} is {short(raw[name])}; the decoder supports only {value!r}")
+            raise ConfigError(f"the config's {name} is {short_repr(raw[name])}; the decoder supports only {value!r}")
     is_gpt = spec.family == "gpt2"
     own = ConfigReader(fields.mapping("inlayer"), {})
     n_head, positions, theta = fields.size("n_head", "num_attention_heads"), None, 10_000.0

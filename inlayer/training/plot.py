@@ -21,7 +21,7 @@ import numpy as np
 
 from inlayer.errors import MissingExtraError
 from inlayer.files import write_output
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
             panel.text(0.5, 0.5, "not measured" if not curve.values else "", transform=panel.transAxes, ha="center")
         if nonfinite := [step for step, value in zip(*curve, strict=True) if math.isnan(value)]:
             panel.vlines(nonfinite, 0, 0.03, color=RED, transform=panel.get_xaxis_transform(), linewidth=1)
-            text = f"not finite at {count(len(nonfinite), 'step')}"
+            text = f"not finite at {pluralize(len(nonfinite), 'step')}"
             panel.text(1, 1.035, text, transform=panel.transAxes, color=RED, ha="right", fontsize=SMALL_TEXT)
     for panel in panels[2:]:
         panel.set_xlabel("step")

@@ -29,7 +29,7 @@ import torch
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import file_errors, format_path, locked, new_folder, path_kind, sync, write_atomic
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import DecoderConfig, TrainConfig, bpe_vocab_size, config_to_json, is_due
@@ -240,7 +240,7 @@ class Run:
         if group.is_main:
             write_atomic(self.folder / METRICS, b"".join(map(to_line, self.metrics)))
         if repeated:
-            self.progress.warning(f"{count(repeated, 'step')} after the last saved state will be repeated")
+            self.progress.warning(f"{pluralize(repeated, 'step')} after the last saved state will be repeated")
         self.progress.stage(f"training on {group.device.type}", steps)
         self.progress.advance(trainer.step)
         with stop_signals() as received:
@@ -268,8 +268,10 @@ class Run:
         """Report how often the steps read the text; warn if that is very often, or if it is too small to validate."""
         config, held_out = self.config, tokens.validation.size
         passes = config.total_steps * config.batch_size * (width - 1) / tokens.train.size
-        amount = f"the text about {count(round(passes), 'time')}" if passes >= 1 else f"about {passes:.1%} of the text"
-        summary = f"{count(config.total_steps, 'step')} read {amount}"
+        amount = (
+            f"the text about {pluralize(round(passes), 'time')}" if passes >= 1 else f"about {passes:.1%} of the text"
+        )
+        summary = f"{pluralize(config.total_steps, 'step')} read {amount}"
         if passes > MAX_SAFE_PASSES:
             self.alerts.raised["memorization"] = (
                 f"{summary}: the model will memorize it, and a low training loss says nothing about other text; use "
@@ -284,7 +286,7 @@ class Run:
                 more = "hold out more of it (--validation-fraction), "
             self.alerts.raised["validation"] = (
                 f"no validation loss: the held-out text ({config.validation_fraction:g} of all) has "
-                f"{count(held_out, 'token')}, but a sequence has {width:,}; use more text, {more}or shorten the "
+                f"{pluralize(held_out, 'token')}, but a sequence has {width:,}; use more text, {more}or shorten the "
                 "sequences (--block-size)"
             )
         for warning in self.alerts.raised.values():
@@ -300,7 +302,7 @@ class Run:
         step = 0 if state is None else state.step
         if state is not None and step > (steps := self.config.steps or 0):
             raise CheckpointError(
-                f"{format_path(self.inner / CONFIG)} has {count(steps, 'step')}, but the saved state is from step "
+                f"{format_path(self.inner / CONFIG)} has {pluralize(steps, 'step')}, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
         paths = {"config": self.inner / CONFIG, "tokenizer": self.inner / "tokenizer", "metrics": path}

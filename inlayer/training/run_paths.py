@@ -14,7 +14,7 @@ from typing import Any
 
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import check_path, format_path, path_kind
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.tokenizers.open import find_file
 from inlayer.training.config import MIN_BLOCK_SIZE, TrainConfig, config_from_json
 from inlayer.training.corpus import read_chunks
@@ -52,7 +52,7 @@ def check_text_size(config: TrainConfig) -> None:
     if config.tokenizer in {"bytes", "bpe"} and size <= block_size:
         smaller = ", or use a smaller --block-size" if size > MIN_BLOCK_SIZE else ""
         raise InputError(
-            f"the text has only {count(size, 'byte')}, but one window has {block_size + 1:,} tokens; add more "
+            f"the text has only {pluralize(size, 'byte')}, but one window has {block_size + 1:,} tokens; add more "
             f"text{smaller}"
         )
 

@@ -29,7 +29,7 @@ from rich.text import Text
 from inlayer.render import hash_of, read_files, style_sheet
 from inlayer.render.fitted_table import fitted_table
 from inlayer.render.glyphs import glyphs_for
-from inlayer.render.numbers import count, duration, short
+from inlayer.render.numbers import duration, format_number, pluralize
 from inlayer.training.analysis import RowChange, TableComparison
 from inlayer.training.plot import averaged_steps, curve_of, smooth_loss
 
@@ -167,9 +167,9 @@ def _overfitting(training: LossSummary | None, validation: LossSummary | None) -
 def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
     """Yield the first lines of a report: a label and its text."""
     model, head = report.model, "tied head" if report.model["tie"] else "untied head"
-    size = f"table of {model['vocab_size']:,} rows x {model['n_embd']:,}, {count(model['n_layer'], 'layer')}"
+    size = f"table of {model['vocab_size']:,} rows x {model['n_embd']:,}, {pluralize(model['n_layer'], 'layer')}"
     yield "model", f"{model['architecture']}, {size}, {head}, {model['parameters']:,} parameters"
-    amount = f"{count(report.steps, 'step')}, {count(report.tokens, 'token')} in {duration(report.seconds)}"
+    amount = f"{pluralize(report.steps, 'step')}, {pluralize(report.tokens, 'token')} in {duration(report.seconds)}"
     amount += f" on {device}" if (device := report.settings.get("device")) else ""
     yield "training", amount + (f", {speed:,.0f} tokens/s" if (speed := report.tokens_per_second) else "")
     for name, loss in (("loss", report.training_loss), ("validation", report.validation_loss)):
@@ -189,9 +189,9 @@ def change_cells(change: RowChange, arrow: str, times: str) -> tuple[str, ...]:
         change.name,
         f"{change.rows:,}",
         f"{change.share:.1%}",
-        short(change.cosine),
-        "-" if change.distance is None else f"{short(change.distance)}{times}",
-        f"{short(change.norm_before)} {arrow} {short(change.norm_after)}",
+        format_number(change.cosine),
+        "-" if change.distance is None else f"{format_number(change.distance)}{times}",
+        f"{format_number(change.norm_before)} {arrow} {format_number(change.norm_after)}",
     )
 
 
@@ -208,7 +208,7 @@ def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
             "inspect shows these",
         )
     if report.table.nonfinite_rows:
-        yield "not finite", f"NaN or infinity in {count(report.table.nonfinite_rows, 'row')}"
+        yield "not finite", f"NaN or infinity in {pluralize(report.table.nonfinite_rows, 'row')}"
 
 
 # ---- terminal
@@ -297,4 +297,4 @@ def _value(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return short(value) if isinstance(value, float) else str(value)
+    return format_number(value) if isinstance(value, float) else str(value)

@@ -63,7 +63,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
     assert tokenizer is not None
     random = Pipeline.random(["text"], inlayer.ByteTokenizer(), width=16)
     stages = inlayer.Embeddings(
-        6144, 32, 64, padding_idx=6142, token_types=2, norm_eps=1e-5, scale=2.0, seed=1
+        6144, 32, 64, padding_idx=6142, n_token_types=2, norm_eps=1e-5, scale=2.0, seed=1
     )  # fmt: skip
     parameters = {"full": RopeParameters(scaling=LinearScaling(factor=4.0)), "sliding": RopeParameters(theta=100.0)}
     scaled = inlayer.Embeddings(6144, 32, positions=RotaryPositions(16, parameters), seed=2, dtype=torch.bfloat16)

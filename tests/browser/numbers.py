@@ -77,8 +77,8 @@ def _vectors(trace: Trace, step: int, b: int, t: int) -> Iterator[tuple[Place, f
             if step == 6:
                 yield from _vector("before", s, b, t, before)
             yield from _vector("added", s, b, t, made.added or [])
-            yield from _vector("after", s, b, t, made.after)
-        before = made.after
+            yield from _vector("output", s, b, t, made.output)
+        before = made.output
 
 
 def _gradients(trace: Trace) -> Iterator[tuple[Place, float]]:

@@ -210,7 +210,7 @@ def test_rows_before_new_positions_are_not_new(open_page):
     watched = open_page(DOGS.format(model="default", step=6) + "&positions=learned")
     found = marks(watched)
     assert {mark for place, mark in found.items() if place[0] == "before"} == {"same"}
-    assert {mark for place, mark in found.items() if place[0] in ("added", "after")} == {"new"}
+    assert {mark for place, mark in found.items() if place[0] in ("added", "output")} == {"new"}
     assert watched.text("#changed-note").startswith("None of the 32 numbers shown before changed, 64 are new: ")
 
 

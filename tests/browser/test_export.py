@@ -153,7 +153,7 @@ def test_ngram_memories_are_shown_with_their_rows(open_file, tmp_path):
     file = tmp_path / "walk.html"
     file.write_text(export(pipeline, ["the dog The dog"], step=4), encoding="utf-8")
     page = open_file(file).page
-    facts = pipeline.walk(["the dog The dog"]).memories[1]
+    facts = pipeline.walk(["the dog The dog"]).ngram_memories[1]
     section = page.locator("section[aria-label='N-gram memory of layer 14']")
     shown = section.inner_text()
     read = facts.reads[0][2][1]

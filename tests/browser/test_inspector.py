@@ -84,7 +84,7 @@ def test_formula_contains_every_stage(open_page, pipelines):
     text = point(watched, "hidden", 2, 1)
     assert f"hidden[0,2,1] = norm(scale(E[{cell.id},1]) + S[0,1] + P[2,1])" in text
     for stage in cell.stages:
-        assert any(abs(number - stage.after[1]) < 1e-5 for number in written(text))
+        assert any(abs(number - stage.output[1]) < 1e-5 for number in written(text))
 
 
 def test_bits_are_divided_into_sign_exponent_and_fraction(open_page, pipelines):

@@ -32,8 +32,8 @@ KINDS = {
     3: {"id"},
     4: {"id", "offset", "stored"},
     5: {"row", "channel of the panel", "cosine of the panel"},
-    6: {"before", "added", "after", "angles", "cos", "sin", "frequency"},
-    7: {"added", "after", "hidden", "mask", "padding"},
+    6: {"before", "added", "output", "angles", "cos", "sin", "frequency"},
+    7: {"added", "output", "hidden", "mask", "padding"},
     8: {"lookup", "head", "total", "norm", "unmasked", "loss", "gradient"},
 }
 
@@ -63,7 +63,7 @@ def test_vector_before_the_position_is_not_called_a_row(open_page, pipelines):
     watched.page.hover("[data-field=before][data-t='1'][data-d='5']")
     assert watched.text(".inspector-title") == "x[0,1,5] before the position"
     assert "= scale(rows[0,1,5]) + S[0,5]" in watched.text("#formula")
-    assert f"{cell.stages[1].after[5]:.6g}".replace("-", "\u2212") in watched.text("#formula")
+    assert f"{cell.stages[1].output[5]:.6g}".replace("-", "\u2212") in watched.text("#formula")
 
 
 def test_added_vectors_show_their_row_and_offset(open_page, pipelines):

@@ -74,7 +74,7 @@ def test_real_answers_may_be_rounded(open_page, pipelines):
     cell = pipelines["stages"].walk(["I love dogs and dogs"]).texts[0].tokens[1]
     watched = open_page(PREDICT.format(model="stages", step=6))
     assert "What is the sum?" in watched.text("#question")
-    assert "Correct" in answer(watched, f"{cell.stages[2].after[0]:.3f}".replace("-", "\u2212"))
+    assert "Correct" in answer(watched, f"{cell.stages[2].output[0]:.3f}".replace("-", "\u2212"))
 
 
 def test_choice_answers(open_page):

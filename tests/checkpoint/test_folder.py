@@ -320,7 +320,7 @@ def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "model.safetensors").symlink_to(outside / "model.safetensors")
-    with pytest.raises(CheckpointError, match="symbolic link out of its folder"):
+    with pytest.raises(CheckpointError, match="symbolic link that points outside its folder"):
         inlayer.load(inside)
     (inside / "model.safetensors").unlink()
     (inside / "real").mkdir()
@@ -328,7 +328,7 @@ def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
     (inside / "model.safetensors").symlink_to(Path("real") / "weights.safetensors")
     assert torch.equal(inlayer.load(inside).embeddings(IDS), weights()[TABLE][IDS])
     (inside / "config.json").symlink_to(outside / "config.json")
-    with pytest.raises(CheckpointError, match="symbolic link out of its folder"):
+    with pytest.raises(CheckpointError, match="symbolic link that points outside its folder"):
         inlayer.load(inside)
     (inside / "config.json").unlink()
     (inside / "config.json").symlink_to(inside / "config.json")
@@ -338,12 +338,12 @@ def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
     module.mkdir()
     (module / "modules.json").write_text(json.dumps([STATIC_MODULE | {"path": "0_X"}]))
     (module / "0_X").symlink_to(outside)
-    with pytest.raises(CheckpointError, match="0_X is a symbolic link out of its folder"):
+    with pytest.raises(CheckpointError, match="0_X is a symbolic link that points outside its folder"):
         inlayer.load(module)
     (outside / "model.gguf").write_bytes(b"GGUF")
     (module / "model.gguf").symlink_to(outside / "model.gguf")
     (module / "modules.json").unlink()
-    with pytest.raises(CheckpointError, match=r"model\.gguf is a symbolic link out of its folder"):
+    with pytest.raises(CheckpointError, match=r"model\.gguf is a symbolic link that points outside its folder"):
         inlayer.load(module)
 
 
@@ -427,7 +427,7 @@ def test_head_is_not_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"hi", b"hello, world", b'{"a": 1}', bytes(100)])
 def test_files_of_an_unknown_format_are_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.dat").write_bytes(content)
-    with pytest.raises(CheckpointError, match="is not a safetensors, GGUF or PyTorch file"):
+    with pytest.raises(CheckpointError, match="is not a safetensors, GGUF, or PyTorch file"):
         inlayer.load(tmp_path / "x.dat")
 
 

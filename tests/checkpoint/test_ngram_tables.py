@@ -43,8 +43,8 @@ def test_qwen_in_shards_equals_transformers_token_by_token(qwen: tuple[Path, Any
     folder, maker = qwen
     theirs = open_reference(maker, str(folder), getattr(torch, dtype))
     model = inlayer.load(folder, dtype=dtype)
-    assert [memory.spec.layer for memory in model.memories] == [0, 2]
-    names = [tensor.name for tensor in model.memories[0].tensors]
+    assert [memory.spec.layer for memory in model.ngram_memories] == [0, 2]
+    names = [tensor.name for tensor in model.ngram_memories[0].tensors]
     assert [name.rpartition("ngram_embedding.")[2] for name in names] == [f"shard_{n}.weight" for n in range(3)]
     assert [table.role for table in model.tables].count("ngram") == 6
     ids = torch.randint(3, 90, (3, 12), generator=torch.Generator().manual_seed(1))
@@ -77,19 +77,22 @@ def test_stored_hashing_that_differs_from_the_config_is_an_error(
     ):
         save_file(tensors | {stored: damage}, tmp_path / "model.safetensors")
         with pytest.raises(CheckpointError, match=rf"{name}' .* {message}"):
-            _ = inlayer.load(tmp_path).memories
+            _ = inlayer.load(tmp_path).ngram_memories
 
 
 def test_rows_are_where_they_are_said_to_be(qwen: tuple[Path, Any]) -> None:
     model = inlayer.load(qwen[0])
-    memory = model.memories[1]
+    memory = model.ngram_memories[1]
     for row in (0, 300, memory.spec.rows - 1):
         tensor, offset = memory.locate(row)
         data = (qwen[0] / tensor.file).read_bytes()[offset : offset + memory.spec.width * 4]
         assert data == memory.table.rows(row).tobytes()
     with pytest.raises(InputError, match="is outside"):
         memory.locate(memory.spec.rows)
-    for copied in (pickle.loads(pickle.dumps(model)).memories[1], copy.deepcopy(model.embeddings).memories[1]):
+    for copied in (
+        pickle.loads(pickle.dumps(model)).ngram_memories[1],
+        copy.deepcopy(model.embeddings).ngram_memories[1],
+    ):
         assert np.array_equal(copied.table.rows([5, 300]), memory.table.rows([5, 300]))
 
 
@@ -190,7 +193,7 @@ def test_engram_compression_is_that_of_the_tokenizer(tmp_path: Path) -> None:
             return backend.get_vocab_size(with_added_tokens=True)
 
     lookup, _ = engram().build_compressed_token_map(Theirs())
-    assert model.memories[0].token_map.tolist() == lookup
+    assert model.ngram_memories[0].token_map.tolist() == lookup
     the, The = (model.tokenizer.encode(word, add_special_tokens=False) for word in ("the", "The"))
     assert the != The
     assert torch.equal(*(model.embeddings.ngram_ids(torch.tensor([one]), layer=1) for one in (the, The)))
@@ -233,9 +236,9 @@ def test_damaged_engram_is_explained(case: str, tmp_path: Path) -> None:
 def test_memories_of_an_invalid_config_are_an_error_not_an_empty_list(tmp_path: Path) -> None:
     write_engram(tmp_path, engram_n_heads=10**9)
     with pytest.raises(ConfigError, match="at most 1,024 hash heads"):
-        _ = inlayer.load(tmp_path).memories
+        _ = inlayer.load(tmp_path).ngram_memories
     (tmp_path / "config.json").unlink()
-    assert inlayer.load(tmp_path).memories == ()
+    assert inlayer.load(tmp_path).ngram_memories == ()
 
 
 def test_another_tokenizer_is_explained(tmp_path: Path) -> None:
@@ -306,8 +309,8 @@ def test_longcat_hidden_states_equal_sglang(dtype: str, tmp_path: Path) -> None:
     theirs = longcat_reference(config, tensors, ids)
     stages = model.embeddings.stages(ids)
     assert [stage.name for stage in stages] == ["row", "n-grams"]
-    assert same_bits(stages[-1].after, theirs)
-    assert not same_bits(stages[0].after, theirs)  # control: the rows alone
+    assert same_bits(stages[-1].output, theirs)
+    assert not same_bits(stages[0].output, theirs)  # control: the rows alone
     pieces = [model.embeddings(ids[None, at : at + 10], history=ids[None, :at])[0] for at in (0, 10, 20)]
     torch.testing.assert_close(torch.cat(pieces), theirs, rtol=0.02 if dtype == "bfloat16" else 1e-5, atol=1e-5)
     assert model.embeddings(torch.tensor([[1, 2]])).requires_grad is False
@@ -339,12 +342,12 @@ def test_longcat_parts_must_match_the_config(tmp_path: Path) -> None:
     swapped = tensors | {f"{name}0.weight": tensors[f"{name}1.weight"], f"{name}1.weight": tensors[f"{name}0.weight"]}
     save_file(swapped, tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match="rows in 12 tensors; its config requires"):
-        _ = inlayer.load(tmp_path).memories
+        _ = inlayer.load(tmp_path).ngram_memories
     save_file(
         {key: value for key, value in tensors.items() if key != f"{name}3.weight"}, tmp_path / "model.safetensors"
     )
     with pytest.raises(CheckpointError, match="parts found: 0, 1, 2, 4"):
-        _ = inlayer.load(tmp_path).memories
+        _ = inlayer.load(tmp_path).ngram_memories
     projection = "model.ngram_embeddings.post_projs.4.weight"
     save_file(tensors | {projection: tensors[projection].T.contiguous()}, tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match=r"post_projs\.4\.weight' .* \(8, 96\); its config requires 12"):
@@ -365,7 +368,7 @@ def test_one_scale_for_a_whole_table(qwen: tuple[Path, Any], tmp_path: Path) -> 
         tensors[f"model.layers.{layer}.ple.ple_embedding.ngram_embedding.weight_scale"] = scale.clone()
     save_file(tensors, tmp_path / "model.safetensors")
     shutil.copy(qwen[0] / "config.json", tmp_path)
-    memory = inlayer.load(tmp_path).memories[0]
+    memory = inlayer.load(tmp_path).ngram_memories[0]
     rows = torch.cat([plain_rows[tensor.name] for tensor in memory.tensors])
     expected = rows.bfloat16() * scale
     ours = memory.table.rows(np.arange(memory.spec.rows))

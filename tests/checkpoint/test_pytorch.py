@@ -88,7 +88,7 @@ def test_find_locates_the_bytes_in_the_file(saved):
         assert data[stored.offset : stored.offset + stored.nbytes] == bits(weights()[name]).numpy().tobytes()
     assert store.find("lm_head.weight").offset == store.find(TABLE).offset
     assert store.kind == "pytorch"
-    assert store.where == str(saved)
+    assert store.source == str(saved)
     assert store.config is None
     assert store.open_tokenizer() is None
 
@@ -161,7 +161,7 @@ def test_misleading_index_is_an_error(tmp_path):
         PytorchStore(folder)
     index.write_text(json.dumps({"weight_map": {TABLE: "link.bin"}}))
     (folder / "link.bin").symlink_to(outside)
-    with pytest.raises(CheckpointError, match="symbolic link out of its folder"):
+    with pytest.raises(CheckpointError, match="symbolic link that points outside its folder"):
         PytorchStore(folder).table(TABLE)
     index.write_text(json.dumps({"weight_map": {"other": "other.bin"}}))
     save(weights(), folder / "other.bin")

@@ -32,7 +32,7 @@ def test_sample_opens_with_table_and_tokenizer(name):
 def test_store_is_labeled_as_a_sample(name):
     store = open_sample(name)
     note = store.note
-    assert store.where == name
+    assert store.source == name
     assert note.startswith("sample: ")
     assert (name == "default") == ("PyPI" not in note)
     assert name == "default" or SAMPLES[name].package in note
@@ -79,5 +79,5 @@ def test_single_file_module_is_not_a_sample_package(monkeypatch):
 
 
 def test_unknown_names():
-    with pytest.raises(MissingFileError, match=r"gpt2: not found; .* a sample: default, wordllama, minilm, smollm2"):
+    with pytest.raises(MissingFileError, match=r"gpt2: not found; .* openai-community/gpt2\), or a sample: default"):
         open_store("gpt2")

@@ -35,9 +35,9 @@ def counted(file, out, at):
 model = inlayer.load(sys.argv[1])
 ids = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
 assert len(ids) == 4
-found = [memory.ids([ids]) for memory in model.memories]
+found = [memory.row_ids([ids]) for memory in model.ngram_memories]
 row_reader.read_into = counted
-rows = [memory.table.rows(one) for memory, one in zip(model.memories, found)]
+rows = [memory.table.rows(one) for memory, one in zip(model.ngram_memories, found)]
 peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 print(count, peak, float(abs(rows[1].astype("float32")).max()))
 assert "torch" not in sys.modules
@@ -63,7 +63,7 @@ model = inlayer.load(sys.argv[1])
 words = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
 trace = inlayer.walk("I love big dogs", model, first_token=len(model.tokenizer.encode("I love big dogs")) - len(words))
 assert len(trace.texts[0].tokens) == 4
-print(count, sum(memory.bytes_read for memory in trace.memories), resident("VmHWM") - before)
+print(count, sum(memory.bytes_read for memory in trace.ngram_memories), resident("VmHWM") - before)
 """
 
 
@@ -111,8 +111,8 @@ def test_rows_of_four_tokens(stored: tuple[Path, dict[str, int]]) -> None:
     folder, places = stored
     model = inlayer.load(folder)
     ids = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
-    memory = model.memories[1]
-    row = int(memory.ids([ids])[0, -1, -1])
+    memory = model.ngram_memories[1]
+    row = int(memory.row_ids([ids])[0, -1, -1])
     name = "layers.14.engram.embed."
     assert memory.locate(row) == (model.store.find(f"{name}weight"), places[f"{name}weight"] + 256 * row)
     with (folder / "model.safetensors").open("r+b") as file:  # one value in one of the rows that is read

@@ -239,7 +239,7 @@ def test_batches_are_bounded_in_characters(monkeypatch):
         ({"normalize": "no"}, "normalize is 'no'; it must be True or False"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"batch_size": -1}, "batch_size is -1"),
-        ({"show_progress": "yes"}, "show_progress is 'yes'; it must be True, False or None"),
+        ({"show_progress": "yes"}, "show_progress is 'yes'; it must be True, False, or None"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors: not found"),
         ({"weights": 3}, "weights is an int"),
     ],

@@ -16,7 +16,7 @@ from pathlib import Path
 import transformers
 
 from inlayer.families import FAMILIES, LayerSpec, describe
-from inlayer.families.gguf import ARCHITECTURES
+from inlayer.families.gguf_config import ARCHITECTURES
 from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, RelativeBucketSpec, RopeParameters
 from tests.families.survey import JOBS, Outcome, survey
@@ -117,7 +117,7 @@ GGUF = """
 {names}.
 
 Files that llama.cpp's converter wrote for {count} model types were opened and compared in the same way
-(`tests/families/record_gguf.py`); `tests/families/test_gguf.py` compares their layers with the original configs.
+(`tests/families/record_gguf.py`); `tests/families/test_gguf_config.py` compares their layers with the original configs.
 A file does not record how RoBERTa counts positions after padding, and the angles of Apertus and Llama 3 are stored
 rounded to float32. Files do not always record which of Laguna's layers use sliding attention; if not, pass `layer_type`
 instead of `layer` to `rotary`.
@@ -152,7 +152,7 @@ def _positions(spec: LayerSpec) -> str:
         return relative or "none"
     if spec.positions == "sinusoidal":
         return "sinusoidal, sines then cosines"
-    by = spec.position_id_rule.by.replace("order", "index")
+    by = spec.position_id_rule.by
     offset = f", offset {spec.position_offset}" if spec.position_offset else ""
     return f"learned{offset}, position ids by {by}{relative and f', {relative}'}"
 
@@ -170,12 +170,12 @@ def _around(spec: LayerSpec) -> str:
         f"scale {spec.scale:g}{', rounded' if spec.round_scale else ''}" if spec.scale != 1 else "",
         f"multiplier {spec.multiplier:g}" if spec.multiplier != 1 else "",
         f"scale if {family.scale_flag}" if family.scale_flag and spec.scale == spec.multiplier == 1 else "",
-        f"{spec.token_types} token type{'s' if spec.token_types > 1 else ''}" if spec.token_types else "",
+        f"{spec.n_token_types} token type{'s' if spec.n_token_types > 1 else ''}" if spec.n_token_types else "",
         f"norm: {spec.norm}" if spec.norm_eps is not None else "",
         f"rows of width {spec.row_width}, {spec.projection_at} projected" if spec.row_width else "",
         "padding masked" if spec.mask_padding else "",
         "n-gram memory" if family.ngrams else "",
-        f"{spec.streams} streams" if spec.streams > 1 else "",
+        f"{spec.n_streams} streams" if spec.n_streams > 1 else "",
         f"value embeddings of width {spec.value_embeddings.width}" if spec.value_embeddings is not None else "",
         f"per-layer embeddings of width {spec.per_layer.width}" if spec.per_layer else "",
         "padding row" if spec.padding_idx is not None else "",

@@ -25,8 +25,8 @@ import torch
 import transformers
 
 import inlayer
-from inlayer.checkpoint.gguf import GgufStore
-from inlayer.families.gguf import ROPE_FACTORS
+from inlayer.checkpoint.gguf_store import GgufStore
+from inlayer.families.gguf_config import ROPE_FACTORS
 from tests.families.survey import JOBS, Job, compare, open_reference, save_tiny
 
 RECORDED = Path(__file__).with_name("converted.json")

@@ -92,7 +92,7 @@ def test_control_the_other_rounding_differs(tmp_path: Path) -> None:
     reference = capture(theirs, input_ids=ids()).per_layer
     assert layer.per_layer_embedding is not None
     assert reference is not None
-    layer.per_layer_embedding.rounded = True
+    layer.per_layer_embedding.round_factors = True
     assert not same_bits(layer.per_layer(ids()), reference)
 
 

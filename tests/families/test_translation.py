@@ -193,7 +193,7 @@ def test_model_without_blocks_has_an_input_layer(model_type: str) -> None:
 )
 def test_factors_of_heads(config: dict[str, Any], factors: tuple[float, float, float]) -> None:
     head = describe(config).head
-    assert (head.hidden_scale, head.scale, head.divisor) == factors
+    assert (head.hidden_scale, head.logit_scale, head.logit_divisor) == factors
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_streams_are_copies_of_the_hidden_states(tmp_path: Path, name: str, dtyp
     layer, ids = inlayer.load(tmp_path).embeddings, torch.randint(4, 80, (2, 7))
     theirs = capture(model, input_ids=ids).hidden
     assert theirs is not None
-    assert layer.streams == 4
-    copies = layer(ids)[:, :, None].expand(-1, -1, layer.streams, -1)
+    assert layer.n_streams == 4
+    copies = layer(ids)[:, :, None].expand(-1, -1, layer.n_streams, -1)
     assert same_bits(copies if theirs.dim() == 4 else copies.flatten(-2), theirs)
-    assert inlayer.load("default").embeddings.streams == 1
+    assert inlayer.load("default").embeddings.n_streams == 1

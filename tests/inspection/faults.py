@@ -563,7 +563,7 @@ def truncated_config(folder: Path) -> None:
     (folder / "config.json").write_text((folder / "config.json").read_text()[:-20])
 
 
-@unreadable("symbolic link out of its folder")
+@unreadable("symbolic link that points outside its folder")
 def symlink_out_of_the_folder(folder: Path) -> None:
     elsewhere = folder.parent / f"{folder.name}-elsewhere.safetensors"
     (folder / FIRST).rename(elsewhere)

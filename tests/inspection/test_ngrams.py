@@ -22,7 +22,7 @@ def test_memories_are_described(tmp_path: Path) -> None:
     assert (report.ngrams[0].smallest_head, report.ngrams[1].largest_head) == (97, 359)
     assert not [finding for finding in report.findings if finding.severity == "error"]
     assert report.to_dict()["ngrams"][1]["layer"] == 14
-    rows = inlayer.load(tmp_path).memories[0].table.rows(range(3698)).astype("float32")
+    rows = inlayer.load(tmp_path).ngram_memories[0].table.rows(range(3698)).astype("float32")
     table = next(table for table in report.tables if table.role == "ngram")
     norms = (rows.astype("float64") ** 2).sum(1) ** 0.5
     assert table.norm_median == pytest.approx(np.median(norms), rel=1e-2)  # with their scales; rows are in bfloat16

@@ -289,7 +289,7 @@ def test_head_loss_matches_the_models_loss(name: str, tied: bool) -> None:
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
     assert not torch.allclose(head.loss(hidden, ids), theirs, rtol=1e-4)  # control: not shifted
     if name in {"gemma2", "cohere", "granite"}:
-        head.soft_cap, head.scale, head.divisor = None, 1.0, 1.0  # control: without the config's scales
+        head.soft_cap, head.logit_scale, head.logit_divisor = None, 1.0, 1.0  # control: without the config's scales
         assert not torch.allclose(head.loss(hidden[:, :-1], ids[:, 1:]), theirs, rtol=1e-4)
 
 

@@ -25,7 +25,7 @@ from inlayer.positions import (
     RotaryPositions,
     YarnScaling,
 )
-from inlayer.positions.rotary_frequencies import plain_frequencies, scaled_frequencies
+from inlayer.positions.rope_scaling import plain_frequencies, scaled_frequencies
 
 SHORT = [1.0 + i / 48 for i in range(48)]
 LONG = [1.0 + i * 1.3 for i in range(48)]

@@ -205,9 +205,16 @@ def test_rotated_fraction_must_be_in_0_to_1(partial: float) -> None:
         RopeParameters(partial_rotary_factor=partial)
 
 
+def test_repr_shows_only_what_differs_from_the_defaults() -> None:
+    assert repr(RotaryPositions(8)) == "RotaryPositions(8, RopeParameters(), pairing=half, layout=half)"
+    parameters = RopeParameters(theta=5e5, partial_rotary_factor=0.5)
+    assert repr(parameters) == "RopeParameters(theta=500000.0, partial_rotary_factor=0.5)"
+    assert eval(repr(parameters)) == parameters
+
+
 def test_wrong_shapes() -> None:
     q, (cos, sin) = random(1, 1, 2, 8), RotaryPositions(16)(torch.arange(2))
-    with pytest.raises(ShapeError, match="q has heads of 8 channels, but cos and sin rotate 16"):
+    with pytest.raises(ShapeError, match="q has heads of 8 channels, but cos and sin rotate 16; pass head_dim=8 to"):
         apply_rotary(q, q, cos, sin)
     with pytest.raises(ShapeError, match="4 axes"):
         apply_rotary(q[0], q[0], cos, sin)
@@ -246,7 +253,7 @@ def theirs_for(model: str, name: str = "apply_rotary_pos_emb") -> Any:
         ("phi3", RotaryPositions(16, RopeParameters(partial_rotary_factor=0.75, scaling=LinearScaling(factor=2.0)))),
         ("gpt_oss", RotaryPositions(16, layout="single")),
         ("glm4", RotaryPositions(16, RopeParameters(partial_rotary_factor=0.5), pairing="interleaved", layout="half")),
-        ("olmo", RotaryPositions(16, float32=True)),
+        ("olmo", RotaryPositions(16, keep_float32=True)),
     ],
 )
 def test_bit_equal_to_transformers(model: str, rotary: RotaryPositions, dtype: torch.dtype, axis: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from inlayer.render.numbers import count, duration, short
+from inlayer.render.numbers import duration, format_number, pluralize
 
 
 def test_durations() -> None:
@@ -24,9 +24,19 @@ def test_durations() -> None:
 
 
 def test_counts() -> None:
-    assert [count(amount, "step") for amount in (0, 1, 1234)] == ["0 steps", "1 step", "1,234 steps"]
+    assert [pluralize(amount, "step") for amount in (0, 1, 1234)] == ["0 steps", "1 step", "1,234 steps"]
 
 
 def test_short_numbers() -> None:
     values = (0.0, 0.5, 99.994, 123.4, 1e-5, -0.02, None, math.nan, math.inf)
-    assert [short(value) for value in values] == ["0.00", "0.50", "99.99", "123", "1e-05", "-0.02", "-", "-", "-"]
+    assert [format_number(value) for value in values] == [
+        "0.00",
+        "0.50",
+        "99.99",
+        "123",
+        "1e-05",
+        "-0.02",
+        "-",
+        "-",
+        "-",
+    ]

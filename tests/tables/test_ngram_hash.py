@@ -50,8 +50,8 @@ BLT: dict[str, Any] = {
 }  # fmt: skip
 SPECS = {
     "qwen": describe(QWEN).ngrams[1],
-    "engram": replace(describe(V41).ngrams[0], compressed_size=None, vocab_size=99_092),
-    "engram with images": replace(describe(V41).ngrams[1], compressed_size=None, vocab_size=50, stops=(3, 4)),
+    "engram": replace(describe(V41).ngrams[0], compressed_vocab_size=None, vocab_size=99_092),
+    "engram with images": replace(describe(V41).ngrams[1], compressed_vocab_size=None, vocab_size=50, stop_ids=(3, 4)),
     "longcat": describe(LONGCAT).ngrams[0], "blt": describe(BLT).ngrams[0],
 }  # fmt: skip
 NAMES = pytest.mark.parametrize("name", SPECS)
@@ -67,14 +67,14 @@ def plain(spec: NgramSpec, text: list[int], mask: list[int] | None = None) -> li
     inside = [True] * len(text) if mask is None or not spec.padding_stops else [bool(one) for one in mask]
     rows = []
     for place in range(len(text)):
-        seen = [text[place] if inside[place] else spec.fill]
-        ended = not spec.stops_are_hashed and (text[place] in spec.stops or not inside[place])
+        seen = [text[place] if inside[place] else spec.fill_id]
+        ended = not spec.stop_ids_are_hashed and (text[place] in spec.stop_ids or not inside[place])
         if ended:
-            seen = [spec.fill]
+            seen = [spec.fill_id]
         for back in range(1, max(spec.orders)):
             at = place - back
-            ended = ended or at < 0 or text[at] in spec.stops or not inside[at]
-            seen.append(spec.fill if ended else text[at])
+            ended = ended or at < 0 or text[at] in spec.stop_ids or not inside[at]
+            seen.append(spec.fill_id if ended else text[at])
         found = []
         for head, order in enumerate(spec.orders):
             mixed = 0
@@ -89,7 +89,7 @@ def plain(spec: NgramSpec, text: list[int], mask: list[int] | None = None) -> li
 def random_text(spec: NgramSpec, length: int, seed: int) -> list[int]:
     """Ids with the largest ones, ids that end a look-back, and repetitions."""
     chance = random.Random(seed)
-    special = [0, spec.vocab_size - 1, spec.fill, *spec.stops]
+    special = [0, spec.vocab_size - 1, spec.fill_id, *spec.stop_ids]
     return [
         chance.choice(special) if chance.random() < 0.3 else chance.randrange(spec.vocab_size) for _ in range(length)
     ]
@@ -102,8 +102,10 @@ def changed(spec: NgramSpec, head: int = 0) -> dict[str, NgramSpec]:
     multipliers = (*spec.multipliers[:head], one, *spec.multipliers[head + 1 :])
     moduli = (*spec.moduli[:head], spec.moduli[head] - 1, *spec.moduli[head + 1 :])
     variants = {"multiplier": replace(spec, multipliers=multipliers), "modulus": replace(spec, moduli=moduli)}
-    variants["fill"] = replace(spec, fill=spec.fill + 1)
-    return variants | ({"stops": replace(spec, stops=tuple(stop + 1 for stop in spec.stops))} if spec.stops else {})
+    variants["fill"] = replace(spec, fill_id=spec.fill_id + 1)
+    return variants | (
+        {"stops": replace(spec, stop_ids=tuple(stop + 1 for stop in spec.stop_ids))} if spec.stop_ids else {}
+    )
 
 
 @NAMES
@@ -230,7 +232,7 @@ def test_engram_ids_equal_sglang_with_and_without_images() -> None:
     for image in (None, 5):
         vision = {} if image is None else {"image_token_id": image, "vision_config": {"num_hidden_layers": 2}}
         specs = describe(config | vision).ngrams
-        assert specs[0].stops == (() if image is None else (image,))
+        assert specs[0].stop_ids == (() if image is None else (image,))
         hasher = SimpleNamespace(image_token_id=image, pad_id=int(token_map[2]), _cpu_hash_params=None)
         for name, value in zip(("token_map", "multipliers", "primes", "offsets"), parameters, strict=True):
             setattr(hasher, name, value)
@@ -240,7 +242,7 @@ def test_engram_ids_equal_sglang_with_and_without_images() -> None:
             ours = [ngram_ids(spec, text[None].numpy(), token_map=token_map.numpy())[0] for spec in specs]
             assert np.array_equal(np.stack(ours, 1), theirs.numpy())
             if number == 0:
-                wrong = replace(specs[0], fill=3)
+                wrong = replace(specs[0], fill_id=3)
                 assert not np.array_equal(
                     ngram_ids(wrong, text[None].numpy(), token_map=token_map.numpy())[0], theirs[:, 0]
                 )
@@ -383,4 +385,4 @@ def test_wrong_inputs_are_explained() -> None:
         ngram_ids(spec, [[1]], [[1], [2]])
     with pytest.raises(ShapeError, match=r"attention_mask has shape \(1, 1\); expected \(1, 2\), history included"):
         ngram_ids(spec, [[1]], [[1]], mask=[[1]])
-    assert ngram_ids(spec, np.zeros((2, 0), np.int64)).shape == (2, 0, spec.heads)
+    assert ngram_ids(spec, np.zeros((2, 0), np.int64)).shape == (2, 0, spec.n_hash_heads)

@@ -140,7 +140,7 @@ def test_error_names_the_unreadable_part(part, value, match):
     assert "untagged" not in str(caught.value)
 
 
-UNKNOWN = "is not a tokenizer.json, a tiktoken file .* or a sentencepiece model"
+UNKNOWN = "is not a tokenizer.json, a tiktoken file .*, or a sentencepiece model"
 RANDOM = bytes(range(255, 0, -1)) * 4
 
 

@@ -12,7 +12,7 @@ from inlayer.errors import IdRangeError
 from inlayer.tokenizers import ByteTokenizer, Merge, Tokenizer, WordTokenizer
 from inlayer.tokenizers import huggingface as huggingface_module
 from inlayer.tokenizers import merges as merges_module
-from inlayer.tokenizers.gguf import open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import open_gguf_tokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -20,7 +20,7 @@ from inlayer.tokenizers.tiktoken import TiktokenTokenizer
 from tests.checkpoint.make_gguf import fields_of_json
 from tests.tokenizers.samples import hostile_texts, llama2, minilm
 from tests.tokenizers.test_contract import small_sentencepiece
-from tests.tokenizers.test_gguf import same
+from tests.tokenizers.test_gguf_tokenizer import same
 from tests.tokenizers.test_pre_tokens import HARD, open_real
 from tests.tokenizers.test_tiktoken import many_merges
 
@@ -239,7 +239,7 @@ def test_tokenizers_without_byte_merges(small_json):
 
 
 def test_gguf_merges_equal_the_original(small_json):
-    ours = open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), where="gguf")
+    ours = open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), source="gguf")
     theirs = HuggingFaceTokenizer(small_json)
     groups = [ids for text in hostile_texts(50, 53, ["<s>"]) for ids in pre_token_ids(theirs, text)]
     assert any(theirs.merges(ids) for ids in groups)

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from inlayer.errors import TokenizerError
-from inlayer.tokenizers.gguf import PRE_TOKENIZERS_BY_NAMES
+from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS_BY_NAMES
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.tiktoken import ENCODINGS
-from inlayer.tokenizers.untrusted_files import slow_part
+from inlayer.tokenizers.untrusted_files import backtracking_risk
 from tests.tokenizers.test_growth import make, replace, sequence
 
 HOSTILE = [
@@ -35,12 +35,12 @@ def split(pattern: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_pattern_that_can_hang_is_an_error(pattern: str) -> None:
-    assert slow_part(pattern) is not None
+    assert backtracking_risk(pattern) is not None
 
 
 @pytest.mark.parametrize("pattern", HARMLESS)
 def test_harmless_pattern_is_accepted(pattern: str) -> None:
-    assert slow_part(pattern) is None
+    assert backtracking_risk(pattern) is None
 
 
 def test_patterns_of_published_tokenizers_are_accepted() -> None:
@@ -48,7 +48,7 @@ def test_patterns_of_published_tokenizers_are_accepted() -> None:
     patterns = [step["pattern"]["Regex"] for step in steps if step["type"] == "Split"]
     patterns += [encoding.pat_str for encoding in ENCODINGS.values()]
     assert len(patterns) > 20
-    assert {pattern: reason for pattern in patterns if (reason := slow_part(pattern)) is not None} == {}
+    assert {pattern: reason for pattern in patterns if (reason := backtracking_risk(pattern)) is not None} == {}
 
 
 @pytest.mark.parametrize(

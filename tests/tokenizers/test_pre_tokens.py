@@ -15,7 +15,7 @@ from inlayer.errors import TextError
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
 from inlayer.tokenizers import merges as merges_module
 from inlayer.tokenizers import tiktoken as tiktoken_module
-from inlayer.tokenizers.gguf import PRE_TOKENIZERS, open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS, open_gguf_tokenizer
 from inlayer.tokenizers.gigatoken import texts_with_unstable_characters
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.offsets import byte_offsets
@@ -25,7 +25,7 @@ from tests.checkpoint.make_gguf import fields_of_json
 from tests.shared_data import shared
 from tests.tokenizers.samples import hostile_texts, llama3_ranks, minilm, real_json, real_names
 from tests.tokenizers.test_contract import small_sentencepiece
-from tests.tokenizers.test_gguf import same
+from tests.tokenizers.test_gguf_tokenizer import same
 from tests.tokenizers.test_tiktoken import many_merges
 
 TIKTOKEN = ("llama3 tiktoken", "kimi-k2 tiktoken")
@@ -44,7 +44,7 @@ def open_real(name: str) -> Tokenizer:
     if name == "llama3 tiktoken":
         ranks, encoding = parse_ranks(llama3_ranks(), name), ENCODINGS["llama3"]
         return TiktokenTokenizer(ranks, encoding.pat_str, encoding.special_tokens(len(ranks)))
-    return HuggingFaceTokenizer(real_json(name), where=name)
+    return HuggingFaceTokenizer(real_json(name), source=name)
 
 
 def small_tiktoken() -> TiktokenTokenizer:
@@ -66,7 +66,7 @@ def small(request, small_json) -> Tokenizer:
             return small_tiktoken()
         case "words":
             return WordTokenizer.from_text("a b c", unk="?")
-    return open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), where="gguf")
+    return open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), source="gguf")
 
 
 def check(tokenizer: Tokenizer, text: str, parse_special: bool = True) -> list[tuple[int, int]]:
@@ -183,7 +183,7 @@ def test_every_type_of_pre_tokenizer(small_json, step):
 @pytest.mark.parametrize("name", [name for name in PRE_TOKENIZERS if name])
 def test_every_gguf_pre_tokenizer(small_json, name):
     """Falcon splits digits after bytes are spelled as characters, such as `½`, so it can split inside a letter."""
-    ours = open_gguf_tokenizer(same(fields_of_json(small_json, name)), where=name)
+    ours = open_gguf_tokenizer(same(fields_of_json(small_json, name)), source=name)
     for text in [*HARD, *hostile_texts(25, 44, ["<s>", "<|end|>"])]:
         spans = check(ours, text)
         assert not covers_all(ours) or tiles(spans, len(text.encode()))
@@ -192,7 +192,7 @@ def test_every_gguf_pre_tokenizer(small_json, name):
 
 
 def test_gguf_pre_tokens_equal_the_original(small_json):
-    ours = open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), where="gguf")
+    ours = open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), source="gguf")
     theirs = HuggingFaceTokenizer(small_json)
     for text in hostile_texts(200, 45, ["<s>", "<|end|>"]):
         assert ours.pre_tokens(text) == theirs.pre_tokens(text)

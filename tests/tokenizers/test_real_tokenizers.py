@@ -21,7 +21,7 @@ def real(request):
     theirs = tokenizers.Tokenizer.from_str(data.decode())
     theirs.no_truncation()
     theirs.no_padding()
-    return request.param, data, HuggingFaceTokenizer(data, where=request.param), theirs
+    return request.param, data, HuggingFaceTokenizer(data, source=request.param), theirs
 
 
 def test_ids_equal_tokenizers(real):

@@ -31,7 +31,7 @@ def test_rows_and_bytes_are_those_of_the_files(engram: inlayer.checkpoint.model.
     trace = inlayer.walk(TEXTS[0], engram)
     ids = torch.tensor([[token.id for token in trace.texts[0].tokens]])
     raw = (Path(engram.source) / "model.safetensors").read_bytes()
-    for facts, memory in zip(trace.memories, engram.memories, strict=True):
+    for facts, memory in zip(trace.ngram_memories, engram.ngram_memories, strict=True):
         expected = engram.embeddings.ngram_ids(ids, layer=facts.layer)[0]
         assert facts.rows == memory.spec.rows
         for token, rows in zip(facts.reads[0], expected.tolist(), strict=True):
@@ -49,7 +49,7 @@ def test_rows_and_bytes_are_those_of_the_files(engram: inlayer.checkpoint.model.
 
 def test_ngrams_that_share_rows(engram: inlayer.checkpoint.model.Model) -> None:
     trace = inlayer.walk(TEXTS, engram)
-    facts = trace.memories[0]
+    facts = trace.ngram_memories[0]
     assert facts.normalized
     groups = [group for group in facts.shared if group.shared_heads == group.order_heads]
     whole = {(group.order, *group.texts): group.occurrences for group in groups}
@@ -66,10 +66,10 @@ def test_ngrams_that_share_rows(engram: inlayer.checkpoint.model.Model) -> None:
 
 def test_window_starts_with_the_history(engram: inlayer.checkpoint.model.Model) -> None:
     whole, window = inlayer.walk(TEXTS[0], engram), inlayer.walk(TEXTS[0], engram, first_token=4)
-    for one, other in zip(whole.memories, window.memories, strict=True):
+    for one, other in zip(whole.ngram_memories, window.ngram_memories, strict=True):
         assert other.reads[0] == one.reads[0][4:]
     alone = inlayer.walk("The dog", engram)
-    assert alone.memories[0].reads[0] != window.memories[0].reads[0]  # control: without the tokens before
+    assert alone.ngram_memories[0].reads[0] != window.ngram_memories[0].reads[0]  # control: without the tokens before
 
 
 def test_json_and_terminal(engram: inlayer.checkpoint.model.Model) -> None:
@@ -80,8 +80,8 @@ def test_json_and_terminal(engram: inlayer.checkpoint.model.Model) -> None:
         show(trace, Console(file=output, width=columns, force_terminal=False), step=4)
         text = output.getvalue()
         assert "n-gram memory, read by layer 14: layers.14.engram.embed.weight" in " ".join(text.split())
-        assert f"{trace.memories[0].reads[0][1][0].offsets[0]:,}" in text
-        assert f"{trace.memories[0].rows_read} rows located, " in " ".join(text.split())
+        assert f"{trace.ngram_memories[0].reads[0][1][0].offsets[0]:,}" in text
+        assert f"{trace.ngram_memories[0].rows_read} rows located, " in " ".join(text.split())
         assert all(len(line) <= columns for line in text.splitlines())
     assert "the same rows for 'the␣do' and 'The␣do' at tokens 1 of text 1, 5 of text 1" in " ".join(text.split())
 
@@ -95,11 +95,11 @@ def test_rows_that_are_part_of_the_hidden_states(tmp_path: Path) -> None:
     ids = torch.tensor([list(b"12 12 3")])
     hidden = model.embeddings(ids)
     assert torch.equal(torch.tensor([token.hidden for token in trace.texts[0].tokens]), hidden[0])
-    assert trace.memories[0].layer is None
-    assert trace.memories[0].n_tensors == 12
+    assert trace.ngram_memories[0].layer is None
+    assert trace.ngram_memories[0].n_tensors == 12
     output = io.StringIO()
     show(trace, Console(file=output, width=100, force_terminal=False), step=4)
-    assert f"{trace.memories[0].rows_read} rows read, " in output.getvalue()
+    assert f"{trace.ngram_memories[0].rows_read} rows read, " in output.getvalue()
     window = inlayer.walk("12 12 3", model, tokenizer=inlayer.ByteTokenizer(), dims=96, first_token=3)
     shown = torch.tensor([token.hidden for token in window.texts[0].tokens])
     torch.testing.assert_close(shown, hidden[0, 3:], rtol=1e-5, atol=1e-6)

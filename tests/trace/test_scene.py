@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
-from inlayer.positions.rotary_frequencies import plain_frequencies
+from inlayer.positions.rope_scaling import plain_frequencies
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline
 from inlayer.trace import scene as module

@@ -102,7 +102,7 @@ def test_code_of_each_step_reproduces_the_trace(name: str, case: int) -> None:
         assert ordered is shell.names["rows"]
     else:
         place = [stage.name for stage in trace.stages].index("position")
-        theirs = torch.tensor([[token.stages[place].after for token in text.tokens] for text in trace.texts])
+        theirs = torch.tensor([[token.stages[place].output for token in text.tokens] for text in trace.texts])
         torch.testing.assert_close(ordered[..., :8], theirs, rtol=1e-6, atol=1e-6)
     hidden = torch.tensor([[token.hidden for token in text.tokens] for text in trace.texts])
     torch.testing.assert_close(shell.run(7)[..., :8], hidden, rtol=1e-6, atol=1e-6)
@@ -258,7 +258,7 @@ def test_printed_code_opens_the_tokenizer_file(tmp_path: Path, name: str | None)
 
 @pytest.mark.parametrize("quantized", [False, True])
 def test_printed_code_of_a_gguf_runs(tmp_path: Path, quantized: bool) -> None:
-    from tests.checkpoint.test_gguf import Q8_0, TOKENS, VALUES, quants, rows, write_gguf
+    from tests.checkpoint.test_gguf_store import Q8_0, TOKENS, VALUES, quants, rows, write_gguf
 
     table = (quants.quantize(rows(4), Q8_0), "Q8_0") if quantized else (rows(4), None)
     tensors = {"token_embd.weight": table}

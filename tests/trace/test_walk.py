@@ -98,11 +98,11 @@ def test_position_stages_are_sums() -> None:
         trace = pipeline.walk(["I love dogs"], dims=DIMS)
         index = [stage.name for stage in trace.stages].index("position")
         for *_, token in tokens_of(trace):
-            before = token.stages[index - 1].after if index else token.row
+            before = token.stages[index - 1].output if index else token.row
             total = torch.tensor(before, dtype=torch.bfloat16) + torch.tensor(
                 token.stages[index].added, dtype=torch.bfloat16
             )
-            assert total.tolist() == token.stages[index].after
+            assert total.tolist() == token.stages[index].output
 
 
 def test_scaling_changes_the_angles() -> None:

@@ -194,7 +194,7 @@ def check_head(group: ProcessGroup) -> None:
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {}),
         ({"soft_cap": 2.0, "hidden_scale": 0.5}, {"reduction": "sum"}),
-        ({"bias": True, "scale": 3.0, "divisor": 0.7}, {"reduction": "none", "z_loss": 0.1}),
+        ({"bias": True, "logit_scale": 3.0, "logit_divisor": 0.7}, {"reduction": "none", "z_loss": 0.1}),
         ({"bias": True}, {"z_loss": 0.1}),
     ]
     for settings, options in cases:

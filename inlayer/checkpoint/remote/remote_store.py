@@ -4,7 +4,7 @@ source -> [remote files] -> Store -> Model
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
   end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
 - a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume
-- not supported: legacy PyTorch files, which cannot be read by byte range; the error says how to download them
+- not supported: legacy PyTorch files, which cannot be read by byte range; the error explains how to download them
 Tested with a local hub and other servers in test_remote_store.py and test_remote_rows.py of tests/checkpoint/remote/.
 """
 
@@ -29,13 +29,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checkpoint.find_quantized import packed_names
-from inlayer.checkpoint.gguf import GgufStore, choose_gguf
+from inlayer.checkpoint.gguf_store import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.remote.transfer import CHECKSUM, Span, UnreachableError, digest, open_cache, truncated
+from inlayer.checkpoint.remote.transfer import CHECKSUM_BYTES, Span, UnreachableError, digest, open_cache, truncated
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingFileError, needs_package
 from inlayer.files import atomic_path, file_errors, join_names
-from inlayer.formats.gguf import GgufHeader, HeaderReader
+from inlayer.formats.gguf_header import GgufHeader, HeaderReader
 from inlayer.formats.row_reader import Bytes, FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
 from inlayer.formats.tensor_info import TensorInfo
@@ -131,24 +131,24 @@ class RemoteStore(RemoteReader, FolderStore):
     """Safetensors in a remote folder, or one remote file."""
 
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
-        self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
+        self.kind, self.source, self._remote = folder.kind, folder.label + (file or ""), folder
         try:
             self._open(file)
-        except UnreachableError as error:  # the message names what was given, not the first file that is read
+        except UnreachableError as error:  # the message names the given source, not the first file that is read
             if file is None:
                 raise
-            message = str(error).replace(str(folder.open("config.json")), self.where)
+            message = str(error).replace(str(folder.open("config.json")), self.source)
             raise UnreachableError(message) from error.__cause__
 
-    def first_of(self, candidates: Sequence[str]) -> str | None:
+    def find_first(self, candidates: Sequence[str]) -> str | None:
         if isinstance(index := self._index, RemoteIndex):
             hinted = (name for name in candidates if any(map(index.hint, (name, *packed_names(name)))))
             if (name := next(hinted, None)) is not None:
                 return name
-        return super().first_of(candidates)
+        return super().find_first(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
-        name = choose_file(self._remote.files or (), self._remote.has, self.where)
+        name = choose_file(self._remote.files or (), self._remote.has, self.source)
         if name is None:
             return None
         return open_tokenizer(save_locally(self._remote, [name, "config.json", *SIBLINGS]) / name)
@@ -174,25 +174,25 @@ class RemoteStore(RemoteReader, FolderStore):
 
     def _read_header(self, file: str) -> dict[str, TensorInfo]:
         remote = self._remote.open(file)
-        start, where = remote.read(0, START), str(remote)
-        stop = LENGTH_BYTES + header_length(start, remote.size, where)
+        start, source = remote.read(0, START), str(remote)
+        stop = LENGTH_BYTES + header_length(start, remote.size, source)
         data = (start + remote.read(len(start), stop))[LENGTH_BYTES:stop]
-        return parse_header(data, remote.size, where, file=file)
+        return parse_header(data, remote.size, source, file=file)
 
     def _weight_files(self) -> set[str]:
-        """Return the safetensors files of a folder without index, or an error that says what it has instead."""
+        """Return the safetensors files of a folder without index, or an error that lists what it has instead."""
         if self._remote.has(SINGLE):
             return {SINGLE}
         files = self._remote.files or []
         weights = {file for file in files if file.endswith(".safetensors") and PLAIN_FILE.fullmatch(file)}
         if len(weights) > MAX_SHARDS:
-            raise CheckpointError(f"{self.where} has {len(weights)} safetensors files but no {INDEX}")
+            raise CheckpointError(f"{self.source} has {len(weights)} safetensors files but no {INDEX}")
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not weights and others:
             hint = "which cannot be read by byte range; download it and open the local file"
-            raise CheckpointError(f"{self.where} has no safetensors, only {join_names(others, limit=3)}, {hint}")
+            raise CheckpointError(f"{self.source} has no safetensors, only {join_names(others, limit=3)}, {hint}")
         if not weights:
-            raise MissingFileError(f"{self.where} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
+            raise MissingFileError(f"{self.source} has no weights: neither {INDEX} nor {SINGLE} nor other safetensors")
         return weights
 
 
@@ -200,7 +200,7 @@ class RemoteGgufStore(RemoteReader, GgufStore):
     """A remote .gguf file, or the numbered parts of one model."""
 
     def __init__(self, folder: RemoteFolder, file: str) -> None:
-        self._remote, self.where = folder, folder.label + file
+        self._remote, self.source = folder, folder.label + file
         super().__init__(Path(file))
 
     def _read_header(self, path: Path) -> GgufHeader:
@@ -290,7 +290,7 @@ class RemoteRows(RowSource):
         return self._table
 
     def _download(self) -> FileRows:
-        """Return the whole table on disk, downloaded if necessary; if it cannot be cached, for this process only."""
+        """Return the whole table on disk, downloaded if necessary; if it cannot be cached, only for this process."""
         from huggingface_hub.utils import WeakFileLock
 
         table = self._find_table()
@@ -334,7 +334,7 @@ def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
                 bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
             raise truncated(file, stop)
-        stream.write(crc.to_bytes(CHECKSUM, "little"))
+        stream.write(crc.to_bytes(CHECKSUM_BYTES, "little"))
     part.replace(path)
 
 
@@ -349,4 +349,4 @@ def crc_of(stream: BinaryIO, nbytes: int) -> int:
 def is_intact(path: Path, nbytes: int) -> bool:
     """Return whether a downloaded table has `nbytes` bytes, followed by their checksum."""
     with path.open("rb") as stream:
-        return crc_of(stream, nbytes).to_bytes(CHECKSUM, "little") == stream.read()
+        return crc_of(stream, nbytes).to_bytes(CHECKSUM_BYTES, "little") == stream.read()

@@ -120,7 +120,7 @@ class RemoteFile:
         return out
 
     def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int = 0) -> None:
-        """Request spans until all are in `out`. One ends early only where the file ends."""
+        """Request spans until all are in `out`. A span ends early only at the end of the file."""
         before = self._version
 
         def attempt() -> None:
@@ -128,7 +128,7 @@ class RemoteFile:
             missing = [span for span in spans if span not in out]
             for (start, stop), data in zip(missing, self._send(missing), strict=True):
                 if not isinstance(data, bytes):
-                    failures.append(transfer.translate(data, self.label))
+                    failures.append(transfer.convert_error(data, self.label))
                 elif self._version is None or len(data) != min(stop, self._version.size) - start:
                     failures.append(TransferError(f"the server sent {len(data):,} bytes of {stop - start:,}"))
                 else:
@@ -171,7 +171,7 @@ class RemoteFile:
         if info.get("type") != "file":
             raise FileNotFoundError(self.url)
         etag = next((str(info[field]) for field in VERSION_FIELDS if info.get(field)), "")
-        return FileVersion(int(info["size"]), transfer.one_line(etag.strip('"')))
+        return FileVersion(int(info["size"]), transfer.one_line_error(etag.strip('"')))
 
     def _accept(self, version: FileVersion) -> FileVersion:
         """Accept the version of a response; raise an error if it differs from an earlier one."""
@@ -229,7 +229,7 @@ class HubFolder(RemoteFolder):
         return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True, local=path)
 
     def _look_up(self, revision: str) -> list[Any]:
-        """Return the commit of a revision and its files: from the hub, or as they were the last time."""
+        """Return the commit of a revision and its files: from the hub, or the last known ones."""
         from huggingface_hub import constants
 
         key, failed = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
@@ -255,11 +255,11 @@ class HubFolder(RemoteFolder):
             status, headers = error.response.status_code, error.response.headers
             raise transfer.status_error(status, headers, self.label, hub=True) from error
         except errors.HFValidationError as error:
-            raise InputError(f"{self.label} is not a hub id: {transfer.one_line(str(error))}") from None
+            raise InputError(f"{self.label} is not a hub id: {transfer.one_line_error(str(error))}") from None
         except (errors.HTTPError, OSError) as error:
-            raise TransferError(transfer.one_line(error)) from error
+            raise TransferError(transfer.one_line_error(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError):
-            pass  # the response is not that of a hub
+            pass  # the response does not come from a hub
         if not COMMIT.fullmatch(commit):
             raise CheckpointError(f"{self.label}: the server did not return a commit; does HF_ENDPOINT point to a hub?")
         return [commit, [file for file in files if "/" not in file]]
@@ -302,7 +302,7 @@ class UrlFolder(RemoteFolder):
             filesystem.invalidate_cache()
             entries = filesystem.ls(self.base, detail=True)
         except Exception as error:
-            raise transfer.translate(error, self.label) from error
+            raise transfer.convert_error(error, self.label) from error
         return sorted(str(entry["name"]).rpartition("/")[2] for entry in entries if entry["type"] == "file")
 
 
@@ -312,7 +312,9 @@ def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | Non
     if not separator or scheme == "hf":
         hub = HUB_SOURCE.fullmatch(source)
         if hub is None:
-            raise InputError(f"{format_path(source)} is not a hub id, such as org/name, org/name@main or hf://org/name")
+            raise InputError(
+                f"{format_path(source)} is not a hub id, such as org/name, org/name@main, or hf://org/name"
+            )
         return HubFolder(hub[1], hub[2], cache), hub[3]
     if scheme not in transfer.PACKAGES:
         allowed = ", ".join(f"{name}://" for name in ("hf", *transfer.PACKAGES))

@@ -1,10 +1,10 @@
-"""Requests to remote servers, and a bounded cache on disk of what they returned.
+"""Requests to remote servers, and a bounded on-disk cache of the responses.
 
 source -> [remote files] -> Store -> Model
 - each response of fsspec's HTTP file system is validated before its body is read: the requested range, the length, no
-  compression. HfFileSystem accepts whatever the server sends (docs/decisions.md has the measurement)
-- the hub's token is sent to the hub alone, never along a redirect to another host
-- a cache can always be lost: a damaged range is fetched again; on a full disk, nothing is kept
+  compression. HfFileSystem accepts whatever the server sends (measured in docs/decisions.md)
+- the hub's token is sent only to the hub, never to another host that it redirects to
+- the cache is disposable: a damaged range is fetched again; on a full disk, nothing is kept
 Tested with faulty servers in tests/checkpoint/remote/test_transfer.py, the cache in test_cache.py.
 """
 
@@ -39,11 +39,11 @@ MAX_WAIT = 30.0  # seconds, whatever Retry-After says
 CONNECT_TIMEOUT = 10.0  # seconds
 READ_TIMEOUT = 30.0  # seconds without a byte
 MIN_SPEED = 4 << 10  # bytes per second; a slower server counts as hanging
-RETRIED = {408, 429, 500, 502, 503, 504}
+RETRY_STATUSES = {408, 429, 500, 502, 503, 504}
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 MAX_RANGE = 64 << 20  # bytes
 MAX_BYTES = 32 << 30  # of the cache
-CHECKSUM = 4  # bytes before the bytes of the range
+CHECKSUM_BYTES = 4  # bytes before the bytes of the range
 PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 
 
@@ -81,21 +81,21 @@ def retry(attempt: Callable[[], Result], failed: str, attempts: int = 0) -> Resu
 
 
 def is_unknown_host(error: BaseException | None) -> bool:
-    """Return whether a name that does not resolve is among the causes of an error."""
+    """Return whether an unresolvable host name caused an error."""
     while error is not None and not isinstance(error, socket.gaierror):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-def translate(error: Exception, what: str) -> Exception:
-    """Return the error to report in place of a library's own."""
+def convert_error(error: Exception, label: str) -> Exception:
+    """Return the error to report instead of the library's."""
     if isinstance(error, (InlayerError, TransferError)):
         return error
     if isinstance(error, FileNotFoundError):
-        return MissingFileError(f"{what} does not exist")
+        return MissingFileError(f"{label} does not exist")
     if isinstance(error, PermissionError):
-        return CheckpointError(f"{what} cannot be read: {one_line(error)}; check your credentials")
-    translated = TransferError(_not_connected(error) or one_line(error))
+        return CheckpointError(f"{label} cannot be read: {one_line_error(error)}; check your credentials")
+    translated = TransferError(_not_connected(error) or one_line_error(error))
     translated.__cause__ = error
     return translated
 
@@ -109,7 +109,7 @@ def _not_connected(error: Exception) -> str:
     return f"cannot connect to {getattr(error, 'host', '')}:{getattr(error, 'port', '')}"
 
 
-def one_line(error: object) -> str:
+def one_line_error(error: object) -> str:
     """Return an untrusted text or an exception, short and on one line."""
     text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
     return printable(text)[:160].removesuffix(": ")
@@ -140,7 +140,7 @@ async def get_range(
             # The hub sends an ETag along with its redirects; those of its CDNs may differ.
             linked = [hop.headers["X-Linked-ETag"] for hop in response.history if "X-Linked-ETag" in hop.headers]
             etag = (*linked, response.headers.get("ETag") or response.headers.get("Last-Modified", ""))[0]
-            accept(FileVersion(size, one_line(etag.removeprefix("W/").strip('"'))))
+            accept(FileVersion(size, one_line_error(etag.removeprefix("W/").strip('"'))))
         except Exception:
             response.close()
             raise
@@ -165,40 +165,40 @@ def file_size(response: Any, start: int, stop: int, label: str) -> int:
     if (first, last) != (start, min(stop, size) - 1):
         raise TransferError(f"the server sent bytes {first:,}..{last:,} of {size:,} instead of {start:,}..{stop - 1:,}")
     if length != str(last + 1 - first):
-        raise TransferError(f"the response has Content-Length {one_line(length)} instead of {last + 1 - first}")
+        raise TransferError(f"the response has Content-Length {one_line_error(length)} instead of {last + 1 - first}")
     return size
 
 
-def truncated(what: object, byte: int) -> CheckpointError:
+def truncated(label: object, byte: int) -> CheckpointError:
     """Return the error for a file that ends before a byte."""
-    return CheckpointError(f"{what} ends before byte {byte:,}; was it truncated when it was uploaded?")
+    return CheckpointError(f"{label} ends before byte {byte:,}; was it truncated when it was uploaded?")
 
 
-def status_error(status: int, headers: Mapping[str, str], what: str, *, hub: bool) -> Exception:
+def status_error(status: int, headers: Mapping[str, str], label: str, *, hub: bool) -> Exception:
     """Return the error for a status of 400 or more."""
-    if status in RETRIED:
+    if status in RETRY_STATUSES:
         wait = headers.get("Retry-After", "")  # a date, the other form of this header, is ignored
         return TransferError(f"the server responded with status {status}", float(wait[:6] if wait.isdecimal() else 0))
     code, login = headers.get("X-Error-Code", "") if hub else "", "log in with `hf auth login` or set HF_TOKEN"
     if code == "GatedRepo":
-        return CheckpointError(f"{what} is gated: request access on its page, then {login}")
+        return CheckpointError(f"{label} is gated: request access on its page, then {login}")
     if code == "RevisionNotFound":
-        return MissingFileError(f"{what} does not exist: the repository has no such revision")
+        return MissingFileError(f"{label} does not exist: the repository has no such revision")
     if code == "RepoNotFound" or (hub and status == 401):
-        return MissingFileError(f"{what} does not exist: the hub has no such repository, or it is private ({login})")
+        return MissingFileError(f"{label} does not exist: the hub has no such repository, or it is private ({login})")
     if status in {404, 410}:
-        return MissingFileError(f"{what} does not exist")
+        return MissingFileError(f"{label} does not exist")
     if not hub and status in {401, 403}:  # object stores do not reveal what does not exist
-        return MissingFileError(f"{what} does not exist or is not public: the server responded with status {status}")
-    return CheckpointError(f"{what} cannot be read: the server responded with status {status}")
+        return MissingFileError(f"{label} does not exist or is not public: the server responded with status {status}")
+    return CheckpointError(f"{label} cannot be read: the server responded with status {status}")
 
 
-def check_online(what: str) -> None:
+def check_online(label: str) -> None:
     """Raise an error if HF_HUB_OFFLINE is set."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        raise UnreachableError(f"{what} is not in the local cache, and HF_HUB_OFFLINE is set; unset it to download")
+        raise UnreachableError(f"{label} is not in the local cache, and HF_HUB_OFFLINE is set; unset it to download")
 
 
 @lru_cache(maxsize=16)
@@ -236,10 +236,10 @@ def digest(*parts: object) -> str:
 
 
 class DiskCache:
-    """Ranges, values and files in a folder; nothing is kept if it cannot be written."""
+    """Ranges, values, and files in a folder; nothing is kept if it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._room = folder, 0  # bytes that can be written before the next look at all files
+        self.folder, self._free_bytes = folder, 0  # bytes that can be written before the cache is scanned again
 
     def get(self, key: str, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Return the spans that are cached and intact."""
@@ -247,14 +247,14 @@ class DiskCache:
         for start, stop in spans:
             with suppress(OSError):
                 data = (self.folder / key / f"{start}-{stop}").read_bytes()
-                if checksum(data[CHECKSUM:]) == data[:CHECKSUM]:
-                    cached[start, stop] = data[CHECKSUM:]
+                if checksum(data[CHECKSUM_BYTES:]) == data[:CHECKSUM_BYTES]:
+                    cached[start, stop] = data[CHECKSUM_BYTES:]
         return cached
 
     def put(self, key: str, ranges: Mapping[Span, bytes]) -> None:
         """Keep these ranges, except very large ones."""
         small = {span: data for span, data in ranges.items() if len(data) <= MAX_RANGE}
-        folder = self.make_folder(key, sum(CHECKSUM + len(data) for data in small.values()), keep=False)
+        folder = self.make_folder(key, sum(CHECKSUM_BYTES + len(data) for data in small.values()), keep=False)
         if folder is None:
             return
         for (start, stop), data in small.items():
@@ -295,8 +295,8 @@ class DiskCache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             os.utime(folder)
-            self._room -= nbytes
-            if self._room < 0:
+            self._free_bytes -= nbytes
+            if self._free_bytes < 0:
                 self._trim(folder if keep else None, nbytes)
                 folder.mkdir(exist_ok=True)
         except OSError:
@@ -312,8 +312,8 @@ class DiskCache:
                     total += sum(file.stat().st_size for file in other.iterdir())
                 if total > MAX_BYTES and other != kept:
                     shutil.rmtree(other, ignore_errors=True)
-        self._room = room - nbytes
+        self._free_bytes = room - nbytes
 
 
 def checksum(data: bytes) -> bytes:
-    return zlib.crc32(data).to_bytes(CHECKSUM, "little")
+    return zlib.crc32(data).to_bytes(CHECKSUM_BYTES, "little")

@@ -11,7 +11,7 @@ import typer
 from inlayer.cli.app import Json
 from inlayer.cli.learn.common import SEED, command
 from inlayer.files import check_path, format_path, write_output
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
 
 
@@ -52,7 +52,7 @@ def grade(
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
             path = target.with_name(target.name + ending)
             write_output(path, text.encode())
-            sys.stdout.write(f"{format_path(path)} ({count(len(report.rows), 'row')})\n")
+            sys.stdout.write(f"{format_path(path)} ({pluralize(len(report.rows), 'row')})\n")
     else:
         sys.stdout.write(report.to_json() if as_json else report.to_csv())
     if report.not_graded:
@@ -73,7 +73,7 @@ def dev_check(
         problems = list(find_problems(task))
         total += len(problems)
         sys.stdout.write("".join(f"{problem}\n" for problem in problems))
-        counted = f"1 solution, 1 starter file, {count(len(task.wrong_solutions), 'wrong solution')}"
-        sys.stdout.write(f"{task.id}: {counted}; {count(len(problems), 'problem')}\n")
+        counted = f"1 solution, 1 starter file, {pluralize(len(task.wrong_solutions), 'wrong solution')}"
+        sys.stdout.write(f"{task.id}: {counted}; {pluralize(len(problems), 'problem')}\n")
         sys.stdout.flush()
     raise typer.Exit(1 if total else 0)

@@ -40,7 +40,7 @@ function showFacts(report) {
   for (const memory of report.ngrams) {
     const where = memory.layer === null ? "hidden states" : `layer ${memory.layer}`;
     const size = `${number(memory.rows)} x ${number(memory.width)}, ${number(memory.heads)} hash heads of ${number(memory.smallest_head)} to ${number(memory.largest_head)} rows`;
-    const hashed = memory.compressed_size === null ? "" : `; ${number(memory.compressed_size)} normalized tokens`;
+    const hashed = memory.compressed_vocab_size === null ? "" : `; ${number(memory.compressed_vocab_size)} normalized tokens`;
     const found = memory.tensors === 1 ? "its tensor has" : `its ${number(memory.tensors)} tensors have`;
     const matched = memory.tensors ? `${found} as many rows as the config requires` : "the files do not match the config";
     const text = `${memory.tensor}: ${size}, for n = ${memory.orders.join(", ")}${hashed}; ${matched}`;

@@ -34,7 +34,7 @@ function* numbersOf(trace) {
       const step = trace.stages[s].name === "position" ? 6 : 7;
       if (step === 6) for (const [d, value] of before.entries()) yield [{ step, field: "before", s, b, t, d }, value];
       for (const [d, value] of (stage.added ?? []).entries()) yield [{ step, field: "added", s, b, t, d }, value];
-      for (const [d, value] of stage.after.entries()) yield [{ step, field: "after", s, b, t, d }, value];
+      for (const [d, value] of stage.output.entries()) yield [{ step, field: "output", s, b, t, d }, value];
     }
     for (const [s, rotation] of (b === 0 ? token.rotations : []).entries()) { // the same in every text
       for (const field of ["angles", "cos", "sin"]) {
@@ -52,7 +52,7 @@ function* numbersOf(trace) {
 }
 
 function beforeStage(token, s) {
-  return s === 0 ? token.row : token.stages[s - 1].after;
+  return s === 0 ? token.row : token.stages[s - 1].output;
 }
 
 function keyOf(cell, trace, tokenKeys) {
@@ -71,7 +71,7 @@ function knownNumbers(base, trace) {
   // Positions are new here, but the vectors they are added to are not.
   const before = s === 0 ? -1 : base.stages.findIndex((stage) => stage.name === trace.stages[s - 1].name);
   base.texts.forEach((text, b) => text.tokens.forEach((token, t) => {
-    for (const [d, value] of (before < 0 ? token.row : token.stages[before].after).entries()) {
+    for (const [d, value] of (before < 0 ? token.row : token.stages[before].output).entries()) {
       known.set(keyOf({ step: 6, field: "before", s, b, t, d }, trace, tokenKeys), value);
     }
   }));

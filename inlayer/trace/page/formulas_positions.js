@@ -13,14 +13,14 @@ function stagesFormula(token, d, { name, start, count }) {
   if (count === 0) return { formula: [`${name} = ${start}`, `= ${brief(at(token.row, d))}`] };
   if (applied.every((stage) => stage.added)) {
     const added = applied.map((stage, s) => [addedName(token, s, d), at(stage.added, d)]);
-    return sumFormula(name, [[start, at(token.row, d)], ...added], at(applied[count - 1].after, d));
+    return sumFormula(name, [[start, at(token.row, d)], ...added], at(applied[count - 1].output, d));
   }
   let term = start;
   const lines = [`${term} = ${brief(at(token.row, d))}`];
-  for (const [s, { added, after }] of applied.entries()) {
+  for (const [s, { added, output }] of applied.entries()) {
     const stage = current.trace.stages[s].name;
     term = added ? `${term} + ${addedName(token, s, d)}` : `${stage}(${term})`;
-    lines.push(added ? `+ ${brief(at(added, d))} (${stage}) = ${brief(at(after, d))}` : `${stage}: ${brief(at(after, d))}`);
+    lines.push(added ? `+ ${brief(at(added, d))} (${stage}) = ${brief(at(output, d))}` : `${stage}: ${brief(at(output, d))}`);
   }
   const others = current.trace.stages.filter((_, s) => applied[s] && !applied[s].added).map((stage) => stage.note);
   return { formula: [`${name} = ${term}`, ...lines], words: upper(listed(others)) + "." };
@@ -111,19 +111,19 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  after(cell) {
+  output(cell) {
     const { b, t, d, s } = cell;
     const token = tokenAt(cell);
     const stage = current.trace.stages[s];
-    const { added, after } = token.stages[s];
+    const { added, output } = token.stages[s];
     const before = at(beforeStage(token, s), d);
     const title = indexed("x", b, t, d);
     const from = s === 0 ? entry(token, d) : `after ${current.trace.stages[s - 1].name}`;
-    const formula = added ? sumFormula(title, [[from, before], [addedName(token, s, d), at(added, d)]], at(after, d)) : {
-      formula: [`${title} = ${stage.name}(${from})`, `${brief(before)} ${ARROW} ${brief(at(after, d))}`],
+    const formula = added ? sumFormula(title, [[from, before], [addedName(token, s, d), at(added, d)]], at(output, d)) : {
+      formula: [`${title} = ${stage.name}(${from})`, `${brief(before)} ${ARROW} ${brief(at(output, d))}`],
       words: upper(stage.note) + ".",
     };
-    return { title, ...formula, facts: [exactly(at(after, d)), ...originFacts(token, d)] };
+    return { title, ...formula, facts: [exactly(at(output, d)), ...originFacts(token, d)] };
   },
 
   hidden(cell) {

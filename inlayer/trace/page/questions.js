@@ -187,8 +187,8 @@ const QUESTIONS = {
 };
 
 function addedQuestions(trace, token, s) {
-  const { added, after } = token.stages[s];
-  const [row, position, sum] = [beforeStage(token, s)[0], added[0], after[0]].map(toNumber);
+  const { added, output } = token.stages[s];
+  const [row, position, sum] = [beforeStage(token, s)[0], added[0], output[0]].map(toNumber);
   return [
     real(`Channel 0 of ${quoted(token.label)} is ${brief(row)}; its position adds ${brief(position)}. What is the sum?`,
       sum, `${brief(row)} + ${brief(position)} = ${brief(sum)}.`,

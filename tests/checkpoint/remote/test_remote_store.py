@@ -85,7 +85,7 @@ def test_config_tensors_and_tokenizer(hub: Hub, folder: Path, kind: str) -> None
     assert tokenizer is not None
     assert tokenizer.encode("Hé") == [72, 195, 169]
     assert (opened.kind, opened.remote) == ("url" if kind == "url" else "hub", True)
-    assert opened.where == {"hub": REPO, "hf": f"{REPO}@main"}.get(kind, sources(hub)[kind])
+    assert opened.source == {"hub": REPO, "hf": f"{REPO}@main"}.get(kind, sources(hub)[kind])
     requested = {Path(request.path).name for request in hub.requests}
     assert not requested & {"modeling_evil.py", "generation_config.json", SHARDS[1]}
 
@@ -99,7 +99,7 @@ def test_second_use_needs_no_server(hub: Hub, folder: Path, kind: str) -> None:
     assert np.array_equal(read_rows(again), expected)
     assert as_bytes(again.read(NORM)) == as_bytes(norm)
     assert again.open_tokenizer().encode("ab") == tokenizer.encode("ab")  # type: ignore[union-attr]
-    assert again.first_of(["nowhere", TABLE]) == TABLE
+    assert again.find_first(["nowhere", TABLE]) == TABLE
     with pytest.raises(
         UnreachableError, match=r"cannot read bytes .*model-00001-of-00002.safetensors.*cannot connect to "
     ):
@@ -185,7 +185,7 @@ def test_revision_is_resolved_to_a_commit_once(hub: Hub, tmp_path: Path) -> None
         for revision in (name, commit):
             for prefix in ("", "hf://"):
                 opened = open_remote(f"{prefix}{REPO}@{revision}")
-                assert opened.where == f"{REPO}@{revision}"
+                assert opened.source == f"{REPO}@{revision}"
                 assert np.array_equal(read_rows(opened), tables[name][IDS])
     hub.stop()
     assert np.array_equal(read_rows(open_remote(f"{REPO}@old")), tables["old"][IDS])
@@ -202,7 +202,7 @@ def test_single_file_without_index(hub: Hub, tmp_path: Path, config: bool, kind:
     assert np.array_equal(read_rows(opened), table[IDS])
     assert (opened.config is not None) == config
     assert opened.parameters() == ROWS * WIDTH + WIDTH
-    assert (opened.first_of(["no", TABLE]), opened.first_of(["no"])) == (TABLE, None)
+    assert (opened.find_first(["no", TABLE]), opened.find_first(["no"])) == (TABLE, None)
     hub.stop()
     assert np.array_equal(read_rows(open_remote(sources(hub)[kind])), table[IDS])
 
@@ -288,15 +288,15 @@ def test_name_is_found_anywhere_in_the_index(hub: Hub, folder: Path, count: int,
     weight_map = dict.fromkeys(names, SHARDS[1]) | {TABLE: SHARDS[0]}
     write_json(folder / INDEX, {"weight_map": weight_map, "metadata": {"total_size": 17}})
     opened = open_remote(REPO)
-    assert opened.first_of(["nowhere", TABLE]) == TABLE
+    assert opened.find_first(["nowhere", TABLE]) == TABLE
     assert (opened.find(TABLE).shape, opened.find(TABLE).file) == ((ROWS, WIDTH), SHARDS[0])
     size = (folder / INDEX).stat().st_size
     fetched = sum(min(last + 1, size) - first for first, last in hub.ranges(INDEX))
     assert (fetched >= size) == (count == 3 or where == 0.5)  # the middle takes the whole index
-    assert opened.first_of(["nowhere"]) is None
-    assert opened.first_of([]) is None
+    assert opened.find_first(["nowhere"]) is None
+    assert opened.find_first([]) is None
     assert sorted(opened.names()) == sorted(names)
-    assert opened.first_of([names[1], TABLE]) == names[1]
+    assert opened.find_first([names[1], TABLE]) == names[1]
 
 
 @pytest.mark.parametrize("where", [0.0, 0.5])
@@ -305,7 +305,7 @@ def test_packed_table_is_found_in_the_index(hub: Hub, folder: Path, where: float
     names.insert(int(where * 5000), f"{TABLE}_packed")
     write_json(folder / INDEX, {"weight_map": dict.fromkeys(names, SHARDS[0])})
     opened = open_remote(REPO)
-    assert opened.first_of(["nowhere", TABLE]) == TABLE
+    assert opened.find_first(["nowhere", TABLE]) == TABLE
     size = (folder / INDEX).stat().st_size
     fetched = sum(min(last + 1, size) - first for first, last in hub.ranges(INDEX))
     assert (fetched >= size) == (where == 0.5)
@@ -421,7 +421,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str) -
 def test_secrets_in_a_url_are_not_shown(hub: Hub, folder: Path) -> None:
     url = hub.endpoint.replace("://", "://user:password@") + f"/{REPO}/resolve/main/{SHARDS[0]}?signature=secret"
     opened = open_remote(url)
-    assert opened.where == f"{hub.endpoint}/{REPO}/resolve/main/{SHARDS[0]}"
+    assert opened.source == f"{hub.endpoint}/{REPO}/resolve/main/{SHARDS[0]}"
     hub.fail("status", SHARDS[0], status=404)
     with pytest.raises(MissingFileError) as caught:
         read_rows(opened)
@@ -445,7 +445,7 @@ def test_any_fsspec_file_system(memory: Any, tmp_path: Path, monkeypatch: pytest
     table = make_small(tmp_path / "repo")
     memory.put(str(tmp_path / "repo"), "/bucket/model", recursive=True)
     opened = open_remote("memory://bucket/model")
-    assert (opened.kind, opened.where) == ("url", "memory://bucket/model/")
+    assert (opened.kind, opened.source) == ("url", "memory://bucket/model/")
     assert np.array_equal(read_rows(opened), table[IDS])
     assert opened.open_tokenizer().encode("Hi") == [72, 105]  # type: ignore[union-attr]
     single = open_remote(f"memory://bucket/model/{SHARDS[0]}")
@@ -522,7 +522,7 @@ def test_ten_tokens_of_kimi_k2_move_few_bytes(hub: Hub, tmp_path: Path, table_at
     assert make_kimi(tmp_path / "kimi", rows, table_at=table_at) == 139_644
     hub.add("moonshotai/Kimi-K2-Instruct", tmp_path / "kimi")
     opened = open_remote("moonshotai/Kimi-K2-Instruct")
-    name = opened.first_of([TABLE, "transformer.wte.weight"])
+    name = opened.find_first([TABLE, "transformer.wte.weight"])
     assert name == TABLE
     assert opened.open_tokenizer() is not None
     assert opened.find(name).shape == (KIMI_ROWS, KIMI_WIDTH)

@@ -6,7 +6,7 @@ import math
 import random
 
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option, Value
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 __all__ = ["EXERCISES"]
 
@@ -45,11 +45,11 @@ def table_memory(draw: random.Random) -> NumberQuestion:
         unit="bytes",
         tolerance=0.005,
         explanation=(
-            f"{rows:,} · {width:,} values of {count(each, 'byte')}: {rows * width * each:,} bytes, "
+            f"{rows:,} · {width:,} values of {pluralize(each, 'byte')}: {rows * width * each:,} bytes, "
             f"{rows * width * each / 1e9:.2f} GB."
         ),
         common_mistakes={
-            rows * width * other: f"That would be {count(other, 'byte')} per value; {dtype} has {each}."
+            rows * width * other: f"That would be {pluralize(other, 'byte')} per value; {dtype} has {each}."
             for other in (1, 2, 4, 8)
             if other != each
         },

@@ -53,7 +53,7 @@ function gradientLines(row, scale) {
   const lines = [["lookup", row.count > 1 ? `lookup, sum of ${row.count}` : "lookup"]];
   if (row.head !== null) lines.push(["head", "+ head"], ["total", "= total"]);
   return make("tbody", { class: row.is_padding ? "padding-line" : null }, lines.map(([field, label], index) =>
-    make("tr", { class: field === "total" ? "sum-after" : "sum-" + field },
+    make("tr", { class: field === "total" ? "sum-output" : "sum-" + field },
       index === 0 && make("th", { scope: "rowgroup", rowspan: lines.length, class: "row-head" }, gradientHead(row)),
       make("th", { scope: "row", class: "sum-sign" }, label),
       index < lines.length - 1 ? make("td", {}) : normCell(row),

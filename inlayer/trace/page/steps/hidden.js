@@ -30,7 +30,7 @@ function everyStage(trace) {
   if (others.length === 0) return null;
   return make("details", { class: "fold" },
     make("summary", {}, "Values after each of the other stages"),
-    sumFigure(trace, others, 7, ["added", "after"]));
+    sumFigure(trace, others, 7, ["added", "output"]));
 }
 
 // One square per token: 1 for the text, 0 for padding.

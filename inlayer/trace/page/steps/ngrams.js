@@ -1,7 +1,7 @@
 // Part of step 4: n-gram memories. Which n-gram of the text reads which row, at which byte, and which n-grams share rows.
 
 function ngramMemories(trace) {
-  return (trace.memories ?? []).map((memory) => {
+  return (trace.ngram_memories ?? []).map((memory) => {
     const { layer } = memory;
     const title = layer === null ? "N-gram memory, part of the hidden states" : `N-gram memory of layer ${layer}`;
     const done = layer === null ? "read" : "located"; // a walk ends before the layers

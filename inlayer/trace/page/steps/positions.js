@@ -11,7 +11,7 @@ function stepPositions(trace) {
   ], "facts facts-wide");
   if (index >= 0) {
     return [summary, positions.scheme === "sinusoidal" && thetaSlider(trace),
-      sumFigure(trace, [index], 6, ["before", "added", "after"]), relativeFigure(trace)];
+      sumFigure(trace, [index], 6, ["before", "added", "output"]), relativeFigure(trace)];
   }
   if (positions.rotary.length === 0) {
     return [summary, relativeFigure(trace) ?? plainFact("No positions: the rows are unchanged, and the same tokens in another order give the "
@@ -67,7 +67,7 @@ function sumFigure(trace, stages, step, fields) {
   const tokens = trace.texts.flatMap((text) => text.tokens);
   const vectors = (token) => stages.map((s) => fields.map((field) => vectorOf(token, s, field) ?? []));
   const scale = scaleOf(tokens.map(vectors));
-  const count = Math.max(0, ...tokens.flatMap((token) => stages.map((s) => token.stages[s].after.length)));
+  const count = Math.max(0, ...tokens.flatMap((token) => stages.map((s) => token.stages[s].output.length)));
   const label = step === 6 ? "Row, position and sum" : "All stages";
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, "token"), make("th", { scope: "col", class: "sum-sign" }, "vector"),

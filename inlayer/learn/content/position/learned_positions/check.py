@@ -8,7 +8,7 @@ from torch import Tensor
 from inlayer.learn.assertions import check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
 from inlayer.learn.session import CheckFailed, GradingSession
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 NAME = "learned_positions"
 PARAMETERS = ("token_table", "position_table", "ids")
@@ -120,7 +120,7 @@ def past_the_end(session: GradingSession) -> None:
         length = block_size + session.random_int(16, 40)
         positions, ids = session.random_normal(block_size, width), session.random_ids(20, (2, length))
         answer = session.try_call(tokens, positions, ids)
-        situation = f"the text has {length} tokens, but the table has {count(block_size, 'position')}"
+        situation = f"the text has {length} tokens, but the table has {pluralize(block_size, 'position')}"
         if answer.raised is None:
             got = answer.value
             if isinstance(got, Tensor) and got.shape == (2, block_size, width):

@@ -6,7 +6,7 @@ import unicodedata
 
 from inlayer.errors import type_name
 from inlayer.learn.session import CheckFailed, GradingSession
-from inlayer.render.numbers import count
+from inlayer.render.numbers import pluralize
 
 NAME = "utf8_bytes"
 PARAMETERS = ("text",)
@@ -126,6 +126,6 @@ def judge(got: object, text: str) -> None:
     if isinstance(got, list) and len(got) != len(text.encode()):
         raise CheckFailed(
             "length",
-            f"you returned {count(len(got), 'id')} for {count(len(text), 'character')}; return one id per byte",
+            f"you returned {pluralize(len(got), 'id')} for {pluralize(len(text), 'character')}; return one id per byte",
         )
     raise CheckFailed("values", "the number of ids is right, but their values are not")

@@ -2,8 +2,8 @@
 
 position ids -> [frequencies] -> cos and sin
 - operations are in the same order as in transformers; a step that looks clumsy usually reproduces its rounding
-- for "dynamic", transformers remembers the longest text so far; here, only the current text counts
-- see also: the settings of each kind (families/rope_scaling.py), which config has which kind (families/rope.py)
+- for "dynamic", transformers remembers the longest text so far; here, it depends only on the current text
+- see also: each kind's settings (families/rope_scaling_settings.py), which config has which kind (families/rope.py)
 Tested against transformers in tests/positions/test_rope_scaling.py.
 """
 
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.families import rope_scaling
-from inlayer.families.rope_scaling import RopeScaling
+from inlayer.families import rope_scaling_settings as rope_scaling
+from inlayer.families.rope_scaling_settings import RopeScaling
 
 
 def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:

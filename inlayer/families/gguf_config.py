@@ -5,7 +5,7 @@ GGUF metadata -> [config] -> LayerSpec -> Embeddings, Head
 - a missing value is set to None, so a family's default is not used in its place
 - float32 values become the shortest decimal with the same float32 value: the number in the original config.json
 - Llama-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
-Tested against real configs and transformers in tests/families/test_gguf.py.
+Tested against real configs and transformers in tests/families/test_gguf_config.py.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.config_reader import short
+from inlayer.families.config_reader import short_repr
 from inlayer.families.model_types import FAMILIES
 from inlayer.families.rope import NO_ROTARY
-from inlayer.families.rope_scaling import MAX_SETTING
+from inlayer.families.rope_scaling_settings import MAX_SETTING
 from inlayer.families.spec import FULL, SLIDING
 
-# GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
+# GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral, and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.
-# `_find_family` tells apart families that share an architecture.
-SAME_NAME = (  # apart from "-" for "_"
+# `_find_family` distinguishes families that share an architecture.
+SAME_NAME = (  # except for "-" instead of "_"
     "afmoe", "apertus", "arcee", "bert", "bitnet", "bloom", "cohere2", "dbrx", "dots1", "ernie4_5", "ernie4_5-moe",
     "eurobert", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "glm4", "gpt-oss", "gpt2", "granite",
     "hy_v3", "jais2", "jamba", "kimi-linear", "laguna", "lfm2", "llama", "mamba", "mamba2", "mellum", "minicpm3",
@@ -52,7 +52,7 @@ PER_LAYER = "per_layer_token_embd.weight"
 SCALED, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
 ROPE_FACTORS = (SCALED, SHORT, LONG)
 SECTIONS = "rope.dimension_sections"  # stored for four axes; text and images have three
-SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for layers with sliding attention
+SLIDING_LAYERS = "attention.sliding_window_pattern"  # true for each layer with sliding attention
 KV_HEADS = "attention.head_count_kv"  # a list in hybrid models: 0 for a layer without attention
 LAYER_TYPES = "attention.layer_types"  # the names of layer types
 COMPRESSION = "attention.compress_ratios"  # DeepSeek-V4: 0 for a layer that is not compressed
@@ -63,7 +63,7 @@ NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by
 def config_from_gguf(
     metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any] | None:
-    """The config for a file with this metadata, shapes and rotary factors; None without an architecture or a table."""
+    """The config for a file with this metadata; None if there is no architecture or no table."""
     architecture = metadata.get("general.architecture")
     table = shapes.get(TABLE, ())
     if not isinstance(architecture, str) or not architecture or len(table) != 2:
@@ -125,11 +125,11 @@ class _Architecture:
     def need(self, name: str) -> int:
         value = self.get(name)
         if type(value) is not int or value < 1:
-            raise ConfigError(f"its {self.name}.{name} is {short(value)}; it must be a positive integer")
+            raise ConfigError(f"its {self.name}.{name} is {short_repr(value)}; it must be a positive integer")
         return value
 
     def _find_family(self, *, has_token_types: bool) -> str:
-        """Return the family; a few architectures are shared by two, which their other metadata tells apart."""
+        """Return the family; two families may share an architecture, and other metadata distinguishes them."""
         if self.name == "bert" and not has_token_types:
             return "distilbert"
         if self.name == "olmo2" and self.get("attention.sliding_window"):
@@ -140,7 +140,7 @@ class _Architecture:
 
 
 def _layer_types(arch: _Architecture) -> list[Any] | None:
-    """Return the type of every layer, as far as the file has it; [] if layers differ and it does not say which."""
+    """Return the type of every layer, as far as the file specifies it; [] if layers differ in an unknown way."""
     if isinstance(pattern := arch.get(SLIDING_LAYERS), list):
         blocks, mtp = arch.need("block_count"), arch.get("nextn_predict_layers")  # the pattern may omit the latter
         if not blocks - (mtp if type(mtp) is int else 0) <= len(pattern) <= blocks:
@@ -188,7 +188,8 @@ def _gemma4_rotary(arch: _Architecture) -> dict[str, Any]:
     """Return Gemma-4's settings: layers with full attention have wider heads and rotate the pairs with divisor 1."""
     head, divisors = arch.need("attention.key_length"), list(arch.factors.get(SCALED, ()))
     if any(1 != divisor < NOT_ROTATED for divisor in divisors) or len(divisors) not in (0, head // 2):
-        raise ConfigError(f"its {SCALED} is {short(divisors)}; expected {head // 2} divisors, each 1 or very large")
+        found = short_repr(divisors)
+        raise ConfigError(f"its {SCALED} is {found}; expected {head // 2} divisors, each 1 or very large")
     full = {
         "rope_type": "proportional",
         "rope_theta": arch.get("rope.freq_base") or 1e6,
@@ -219,7 +220,7 @@ ROTARY_READERS = {"gemma4_text": _gemma4_rotary, "deepseek_v4": _deepseek_v4_rot
 def _rotated_fraction(rotated: object, head: object) -> float:
     """Return the rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
     if type(rotated) is not int or type(head) is not int or not 2 <= rotated <= head or rotated % 2:
-        channels = f"{short(rotated)} of the {short(head)} channels of a head"
+        channels = f"{short_repr(rotated)} of the {short_repr(head)} channels of a head"
         raise ConfigError(f"it rotates {channels}; expected an even number of them, 2 or more")
     fraction = rotated / head
     return fraction if int(fraction * head) == rotated else math.nextafter(fraction, 1.0)
@@ -240,7 +241,7 @@ def _scaling(arch: _Architecture) -> dict[str, Any]:
     if kind == "linear" and factor == 1:
         return {"rope_type": "default"}
     if isinstance(factor, (int, float)) and not 0 < factor < math.inf:
-        raise ConfigError(f"its {arch.name}.rope.scaling.factor is {short(factor)}; it must be positive")
+        raise ConfigError(f"its {arch.name}.rope.scaling.factor is {short_repr(factor)}; it must be positive")
     return {"rope_type": kind, "factor": factor, **original, **(_yarn(arch) if kind == "yarn" else {})}
 
 
@@ -251,7 +252,7 @@ def _yarn(arch: _Architecture) -> dict[str, Any]:
     if multiplier is None:
         return settings
     if type(multiplier) not in (int, float) or not abs(multiplier) < MAX_SETTING:
-        raise ConfigError(f"its {arch.name}.{name} is {short(multiplier)}; it must be a number")
+        raise ConfigError(f"its {arch.name}.{name} is {short_repr(multiplier)}; it must be a number")
     # DeepSeek stores 0.1 x mscale_all_dim; mscale is not stored, because it is the same number in all of these models
     mscale = multiplier if arch.family == "ministral3" else _shortest(float(np.float32(multiplier * 10)))
     return settings | {"mscale": mscale, "mscale_all_dim": mscale}

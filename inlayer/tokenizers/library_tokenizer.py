@@ -23,14 +23,14 @@ from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.untrusted_files import library_errors
 
 Self = TypeVar("Self", bound="LibraryTokenizer")
-BLOCK_TEXTS = 1024  # passed to a library at once: limits the memory of its per-text objects
-LONG_TEXT = 4096  # characters; from here on a single text is worth opening the fast path
+BLOCK_TEXTS = 1024  # passed to a library at a time: limits the memory of its per-text objects
+LONG_TEXT = 4096  # characters; for a text of this length, opening the fast path is worthwhile
 
 
 class LibraryTokenizer(Tokenizer):
     """Base class of tokenizers that wrap a library. Subclasses set the attributes and implement the hooks below."""
 
-    _where: str  # the file, as error messages show it
+    _source: str  # the file, as error messages show it
     _special_tokens_around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
     _added: Mapping[int, Any] = {}  # tokens that are found in a text, not produced by merges
 
@@ -78,7 +78,7 @@ class LibraryTokenizer(Tokenizer):
             batch = self.encode_batch([text], add_special_tokens=add_special_tokens, parse_special=parse_special)
             ids: list[int] = batch.flat.tolist()
             return ids
-        with library_errors(f"{self._where} cannot encode this text"):
+        with library_errors(f"{self._source} cannot encode this text"):
             return self._encode_one(text, add_special_tokens, parse_special)
 
     def encode_batch(
@@ -88,7 +88,7 @@ class LibraryTokenizer(Tokenizer):
         excluded = {*texts_with_unstable_characters(items)}  # raises for lone surrogates
         with self._lock:
             fast = self._fast_path
-        with library_errors(f"{self._where} cannot encode these texts"):
+        with library_errors(f"{self._source} cannot encode these texts"):
             if fast is None:
                 return self._encode_exactly(items, add_special_tokens, parse_special)
             if not parse_special:  # gigatoken always parses special tokens, so texts without any are the same
@@ -116,4 +116,4 @@ class LibraryTokenizer(Tokenizer):
         ]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._where!r}, {self.get_vocab_size()} tokens)"
+        return f"{type(self).__name__}({self._source!r}, {self.get_vocab_size()} tokens)"

@@ -7,7 +7,7 @@
   the original. An unknown name is an error, because a similar pre-tokenizer would give wrong ids
 - tokens such as `[PAD151665]` pad the vocabulary to the size of the table; at the end of the vocabulary, they are
   omitted
-Tested against the original tokenizers in tests/tokenizers/test_gguf.py.
+Tested against the original tokenizers in tests/tokenizers/test_gguf_tokenizer.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BERT = {"clean_text": True, "handle_chinese_chars": True}
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
-def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
+def open_gguf_tokenizer(fields: Mapping[str, Any], *, source: str) -> Tokenizer:
     """Open the tokenizer described by the `tokenizer.ggml.*` fields of a file, given without that prefix.
 
     Arrays are a list of str (tokens, merges) or a numpy array (token_type, scores, precompiled_charsmap).
@@ -53,16 +53,16 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
-            f"{where} has a tokenizer of unknown type {quote(model)}; supported: {', '.join(converters)}"
+            f"{source} has a tokenizer of unknown type {quote(model)}; supported: {', '.join(converters)}"
         )
-    return converters[model](GgufFields(fields, where))
+    return converters[model](GgufFields(fields, source))
 
 
 class GgufFields:
     """The tokenizer fields of a GGUF file, each validated when it is read."""
 
-    def __init__(self, fields: Mapping[str, Any], where: str) -> None:
-        self._fields, self.where = fields, where
+    def __init__(self, fields: Mapping[str, Any], source: str) -> None:
+        self._fields, self.source = fields, source
         self.pre = pre if isinstance(pre := fields.get("pre"), str) else ""
         self.tokens = [*self.strings("tokens")]
         if not self.tokens or len(set(self.tokens)) < len(self.tokens):
@@ -78,7 +78,7 @@ class GgufFields:
                     self.types[token_id] = UNKNOWN if name == "unknown" else CONTROL
 
     def error(self, problem: str) -> TokenizerError:
-        return TokenizerError(f"the tokenizer of {self.where} {problem}")
+        return TokenizerError(f"the tokenizer of {self.source} {problem}")
 
     def strings(self, name: str) -> list[str]:
         value = self._fields.get(name, [])
@@ -178,7 +178,7 @@ def restore_word(token: str) -> str:
 
 
 def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **parts: Step | None) -> Tokenizer:
-    """Open a tokenizer.json with these parts: model, normalizer, pre_tokenizer and decoder."""
+    """Open a tokenizer.json with these parts: model, normalizer, pre_tokenizer, and decoder."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [
         {"id": token_id, "content": fields.tokens[token_id], **flags, "special": kind != USER_DEFINED}
@@ -198,7 +198,7 @@ def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **part
     }
     content = {"version": "1.0", "added_tokens": added, "post_processor": template if ids else None, **parts}
     data = json.dumps(content).encode()
-    return HuggingFaceTokenizer(data, where=fields.where, pad_token=fields.token(fields.id("padding")))
+    return HuggingFaceTokenizer(data, source=fields.source, pad_token=fields.token(fields.id("padding")))
 
 
 # -- sentencepiece --
@@ -229,7 +229,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     normalizer += proto(3, fields.flag("add_space_prefix", not unigram))
     normalizer += proto(4, fields.flag("remove_extra_whitespaces", False)) + proto(5, True)
     data = b"".join(pieces) + proto(2, trainer) + proto(3, normalizer)
-    return SentencePieceTokenizer(data, where=fields.where, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
+    return SentencePieceTokenizer(data, source=fields.source, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
 
 
 def proto(field: int, value: bytes | int | float) -> bytes:

@@ -18,7 +18,7 @@ import inlayer
 from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
 from inlayer.families import FAMILIES, LayerSpec, describe
-from inlayer.families.gguf import ARCHITECTURES, _rotated_fraction, config_from_gguf
+from inlayer.families.gguf_config import ARCHITECTURES, _rotated_fraction, config_from_gguf
 from inlayer.positions import Llama3Scaling, LongRopeScaling, RotaryPositions
 from tests.checkpoint.make_gguf import write_gguf
 from tests.shared_data import shared
@@ -86,7 +86,7 @@ def test_converted_file_has_the_layer_of_its_config(name: str):
         ("deepseek_v32", "deepseek32.rope.dimension_count", 8, "rotary"),
         ("deepseek_v4", "deepseek4.attention.compress_rope_freq_base", 5e4, "rotary"),
         ("deepseek_v4", "deepseek4.attention.compress_ratios", [0, 128, 128, 128], "rotary"),
-        ("deepseek_v4", "deepseek4.hyper_connection.count", 2, "streams"),
+        ("deepseek_v4", "deepseek4.hyper_connection.count", 2, "n_streams"),
         ("laguna", "laguna.rope.dimension_count_swa", 8, "rotary"),
     ],
 )

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from inlayer.checkpoint.gguf import GgufStore
+from inlayer.checkpoint.gguf_store import GgufStore
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingFileError, ShapeError
 from inlayer.families import describe
-from inlayer.formats.gguf import StoredArray
+from inlayer.formats.gguf_header import StoredArray
 from inlayer.tensors import to_tensor
 from tests.checkpoint import make_gguf
 from tests.checkpoint.make_gguf import ARRAY, FLOAT32, STRING, UINT32, array, file, pair, tensor, text, write_gguf
@@ -177,7 +177,7 @@ def test_parts_that_do_not_match_are_an_error(tmp_path: Path):
     with pytest.raises(CheckpointError, match=r"m-00002-of-00003\.gguf: its header says part 3 of 3"):
         GgufStore(first)
     second.write_bytes(kept.replace(b"part1.weight", b"part0.weight"))
-    with pytest.raises(CheckpointError, match=r"contains 'part0\.weight', and so does another part"):
+    with pytest.raises(CheckpointError, match=r"contains 'part0\.weight', which is also in another part"):
         GgufStore(first)
     second.unlink()
     with pytest.raises(CheckpointError, match=r"one of 3 parts; its folder lacks m-00002-of-00003\.gguf$"):
@@ -302,7 +302,7 @@ def test_largest_allowed_header_is_read_in_time(tmp_path: Path):
     tensors = [tensor(b"%d" % number, [1], 0, 32 * number) for number in range(1 << 15)]
     (tmp_path / "x.gguf").write_bytes(file([*keys, texts], tensors, bytes(32 << 15)))
     code = (
-        "import sys, time, pathlib; from inlayer.checkpoint.gguf import GgufStore; start = time.process_time(); "
+        "import sys, time, pathlib; from inlayer.checkpoint.gguf_store import GgufStore; start = time.process_time(); "
         "GgufStore(pathlib.Path(sys.argv[1])); print(time.process_time() - start)"
     )
     out = subprocess.run(
@@ -327,7 +327,7 @@ def test_version_2_and_other_alignments_are_read(tmp_path: Path):
 @pytest.mark.parametrize("window", [8, 13, 64, 1 << 20])
 def test_window_may_end_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch, window: int):
     whole = GgufStore(small)
-    monkeypatch.setattr("inlayer.formats.gguf.WINDOW", window)
+    monkeypatch.setattr("inlayer.formats.gguf_header.WINDOW", window)
     again = GgufStore(small)
     assert again.metadata == whole.metadata
     assert again._tensors == whole._tensors

@@ -5,7 +5,7 @@
   anything is allocated or looped over
 - arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
 - see also: decoding rows (formats/dequantization.py)
-Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
+Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf_store.py.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StoredArray:
 
 @dataclass(frozen=True, kw_only=True)
 class GgufHeader:
-    """Metadata and tensors of a file. A value is a number, a bool, a string or a `StoredArray`."""
+    """Metadata and tensors of a file. A value is a number, a bool, a string, or a `StoredArray`."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, TensorInfo]
@@ -77,7 +77,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 
 class HeaderReader:
-    """Reads the header of a GGUF file of `size` bytes piece by piece, as far as necessary.
+    """Reads the header of a GGUF file of `size` bytes piece by piece, only as far as necessary.
 
     `read(start, stop)` returns bytes of the file; `path` is for messages.
     """
@@ -114,10 +114,10 @@ class HeaderReader:
             why = "it is a big-endian file" if 1 <= swapped <= 3 else f"it has version {version:,}"
             raise self._unreadable(f"{why}; supported: little-endian files of version 2 and 3")
 
-    def _count(self, what: str, limit: int) -> int:
+    def _count(self, item: str, limit: int) -> int:
         count: int = self._number(UINT64, "a count")
         if count > limit:
-            raise self._unreadable(f"it has {count:,} {what}; the maximum is {limit:,}")
+            raise self._unreadable(f"it has {count:,} {item}; the maximum is {limit:,}")
         return count
 
     def _value(self, kind: int, key: str) -> Any:
@@ -134,21 +134,21 @@ class HeaderReader:
 
     def _array(self, key: str, depth: int) -> StoredArray:
         """Locate an array and skip its entries."""
-        what = f"the array {quote(key)}"
-        kind, count = self._number(UINT32, what), self._number(UINT64, what)
+        item = f"the array {quote(key)}"
+        kind, count = self._number(UINT32, item), self._number(UINT64, item)
         start = self._position
         if kind in SCALARS:
-            self._skip(count * STRUCTS[kind].size, what)
+            self._skip(count * STRUCTS[kind].size, item)
             return StoredArray(kind, count, start, self._position - start)
         if kind not in self._entries:
-            raise self._unreadable(f"{what} has entries of the unknown type {kind}")
+            raise self._unreadable(f"{item} has entries of the unknown type {kind}")
         self._entries[kind] += count
         if self._entries[STRING] > MAX_STRINGS or self._entries[ARRAY] > MAX_INNER_ARRAYS:
             raise self._unreadable(f"its arrays have more than {MAX_STRINGS:,} strings or {MAX_INNER_ARRAYS:,} arrays")
         if kind == STRING:
-            self._skip_strings(count, what)
+            self._skip_strings(count, item)
         elif depth == MAX_DEPTH:
-            raise self._unreadable(f"{what} is nested more than {MAX_DEPTH} levels deep")
+            raise self._unreadable(f"{item} is nested more than {MAX_DEPTH} levels deep")
         else:
             for _ in range(count):
                 self._array(key, depth + 1)
@@ -157,20 +157,20 @@ class HeaderReader:
     def _tensor(self) -> TensorInfo:
         """Read the entry of a tensor, not yet checked against the file; its offset counts from the first tensor."""
         name = self._name("a tensor's name")
-        what = f"tensor {quote(name)}"
-        axes = self._number(UINT32, what)
+        item = f"tensor {quote(name)}"
+        axes = self._number(UINT32, item)
         if axes > MAX_AXES:
-            raise self._unreadable(f"{what} has {axes:,} axes; the maximum is {MAX_AXES}")
+            raise self._unreadable(f"{item} has {axes:,} axes; the maximum is {MAX_AXES}")
         form = TENSOR_STRUCTS[axes]
-        *sizes, number, offset = form.unpack(self._take(form.size, what))
+        *sizes, number, offset = form.unpack(self._take(form.size, item))
         shape = tuple(reversed(sizes))  # the file has the fastest axis first
         if 0 in shape:
-            raise self._unreadable(f"{what} is empty: its shape is {shape}")
+            raise self._unreadable(f"{item} is empty: its shape is {shape}")
         if number not in KIND_OF_NUMBER:
-            raise self._unreadable(f"{what} has the unknown type {number:,}")
+            raise self._unreadable(f"{item} has the unknown type {number:,}")
         kind, width = KIND_OF_NUMBER[number], shape[-1] if shape else 1
         if width % GGML_TYPES[kind][1]:
-            raise self._unreadable(f"{what} is {kind} with rows of {width:,}, not a whole number of blocks")
+            raise self._unreadable(f"{item} is {kind} with rows of {width:,}, not a whole number of blocks")
         nbytes = math.prod(shape[:-1]) * row_bytes(kind, width)
         return TensorInfo(name=name, dtype=kind, shape=shape, file=self._path.name, offset=offset, nbytes=nbytes)
 
@@ -180,68 +180,68 @@ class HeaderReader:
         located: dict[str, TensorInfo] = {}
         end, last = start, "the header"
         for entry in sorted(entries, key=lambda entry: (entry.offset, entry.nbytes)):
-            tensor, what = replace(entry, offset=start + entry.offset), f"tensor {quote(entry.name)}"
+            tensor, item = replace(entry, offset=start + entry.offset), f"tensor {quote(entry.name)}"
             if entry.offset % alignment:
-                raise self._unreadable(f"{what} at offset {entry.offset:,} is not aligned to {alignment} bytes")
+                raise self._unreadable(f"{item} at offset {entry.offset:,} is not aligned to {alignment} bytes")
             if tensor.offset + tensor.nbytes > self._size:
-                why = f"{what} of {tensor.nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
+                why = f"{item} of {tensor.nbytes:,} bytes ends after the end of the file ({self._size:,} bytes)"
                 raise self._unreadable(why, cut=True)
             if tensor.name in located:
-                raise self._unreadable(f"{what} occurs twice")
+                raise self._unreadable(f"{item} occurs twice")
             if tensor.offset < end:
                 raise self._unreadable(f"tensors {quote(last)} and {quote(tensor.name)} overlap in it")
             located[tensor.name] = tensor
             end, last = tensor.offset + tensor.nbytes, tensor.name
         return {entry.name: located[entry.name] for entry in entries}
 
-    def _name(self, what: str) -> str:
-        raw = self._string(MAX_NAME, what)
+    def _name(self, item: str) -> str:
+        raw = self._string(MAX_NAME, item)
         if not raw or b"\0" in raw:
-            raise self._unreadable(f"{what} is empty or contains a NUL")
+            raise self._unreadable(f"{item} is empty or contains a NUL")
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            raise self._unreadable(f"{what} is not valid UTF-8") from None
+            raise self._unreadable(f"{item} is not valid UTF-8") from None
 
-    def _string(self, limit: int, what: str) -> bytes:
-        length = self._number(UINT64, what)
+    def _string(self, limit: int, item: str) -> bytes:
+        length = self._number(UINT64, item)
         if length > limit:
-            raise self._unreadable(f"{what} is {length:,} bytes; the maximum is {limit:,}")
-        return self._take(length, what)
+            raise self._unreadable(f"{item} is {length:,} bytes; the maximum is {limit:,}")
+        return self._take(length, item)
 
-    def _number(self, form: struct.Struct, what: str) -> Any:
-        return form.unpack(self._take(form.size, what))[0]
+    def _number(self, form: struct.Struct, item: str) -> Any:
+        return form.unpack(self._take(form.size, item))[0]
 
-    def _take(self, nbytes: int, what: str) -> bytes:
-        self._skip(nbytes, what)
+    def _take(self, nbytes: int, item: str) -> bytes:
+        self._skip(nbytes, item)
         return bytes(self._data[self._position - nbytes : self._position])
 
-    def _skip(self, nbytes: int, what: str) -> None:
+    def _skip(self, nbytes: int, item: str) -> None:
         """Move past the next bytes, and read them if necessary."""
         if nbytes > self._size - self._position:
-            raise self._unreadable(f"it ends before {what}", cut=True)
+            raise self._unreadable(f"it ends before {item}", cut=True)
         self._position += nbytes
         if self._position > MAX_HEADER:
             raise self._unreadable(f"its header is larger than {MAX_HEADER:,} bytes")
         while len(self._data) < self._position:
             more = self._read(len(self._data), len(self._data) + WINDOW)
             if not more:  # the file has been truncated
-                raise self._unreadable(f"it ends before {what}", cut=True)
+                raise self._unreadable(f"it ends before {item}", cut=True)
             self._data += more
 
-    def _skip_strings(self, count: int, what: str) -> None:
+    def _skip_strings(self, count: int, item: str) -> None:
         """Skip strings, inlined for speed: a vocabulary has hundreds of thousands."""
         unpack, width, data, position = UINT64.unpack_from, UINT64.size, self._data, self._position
         end = len(data)
         for _ in range(count):
             if position + width > end:
                 self._position = position
-                self._skip(width, what)
+                self._skip(width, item)
                 end = len(data)
             position += width + unpack(data, position)[0]
             if position > end:
                 self._position = end
-                self._skip(position - end, what)
+                self._skip(position - end, item)
                 end = len(data)
         self._position = position
 

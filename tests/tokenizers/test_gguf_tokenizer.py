@@ -18,10 +18,10 @@ import tiktoken
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from inlayer.checkpoint.gguf import GgufStore
+from inlayer.checkpoint.gguf_store import GgufStore
 from inlayer.errors import InlayerError, TokenizerError
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.gguf import PRE_TOKENIZERS, open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import PRE_TOKENIZERS, open_gguf_tokenizer
 from inlayer.tokenizers.gigatoken import texts_with_unstable_characters
 from inlayer.tokenizers.merges import byte_alphabet
 from inlayer.tokenizers.tiktoken import KIMI, O200K, parse_ranks
@@ -104,11 +104,11 @@ def test_comparison_can_fail(small_json):
     texts = hostile_texts(200, 21)
     expected = [encoding.ids for encoding in theirs.encode_batch_fast(texts, add_special_tokens=False)]
     fields = fields_of_json(small_json, "gpt-2")
-    right = open_gguf_tokenizer(same(fields), where="x")
+    right = open_gguf_tokenizer(same(fields), source="x")
     assert [ids.tolist() for ids in right.encode_batch(texts)] == expected
-    other = open_gguf_tokenizer(same(fields, pre="starcoder"), where="x")
+    other = open_gguf_tokenizer(same(fields, pre="starcoder"), source="x")
     assert [ids.tolist() for ids in other.encode_batch(texts)] != expected
-    fewer = open_gguf_tokenizer(same(fields, merges=fields["merges"][1:]), where="x")
+    fewer = open_gguf_tokenizer(same(fields, merges=fields["merges"][1:]), source="x")
     assert [ids.tolist() for ids in fewer.encode_batch(texts)] != expected
 
 
@@ -119,7 +119,7 @@ def test_ids_equal_recorded_ids(pre):
     texts, expected = recorded_ids(pre)
     path = ("data", "tokenizers", "gpt2", "tokenizer.json")
     data = shared(*path).read_bytes() if pre == "gpt-2" else real_json(REAL[pre][0])
-    ours = open_gguf_tokenizer(same(fields_of_json(data, pre)), where=pre)
+    ours = open_gguf_tokenizer(same(fields_of_json(data, pre)), source=pre)
     assert [row.tolist() for row in ours.encode_batch(texts, add_special_tokens=False)] == expected
 
 
@@ -181,7 +181,7 @@ def test_kimi_pre_tokenizer_equals_tiktoken():
         "tokens": [spelling[token] for token in by_rank],
         "merges": [f"{spelling[left]} {spelling[right]}" for _, (left, right) in parts],
     }
-    ours = open_gguf_tokenizer(same(fields), where="kimi")
+    ours = open_gguf_tokenizer(same(fields), source="kimi")
     theirs = tiktoken.Encoding("kimi", pat_str=KIMI, mergeable_ranks=ranks, special_tokens={})
     for text in hostile_texts(400, 24):
         assert ours.encode(text) == theirs.encode_ordinary(text), ascii(text)
@@ -222,7 +222,7 @@ def tiny(name: str | None, **others: object) -> Tokenizer:
         **({"pre": name} if name is not None else {}),
         **others,
     }
-    return open_gguf_tokenizer(same(fields), where="tiny.gguf")
+    return open_gguf_tokenizer(same(fields), source="tiny.gguf")
 
 
 @pytest.mark.parametrize("pre", sorted(PRE_TOKENIZERS))
@@ -313,7 +313,7 @@ def test_word_piece_equals_the_original(tmp_path):
         assert mine.tolist() == theirs.encode(text).ids, ascii(text)
     assert ours.pad_id == 0
     assert ours._exact.get_vocab() == theirs.get_vocab()
-    cased = open_gguf_tokenizer(same(word_fields(data, **{"normalizer.lowercase": False})), where="cased")
+    cased = open_gguf_tokenizer(same(word_fields(data, **{"normalizer.lowercase": False})), source="cased")
     assert cased.encode("Ä") != ours.encode("Ä")  # control
 
 
@@ -332,9 +332,9 @@ def test_word_piece_with_upper_case_letters_is_cased():
         "cls_token_id": 2,
         "eos_token_id": 3,
     }
-    ours = open_gguf_tokenizer(same(fields), where="cased")
+    ours = open_gguf_tokenizer(same(fields), source="cased")
     assert ours.encode("The thes") == [2, 4, 5, 6, 3]
-    lower = open_gguf_tokenizer(same(fields, tokens=[*fields["tokens"][:4], "▁dog", "▁the", "s"]), where="lower")
+    lower = open_gguf_tokenizer(same(fields, tokens=[*fields["tokens"][:4], "▁dog", "▁the", "s"]), source="lower")
     assert lower.encode("The thes") == [2, 5, 5, 6, 3]
 
 
@@ -425,7 +425,7 @@ def test_sentencepiece_equals_the_original(tmp_path, kind):
     begin, end = ([1], []) if kind == "bpe" else ([], [2])  # the defaults of llama.cpp
     assert ours.encode("cat") == begin + theirs.encode("cat") + end
     other = piece_fields(data, kind) | {"add_space_prefix": False}
-    control = open_gguf_tokenizer(same(other), where="control")
+    control = open_gguf_tokenizer(same(other), source="control")
     assert control.encode("cat") != ours.encode("cat")
 
 
@@ -539,7 +539,7 @@ def test_damaged_fields_open_or_raise_our_errors(kind):
 def outcome(fields: dict) -> str:
     """Return the error message for these fields; empty if a tokenizer opens and encodes."""
     try:
-        ours = open_gguf_tokenizer(fields, where="damaged.gguf")
+        ours = open_gguf_tokenizer(fields, source="damaged.gguf")
         for text in ("the cat sat", "ab<s> ﬁne\n ", ""):
             ours.decode(ours.encode(text))
     except InlayerError as error:

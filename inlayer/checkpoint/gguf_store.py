@@ -1,11 +1,11 @@
 """GgufStore: a model in a .gguf file, or in several (`x-00001-of-00003.gguf`).
 
 source -> [Store] -> Model
-- opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
-- all parts must be present, because only together do they show whether a tensor (the head) exists
-- see also: header (formats/gguf.py), rows (formats/dequantization.py), the meaning of the metadata
-  (families/gguf.py, tokenizers/gguf.py)
-Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
+- opening reads only the header; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
+- all parts must be present, because a missing part could contain the head
+- see also: header (formats/gguf_header.py), rows (formats/dequantization.py), the meaning of the metadata
+  (families/gguf_config.py, tokenizers/gguf_tokenizer.py)
+Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf_store.py.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import numpy as np
 
 from inlayer.checkpoint.store import Store, check_link
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, InputError, TokenizerError
-from inlayer.families.gguf import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
+from inlayer.families.gguf_config import ARRAYS, LAYER_TYPES, ROPE_FACTORS, config_from_gguf
 from inlayer.files import format_path, join_names, quote
 from inlayer.formats.dequantization import PLAIN, make_dequantizer
-from inlayer.formats.gguf import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
+from inlayer.formats.gguf_header import SCALARS, STRING, GgufHeader, StoredArray, read_gguf_header
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.stored_table import Decoder
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
+from inlayer.tokenizers.gguf_tokenizer import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
 MAX_PARTS = 10_000
 MAX_FACTORS = 1 << 12  # one per channel pair
@@ -36,22 +36,22 @@ MAX_ENTRIES = 1 << 12  # one per layer
 PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
-def choose_gguf(names: Iterable[str], where: str) -> str | None:
-    """Return the .gguf file of a folder, the first one of a model in parts; an error if there are several models."""
+def choose_gguf(names: Iterable[str], source: str) -> str | None:
+    """Return the .gguf file of a folder, or the first part of a model in parts; several models are an error."""
     files = [name for name in names if name.endswith(".gguf")]
     firsts = [name for name in files if re.search(r"-0*1-of-\d+\.gguf$", name)] or files
     if len(firsts) > 1:
-        raise CheckpointError(f"{where} has several .gguf files; open one of them: {join_names(firsts)}")
+        raise CheckpointError(f"{source} has several .gguf files; open one of them: {join_names(firsts)}")
     return firsts[0] if firsts else None
 
 
 class GgufStore(Store):
     """A model in one .gguf file, or in several numbered ones."""
 
-    kind, where = "gguf", ""
+    kind, source = "gguf", ""
 
     def __init__(self, path: Path) -> None:
-        self.where, self.folder = self.where or format_path(path), path.parent
+        self.source, self.folder = self.source or format_path(path), path.parent
         header = self._read_header(path)
         self._first, self._tensors = path.name, dict(header.tensors)
         if _integer(header.metadata, "split.count", 1) > 1:
@@ -67,7 +67,7 @@ class GgufStore(Store):
             factors = {name: self.read(name).astype(np.float64).tolist() for name in divisors}
             self.config = config_from_gguf(values, shapes, factors)
         except InlayerError as error:
-            raise CheckpointError(f"{self.where}: {error}") from error
+            raise CheckpointError(f"{self.source}: {error}") from error
 
     def _value(self, key: str) -> Any:
         """Return a metadata value for the config; arrays only if they are short and a config needs them."""
@@ -86,14 +86,14 @@ class GgufStore(Store):
 
     def find(self, name: str) -> TensorInfo:
         if name not in self._tensors:
-            raise InputError(f"{self.where} has no tensor {quote(name)}; it has {join_names(self._tensors)}")
+            raise InputError(f"{self.source} has no tensor {quote(name)}; it has {join_names(self._tensors)}")
         return self._tensors[name]
 
     def _encoding(self, tensor: TensorInfo) -> tuple[np.dtype[Any], Decoder | None]:
         try:
             decode_rows = make_dequantizer(tensor.dtype, tensor.shape[-1] if tensor.shape else 1)
         except DtypeError as error:
-            raise DtypeError(f"tensor {quote(tensor.name)} of {self.where}: {error}") from error
+            raise DtypeError(f"tensor {quote(tensor.name)} of {self.source}: {error}") from error
         return PLAIN.get(tensor.dtype, np.dtype(np.float32)), decode_rows
 
     def open_tokenizer(self) -> Tokenizer | None:
@@ -105,7 +105,7 @@ class GgufStore(Store):
             name = key.removeprefix(prefix)
             if key.startswith(prefix) and (name in TOKENIZER_ARRAYS or not isinstance(value, StoredArray)):
                 fields[name] = self._read_array(key, value) if isinstance(value, StoredArray) else value
-        return open_gguf_tokenizer(fields, where=self.where)
+        return open_gguf_tokenizer(fields, source=self.source)
 
     def parameters(self) -> int | None:
         return sum(math.prod(tensor.shape) for tensor in self._tensors.values())
@@ -116,20 +116,20 @@ class GgufStore(Store):
         name = PART.fullmatch(file)
         if name is None or int(name["count"]) != count or count > MAX_PARTS:
             named = "its name has no part number; it must be named like x-00001-of-00003.gguf"
-            raise CheckpointError(f"{self.where} is one of {count:,} parts, but {named}")
+            raise CheckpointError(f"{self.source} is one of {count:,} parts, but {named}")
         names = [f"{name['stem']}-{index:05}-of-{count:05}.gguf" for index in range(1, count + 1)]
         if missing := [part for part in names if not self._exists(part)]:
-            raise CheckpointError(f"{self.where} is one of {count} parts; its folder lacks {join_names(missing)}")
+            raise CheckpointError(f"{self.source} is one of {count} parts; its folder lacks {join_names(missing)}")
         headers = [opened if part == file else self._read_header(self.folder / part) for part in names]
         self._first, self._tensors = names[0], {}
         for index, (part, header) in enumerate(zip(names, headers, strict=True)):
-            where = format_path(self.folder / part)
+            source = format_path(self.folder / part)
             number, total = (_integer(header.metadata, key, -1) for key in ("split.no", "split.count"))
             if (number, total) != (index, count):
                 stated = f"its header says part {number + 1} of {total}"
-                raise CheckpointError(f"{where}: {stated}, which its file name does not; restore the original name")
+                raise CheckpointError(f"{source}: {stated}, which its file name does not; restore the original name")
             if duplicate := next((name for name in header.tensors if name in self._tensors), None):
-                raise CheckpointError(f"{where} contains {quote(duplicate)}, and so does another part")
+                raise CheckpointError(f"{source} contains {quote(duplicate)}, which is also in another part")
             self._tensors.update(header.tensors)
         return headers[0]
 
@@ -150,9 +150,9 @@ class GgufStore(Store):
                 position += 8 + length
                 texts.append(data[position - length : position].decode())
         except UnicodeDecodeError:
-            raise TokenizerError(f"{self.where}: entry {len(texts)} of {key} is not valid UTF-8") from None
+            raise TokenizerError(f"{self.source}: entry {len(texts)} of {key} is not valid UTF-8") from None
         except struct.error:
-            raise CheckpointError(f"{self.where} was modified while it was open; open it again") from None
+            raise CheckpointError(f"{self.source} was modified while it was open; open it again") from None
         return texts
 
 

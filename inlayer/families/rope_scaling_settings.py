@@ -1,7 +1,7 @@
-"""RoPE scaling: the methods that extend a rotary model to texts longer than those it was trained on. No torch.
+"""RoPE scaling: the methods that extend a rotary model beyond its training context length. No torch.
 
 config.json -> [RoPE scaling] -> LayerSpec -> positions.RotaryPositions
-- settings are checked when they are created; the computations are in positions/rotary_frequencies.py, which needs torch
+- settings are checked when they are created; the computations are in positions/rope_scaling.py, which needs torch
 Tested in tests/positions/test_rope_scaling.py.
 """
 
@@ -19,7 +19,7 @@ MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quoti
 
 @dataclass(frozen=True, kw_only=True)
 class RopeScalingSettings:
-    """A method for texts longer than those in training. Settings must be in a range; optional ones are not checked."""
+    """A method for contexts longer than in training. Settings must be in a range; optional ones are not checked."""
 
     kind: ClassVar[str]
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # other than MIN_SETTING..MAX_SETTING
@@ -40,7 +40,7 @@ class LinearScaling(RopeScalingSettings):
     """Linear scaling: every position is divided by `factor`.
 
     Args:
-        factor: How many times longer texts may be.
+        factor: Context extension factor.
 
     Raises:
         InlayerError: If a setting is outside its range.
@@ -59,7 +59,7 @@ class DynamicNTKScaling(RopeScalingSettings):
     """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`.
 
     Args:
-        factor: How fast it grows.
+        factor: Scaling factor for theta.
         original_max_position_embeddings: Context length in training.
 
     Raises:
@@ -80,13 +80,13 @@ class YarnScaling(RopeScalingSettings):
     """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between.
 
     Args:
-        factor: How many times longer texts may be.
+        factor: Context extension factor.
         original_max_position_embeddings: Context length in training.
         beta_fast: Pairs with more rotations than this over the original length are kept.
         beta_slow: Pairs with fewer rotations than this are divided.
-        mscale: DeepSeek's weight of the factor on cos and sin.
-        mscale_all_dim: The weight by which DeepSeek divides it.
-        attention_factor: The factor on cos and sin, instead of the computed one.
+        mscale: DeepSeek's `mscale`: numerator weight of the cos/sin factor.
+        mscale_all_dim: DeepSeek's `mscale_all_dim`: denominator weight.
+        attention_factor: The factor for cos and sin, instead of the computed one.
         truncate: Round the ends of the ramp to whole pairs.
 
     Raises:
@@ -109,7 +109,7 @@ class YarnScaling(RopeScalingSettings):
 
     @property
     def cos_sin_factor(self) -> float:
-        """The factor on cos and sin: 0.1 ln(factor) + 1 as in the paper, or DeepSeek's ratio of two such terms."""
+        """The factor for cos and sin: 0.1 ln(factor) + 1 as in the paper, or DeepSeek's ratio of two such terms."""
         if self.attention_factor is not None:
             return self.attention_factor
 
@@ -126,7 +126,7 @@ class Llama3Scaling(RopeScalingSettings):
     """Llama-3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended.
 
     Args:
-        factor: How many times longer texts may be.
+        factor: Context extension factor.
         low_freq_factor: Wavelengths above the original length divided by this are long.
         high_freq_factor: Wavelengths below the original length divided by this are short.
         original_max_position_embeddings: Context length in training.
@@ -156,9 +156,9 @@ class LongRopeScaling(RopeScalingSettings):
         short_factor: The divisors of texts up to the original length.
         long_factor: The divisors of longer texts.
         original_max_position_embeddings: Context length in training; at least 2.
-        factor: How many times longer texts may be; it sets the factor on cos and sin.
-        attention_factor: The factor on cos and sin, instead of the computed one.
-        mscales: Phi-3.5-MoE: the factors on cos and sin of short and of long texts.
+        factor: Context extension factor; it also sets the factor for cos and sin.
+        attention_factor: The factor for cos and sin, instead of the computed one.
+        mscales: Phi-3.5-MoE: the factors for cos and sin, for short texts and for long texts.
 
     Raises:
         InlayerError: If a setting is outside its range.
@@ -181,7 +181,7 @@ class LongRopeScaling(RopeScalingSettings):
 
     @property
     def cos_sin_factor(self) -> float:
-        """The factor on cos and sin."""
+        """The factor for cos and sin."""
         if self.attention_factor is not None or self.factor <= 1.0:
             return 1.0 if self.attention_factor is None else self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))
