@@ -34,7 +34,7 @@ def test_untrusted_text_is_shown_on_one_short_line() -> None:
     assert format_path("a\nb") == "a b"
     assert len(format_path("x" * 5000)) == 123
     assert join_names(["b", "a"]) == "a, b"
-    assert join_names(str(number) for number in range(10)) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    assert join_names(str(number) for number in range(10)) == "0, 1, 2, 3, 4, 5, 6, 7, and 2 more"
     assert join_names([]) == "nothing"
 
 
