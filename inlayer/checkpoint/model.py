@@ -347,7 +347,7 @@ class Model:
         from inlayer.encoding.encode import EncodeSettings
 
         encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
-        return encoder.stream(texts, settings.checked(encoder.width), batch_size)
+        return encoder.stream(texts, settings.validated(encoder.width), batch_size)
 
     def encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
         """Build the encoder that `encode` uses: tokenizer, rows and weights. The most recent one is cached.

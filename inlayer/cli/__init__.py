@@ -1,7 +1,7 @@
 """The command line, the top layer of the package.
 
 - invalid input is reported in one line on stderr with exit code 2, never as a traceback; Ctrl-C exits with 130 (Typer)
-- only the command that runs is imported, and torch only where it is needed, so answers start quickly
+- only the command that runs is imported, and torch only where it is needed, so commands start quickly
 Tested in tests/test_cli.py.
 """
 
@@ -21,7 +21,7 @@ from inlayer.errors import InlayerError, needs_torch
 
 COMMANDS = {  # modules, in the order of --help
     "walk": "walk", "inspect": "inspect", "neighbors": "neighbors", "analogy": "neighbors", "map": "map",
-    "compare": "compare", "evaluate": "evaluate", "embed": "embed", "search": "embed",
+    "compare": "compare", "evaluate": "evaluate", "embed": "embed", "search": "search",
     "serve": "serve", "train": "train", "learn": "learn",
 }  # fmt: skip
 

@@ -7,13 +7,16 @@ import re
 import sys
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import inlayer
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, not_a_file, path_kind
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -31,7 +34,7 @@ def _version(requested: bool) -> None:
 
 
 @app.callback()
-def inlayer_(
+def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -73,6 +76,13 @@ ModelOption = Annotated[str | None, typer.Option(help=SOURCE_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def open_model(source: str | None) -> Model:
+    """Open the model of a command; by default the bundled sample model."""
+    from inlayer.checkpoint import load
+
+    return load("default" if source is None else source)
+
+
 def print_json(value: Any) -> None:
     """Print one line of JSON; non-finite values are an error."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
@@ -101,6 +111,11 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
 def print_note(text: str) -> None:
     """Print a remark below a result."""
     console().print(text, style="dim")
+
+
+def print_warning(text: str) -> None:
+    """Print a remark on stderr."""
+    sys.stderr.write(f"note: {text}\n")
 
 
 def print_demo_note(source: str, advice: str) -> None:

@@ -18,7 +18,7 @@ from inlayer.cli.app import SUFFIXES
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import format_path, quote
 
-USAGE = {  # Typer's wording, and ours
+TYPER_MESSAGES = {  # Typer's wording, and ours
     r"^Invalid value for '(\S+?)': (.+) is not (a valid|in the range|one of) (.+)\.$": r"\1 is \2; it must be \3 \4",
     r"a valid int(eger)?( range)?$": "an integer",
     r"a valid float( range)?$": "a number",
@@ -45,13 +45,13 @@ ADVICE = {  # what to do in Python, and with the options of a command
 
 def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
-    names, command = _find(arguments, app)
+    names, command = _find_command(arguments, app)
     if isinstance(error, TyperException):
         message = _usage_message(error, arguments, names, command)
         return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error) + _forgotten_option(str(error), command, arguments)
-    return _name_options(str(error), " ".join(names), command, arguments)
+    return _use_option_names(str(error), " ".join(names), command, arguments)
 
 
 def _usage_message(error: TyperException, arguments: list[str], names: list[str], command: Any) -> str:
@@ -60,18 +60,18 @@ def _usage_message(error: TyperException, arguments: list[str], names: list[str]
         option = error.option_name
         if argument := _argument_like(option, command):
             return f"unknown option {option}; {argument}."
-        near = _near(option, chain(*(one.opts for one in command.params), ["--help"]))
+        near = _similar_options(option, chain(*(one.opts for one in command.params), ["--help"]))
         return f"unknown option {option}" + (f"; did you mean {', '.join(near)}?" if near else ".")
     message = error.format_message()
     if message.startswith("No such command") and not names and " " in arguments[0]:
         what = f"unknown command {quote(arguments[0])}"
         return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
-    for pattern, wording in USAGE.items():
+    for pattern, wording in TYPER_MESSAGES.items():
         message = re.sub(pattern, wording, message)
     return message
 
 
-def _near(option: str, known: Iterable[str]) -> list[str]:
+def _similar_options(option: str, known: Iterable[str]) -> list[str]:
     """Return the options whose names are similar; Typer also counts the dashes, so it would suggest --help often."""
     names = {name.lstrip("-"): name for name in known}
     return [names[name] for name in get_close_matches(option.lstrip("-"), names)]
@@ -98,7 +98,7 @@ def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
     return ""
 
 
-def _name_options(message: str, name: str, command: Any, arguments: list[str]) -> str:
+def _use_option_names(message: str, name: str, command: Any, arguments: list[str]) -> str:
     """Replace arguments of the library in its message with the options of this command.
 
     A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
@@ -119,7 +119,7 @@ def _name_options(message: str, name: str, command: Any, arguments: list[str]) -
     return message
 
 
-def _find(arguments: list[str], command: Any) -> tuple[list[str], Any]:
+def _find_command(arguments: list[str], command: Any) -> tuple[list[str], Any]:
     """Return the names of the command that ran, and its object: `learn check` is two names."""
     names: list[str] = []
     for argument in arguments:

@@ -63,7 +63,7 @@ class EncodeSettings(NamedTuple):
     dim: int | None = None
     dtype: Any = "float32"
 
-    def checked(self, width: int) -> EncodeSettings:
+    def validated(self, width: int) -> EncodeSettings:
         """Return the same settings, with a numpy dtype; InputError if one of them is invalid."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quote(self.pool)}; it must be one of {', '.join(POOLS)}")
@@ -75,7 +75,7 @@ class EncodeSettings(NamedTuple):
                 raise InputError(f"dim is {self.dim}; it must be at most {width}, the width of the vectors")
         return self._replace(dtype=as_float_dtype(self.dtype))
 
-    def finish(self, vectors: Array) -> Array:
+    def postprocess(self, vectors: Array) -> Array:
         """Cut, normalize and convert pooled vectors (n, D)."""
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
         if self.normalize:
@@ -136,19 +136,19 @@ class Encoder:
         return ids
 
     def pooled(self, ids: Ragged, settings: EncodeSettings) -> Array:
-        """Return one vector per text, for checked settings."""
+        """Return one vector per text, for validated settings."""
         vectors: Array = self.pooler.pool(ids, settings.pool)
         if self.weighting is not None:
             vectors = self.weighting.transform(vectors)
             vectors[ids.counts == 0] = 0
-        return settings.finish(vectors)
+        return settings.postprocess(vectors)
 
     def vectors(self, ids: Ragged, settings: EncodeSettings) -> Array | TokenVectors:
-        """Return the vectors of texts, for checked settings."""
+        """Return the vectors of texts, for validated settings."""
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
-        """Yield the vectors of one batch after another, for checked settings.
+        """Yield the vectors of one batch after another, for validated settings.
 
         By default, vectors come in smaller batches than texts are tokenized in: memory of this size is reused when the
         caller drops a batch, while newly allocated memory takes longer than the lookup.
@@ -165,13 +165,13 @@ class Encoder:
                 start = stop
 
     def per_token(self, ids: Ragged, settings: EncodeSettings) -> TokenVectors:
-        """Return one vector per token, for checked settings."""
+        """Return one vector per token, for validated settings."""
         vectors: Array = np.empty((ids.flat.size, self.pooler.width), np.float32)
         self.pooler.fill(ids.flat, vectors)
         vectors = vectors if self.weighting is None else self.weighting.transform(vectors)
-        return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
+        return TokenVectors(settings.postprocess(vectors), ids.flat, ids.offsets)
 
-    def _short(self, text: str, settings: EncodeSettings) -> Array | None:
+    def _encode_short(self, text: str, settings: EncodeSettings) -> Array | None:
         """Return the mean of one short text without the overhead of a batch; None if that is not possible."""
         if settings.pool != "mean" or len(text) > SHORT_TEXT:
             return None
@@ -181,7 +181,7 @@ class Encoder:
         if not 0 < len(ids) <= SEGMENT or max(ids) >= self.pooler.table.num_embeddings:
             return None
         vector: Array = np.add.reduce(self.pooler.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
-        return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
+        return settings.postprocess(vector if self.weighting is None else self.weighting.transform(vector))
 
     def checksum(self) -> int:
         """Return a checksum of all weights and a sample of rows, tokens and ids, which changes with the model."""
@@ -227,17 +227,17 @@ class Encoder:
         self, texts: Any, settings: EncodeSettings, batch_size: int | None, progress: Progress | None
     ) -> Array | TokenVectors:
         """Return the vectors of all texts; of a single text (D,)."""
-        settings = settings.checked(self.width)
+        settings = settings.validated(self.width)
         per_token = settings.pool == "none"
         if batch_size is not None:
             check_size(batch_size, "batch_size")
         if isinstance(texts, str):
-            short = self._short(texts, settings)
+            short = self._encode_short(texts, settings)
             one = self.vectors(self.ids([texts]), settings) if short is None else short
             return one if isinstance(one, TokenVectors) else np.asarray(one[0])
-        texts = check_texts(_each(texts))
+        texts = check_texts(_as_iterable(texts))
         done, parts = 0, []
-        is_plain = self.weighting is None and settings == EncodeSettings(settings.pool).checked(self.width)
+        is_plain = self.weighting is None and settings == EncodeSettings(settings.pool).validated(self.width)
         vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for ids in self._id_batches(texts, batch_size):
             start, done = done, done + len(ids)
@@ -268,7 +268,7 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
     """Split texts into lists of `batch_size`; by default, of a size that is fast and limits memory."""
     if batch_size is not None:
         check_size(batch_size, "batch_size")
-    source = iter(_each(texts))
+    source = iter(_as_iterable(texts))
     while block := list(islice(source, batch_size or BATCH)):
         if batch_size is not None or _characters(block) <= BATCH_CHARACTERS:
             yield block
@@ -290,7 +290,7 @@ def _characters(texts: list[Any]) -> float:
         return math.inf
 
 
-def _each(texts: Any) -> Any:
+def _as_iterable(texts: Any) -> Any:
     if hasattr(texts, "to_pylist") and hasattr(texts, "type"):  # a column of pyarrow
         return texts.to_pylist()
     if not is_list_like(texts):

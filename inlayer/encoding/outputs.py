@@ -29,6 +29,7 @@ from inlayer.files import check_is_file, file_errors, format_path, path_kind, qu
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import read_header
+from inlayer.render.numbers import count
 from inlayer.tables import StoredTable
 
 Array = npt.NDArray[Any]
@@ -39,14 +40,16 @@ METADATA = "inlayer"  # key of the settings in a file's metadata
 JOINED_BYTES = 2**24  # bytes copied at once
 
 
-def check_output(path: Path, dtype: np.dtype[Any]) -> None:
-    """Check the suffix of an output, that its format supports this dtype, and that nothing is overwritten."""
+def check_output(path: Path, dtype: np.dtype[Any], *, overwrite: bool = False) -> None:
+    """Check an output's suffix and dtype, and that no existing file is replaced unless `overwrite` is set."""
     if path.suffix not in FORMATS:
         raise InputError(f"--out is {format_path(path)}; its suffix must be one of {', '.join(FORMATS)}")
     if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
         raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32 or float64, or .safetensors")
-    if path_kind(path) != "missing" or path.is_symlink():
-        raise InputError(f"{format_path(path)} already exists; choose another name, or delete it first")
+    kind = path_kind(path)
+    if (kind != "missing" or path.is_symlink()) and not (overwrite and kind == "file"):
+        advice = "" if kind != "file" else ", or use --overwrite to replace it"
+        raise InputError(f"{format_path(path)} already exists; choose another name{advice}")
     if path_kind(path.parent) != "folder":
         raise InputError(f"{format_path(path.parent)} is not a folder; create it first")
     if path.suffix == ".parquet":
@@ -152,8 +155,11 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         offset, shape, dtype = array.offset, array.shape, array.dtype
         if len(shape) != 2 or dtype.kind != "f" or not dtype.isnative or not array.flags.c_contiguous:
             raise InputError(f"{format_path(path)} is not an array of vectors (n, D): dtype {dtype}, shape {shape}")
+    elif path.suffix == ".jsonl":
+        lines = JsonlRows(path)
+        return StoredTable(lines, lines.width, np.dtype(np.float32), name=VECTORS), {}, lines.origin
     else:
-        raise InputError(f"{format_path(path)} cannot be searched; use .npy, .safetensors or .parquet")
+        raise InputError(f"{format_path(path)} cannot be searched; use .npy, .safetensors, .parquet, or .jsonl")
     source = FileRows(path, offset, shape[0], shape[1] * dtype.itemsize)
     return StoredTable(source, shape[1], dtype), parse_settings(metadata), lambda _: {}
 
@@ -214,3 +220,45 @@ class ParquetRows(RowSource):
             table = self._file.read_row_group(group, columns=[*columns.values()])
             values = {name: table[at][row - int(self._starts[group])].as_py() for name, at in columns.items()}
         return {name: str(value) for name, value in values.items() if value is not None}
+
+
+class JsonlRows(RowSource):
+    """The vectors of a .jsonl file as rows in float32; only the offsets of its lines are in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.name = path, format_path(path)
+        with file_errors(path), path.open("rb") as file:
+            self._ends = np.cumsum(np.fromiter(map(len, file), np.int64))
+        if not len(self._ends):
+            raise InputError(f"{self.name} is empty; write it with inlayer embed")
+        self.rows, self.width = len(self._ends), 0
+        self.width = len(self._record(0)[1])
+        self.row_bytes = 4 * self.width
+
+    def read(self, ids: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` (n, row_bytes) with the rows of checked ids."""
+        for row, row_id in zip(out.view(np.float32), ids.tolist(), strict=True):
+            row[:] = self._record(row_id)[1]
+
+    def origin(self, row: int) -> dict[str, str]:
+        """Return the text and the file of a row; inlayer embed writes the text first."""
+        record = self._record(row)[0]
+        text_column = next(iter(record))
+        columns = {"text": text_column} | ({} if text_column == FILE else {"file": FILE})
+        return {name: str(record[at]) for name, at in columns.items() if record.get(at) is not None}
+
+    def _record(self, row: int) -> tuple[dict[str, Any], Array]:
+        """Return a line and its vector, where null means NaN."""
+        with file_errors(self._path), self._path.open("rb") as file:
+            file.seek(self._ends[row - 1] if row else 0)
+            line = file.readline()
+        try:
+            record = json.loads(line)
+            vector = np.array(record[VECTORS], np.float32)
+        except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+            vector = np.empty(0)
+        if vector.ndim != 1 or not vector.size or vector.size != (self.width or vector.size):
+            needed = count(self.width, "number") if self.width else "numbers"
+            problem = f"needs {needed} in the field {quote(VECTORS)}"
+            raise InputError(f"{self.name}, line {row + 1}: {problem}; write the file with inlayer embed")
+        return record, vector

@@ -36,10 +36,10 @@ class RowGroup(NamedTuple):
 
     path: str
     name: str  # name shown in messages
-    state: int  # changes when the file is written
-    number: int  # index in its file
-    first: int
-    slices: int
+    file_version: int  # changes when the file is written
+    index: int  # in its file
+    first_slice: int
+    n_slices: int
 
 
 class RayJob(EmbedJob):
@@ -50,21 +50,23 @@ class RayJob(EmbedJob):
         skip_bad_rows: Skip bad rows instead of stopping at the first.
     """
 
-    def __init__(self, *arguments: Any, skip_bad_rows: bool) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, overwrite: bool, skip_bad_rows: bool) -> None:
+        super().__init__(*arguments, overwrite=overwrite)
         self.skip_bad_rows = skip_bad_rows
         self.slice_rows = max(1, PART_BYTES // (self.width * self.settings.dtype.itemsize))
 
     def _write_parts(self, progress: Callable[[int], None]) -> int:
         groups = list(self._groups())
-        states = {group.first + index: group.state for group in groups for index in range(group.slices)}
-        done = {part.start: part.rows for part in self.parts() if states.get(part.start) == part.checksum}
+        versions = {
+            group.first_slice + index: group.file_version for group in groups for index in range(group.n_slices)
+        }
+        done = {part.start: part.rows for part in self.parts() if versions.get(part.start) == part.checksum}
         if len(done) < len(self.parts()):
-            raise self._changed()
+            raise self._input_changed_error()
         items = [
             {"group": tuple(group), "done": finished}
             for group in groups
-            if len(finished := [n for n in range(group.slices) if group.first + n in done]) < group.slices
+            if len(finished := [n for n in range(group.n_slices) if group.first_slice + n in done]) < group.n_slices
         ]
         for report in self._reports(items) if items else ():
             for where, problem in report["bad"]:
@@ -72,12 +74,13 @@ class RayJob(EmbedJob):
             if report["error"]:
                 raise InputError(report["error"])
             done |= dict(report["written"])
-            self.reader.bytes_read = self.reader.bytes_total * len(done) // len(states)
+            self.reader.empty_texts += report["empty"]
+            self.reader.bytes_read = self.reader.bytes_total * len(done) // len(versions)
             progress(sum(done.values()))
         return sum(done.values())
 
     def _groups(self) -> Iterator[RowGroup]:
-        first = 0
+        first_slice = 0
         for source in self.reader.sources:
             if not isinstance(source, Path) or source.suffix != ".parquet":
                 raise InputError(f"--engine ray reads .parquet files only, not {format_path(source)}")
@@ -86,11 +89,11 @@ class RayJob(EmbedJob):
                 import pyarrow.parquet as pq
 
                 metadata = pq.read_metadata(path)
-            state = zlib.crc32(f"{path}:{facts.st_size}:{facts.st_mtime_ns}".encode())
+            version = zlib.crc32(f"{path}:{facts.st_size}:{facts.st_mtime_ns}".encode())
             for index in range(metadata.num_row_groups):
-                slices = -(-metadata.row_group(index).num_rows // rows_at_once(metadata, self.slice_rows))
-                yield RowGroup(str(path), name, state, index, first, slices)
-                first += slices
+                n_slices = -(-metadata.row_group(index).num_rows // rows_at_once(metadata, self.slice_rows))
+                yield RowGroup(str(path), name, version, index, first_slice, n_slices)
+                first_slice += n_slices
 
     def _reports(self, items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield what workers report about row groups, in any order."""
@@ -103,7 +106,7 @@ class RayJob(EmbedJob):
         worker = {
             "model": str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
             "weighting": self.encoder.weighting, "settings": self.settings, "slice_rows": self.slice_rows,
-            "field": self.reader.field, "keep_columns": self.reader.keep, "skip_bad_rows": self.skip_bad_rows,
+            "field": self.reader.field, "keep_columns": self.reader.keep_columns, "skip_bad_rows": self.skip_bad_rows,
             "folder": str(self.folder.resolve()), "suffix": self.out.suffix,
         }  # fmt: skip
         with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies
@@ -148,25 +151,26 @@ class GroupWorker:
         group = RowGroup(*item["group"])
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []
-        error = ""
+        error, empty = "", 0
 
         def on_bad_row(where: str, problem: str) -> None:
             bad.append((where, problem))
             if not self.skip_bad_rows:
                 raise InputError(problem)  # the command reports it with its place, and stops
 
-        reader = Reader([], field=self.field, per_file=False, on_bad_row=on_bad_row, keep=self.keep_columns)
+        reader = Reader([], field=self.field, per_file=False, on_bad_row=on_bad_row, keep_columns=self.keep_columns)
         types = ColumnTypes(reader.text_column, on_bad_row) if self.suffix == ".parquet" else None
-        slices = reader.parquet_rows(Path(group.path), group.name, group.number, self.slice_rows)
+        slices = reader.parquet_rows(Path(group.path), group.name, group.index, self.slice_rows)
         try:
             for index, rows in enumerate(slices):
                 if index in item["done"]:
                     continue
                 kept, vectors = embed_rows(self.encoder, self.settings, rows, on_bad_row, types)
-                part = Part(group.first + index, group.number, group.state, len(vectors))
+                part = Part(group.first_slice + index, group.index, group.file_version, len(vectors))
                 with atomic_path(Path(self.folder) / part.name) as path:
                     write_part(path, self.suffix, [kept], vectors, reader.text_column)
                 written.append((part.start, part.rows))
+                empty += kept.texts.count("")
         except InlayerError as problem:
             error = str(problem)
-        return {"report": json.dumps({"written": written, "bad": bad, "error": error})}
+        return {"report": json.dumps({"written": written, "bad": bad, "error": error, "empty": empty})}

@@ -1,7 +1,8 @@
 """Reader: the input of `inlayer embed`, texts and other columns of files, folders, patterns and standard input.
 
 [files] -> rows of texts -> vectors
-- .txt (one text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
+- .txt and unknown suffixes (one text per line, or per file), .jsonl, .csv, .tsv, and .parquet; all but the last also
+  as .gz and .zst
 - standard input has one text per line, or one JSON object if a field is named
 - a file is read block by block: memory does not depend on its size
 - a bad row is never dropped silently: `on_bad_row` gets its file, number and problem, and either raises or counts it
@@ -26,7 +27,7 @@ from typing import Any
 
 from inlayer.encoding.columns import TextRows
 from inlayer.encoding.lines import BLOCK, MAX_TEXT, TOO_LONG, CountedLines, blocks
-from inlayer.encoding.source_files import PACKED, kind_of
+from inlayer.encoding.source_files import PACKED, file_kind
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import file_errors, format_path, join_names, quote, utf8_problem
 from inlayer.render.numbers import count
@@ -74,18 +75,18 @@ class Reader:
 
     Args:
         sources: What `find_sources` returned.
-        field: The column of the texts; by default "text", or the only one.
+        field: The column of the texts; by default "text", or the only column.
         per_file: Read a .txt file as one text instead of one text per line.
         on_bad_row: Called with the location of a bad row and its problem; may raise.
-        keep: Also read the other columns.
+        keep_columns: Also read the other columns.
     """
 
     def __init__(
         self, sources: list[Path | str], *, field: str | None, per_file: bool, on_bad_row: Callable[[str, str], None],
-        keep: bool,
+        keep_columns: bool,
     ) -> None:  # fmt: skip
         self.sources, self.field, self.per_file, self.on_bad_row = sources, field, per_file, on_bad_row
-        self.keep = keep
+        self.keep_columns = keep_columns
         self.text_column = field or FIELD  # the name is also used in the output
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
@@ -93,21 +94,35 @@ class Reader:
         if per_file and ".txt" not in kinds:
             raise InputError("--per-file is for .txt files, but the input has none; omit it")
         self.bytes_total = sum(source.stat().st_size for source in sources if isinstance(source, Path))
-        self.bytes_read = 0
+        self.bytes_read = self.empty_texts = 0
+        self.empty_files: list[str] = []
 
     def __iter__(self) -> Iterator[TextRows]:
         for number, source in enumerate(self.sources, 1):
             if isinstance(source, str) and source != "-":
-                yield self._rows("text", [(number, source)], lambda text: (check_text(text), {}))
-            else:
-                name = "standard input" if source == "-" else format_path(source)
-                with _read_errors(name):
-                    yield from self._file(source, name)
+                yield self._count(self._rows("text", [(number, source)], lambda text: (check_text(text), {})))
+                continue
+            name, is_empty = "standard input" if source == "-" else format_path(source), True
+            with _read_errors(name):
+                for rows in self._file(source, name):
+                    is_empty = is_empty and not rows.texts
+                    yield self._count(rows)
+            if is_empty:
+                self.empty_files.append(name)
+
+    def without_reports(self) -> Reader:
+        """Return a reader of the same texts that skips bad rows silently and does not keep other columns."""
+        fields = {"field": self.field, "per_file": self.per_file}
+        return Reader(self.sources, **fields, on_bad_row=lambda *_: None, keep_columns=False)
+
+    def _count(self, rows: TextRows) -> TextRows:
+        self.empty_texts += rows.texts.count("")
+        return rows
 
     def _kind(self, source: Path | str) -> str:
-        """Say how a source is read; empty for a text."""
+        """Return the suffix that determines how a source is read, or "" for a text."""
         if isinstance(source, Path):
-            return kind_of(source)
+            return file_kind(source) or ".txt"
         return "" if source != "-" else ".txt" if self.field is None else ".jsonl"
 
     def _file(self, source: Path | str, name: str) -> Iterator[TextRows]:
@@ -118,7 +133,7 @@ class Reader:
         with _open(source) as (stream, position):
             for rows in self._stream(stream, name, kind):
                 self.bytes_read = before + position()
-                if kind == ".txt" and self.keep and len(self.sources) > 1 and self.text_column != FILE:
+                if kind == ".txt" and self.keep_columns and len(self.sources) > 1 and self.text_column != FILE:
                     yield rows._replace(others=[{FILE: str(source)}] * len(rows.texts))
                 else:
                     yield rows
@@ -145,7 +160,7 @@ class Reader:
                 self.on_bad_row(f"{place} {number}", str(error))
             else:
                 texts.append(text)
-                all_others.append(others if self.keep else {})
+                all_others.append(others if self.keep_columns else {})
                 numbers.append(number)
         return TextRows(texts, all_others, place, numbers)
 
@@ -166,7 +181,7 @@ class Reader:
         value, field = _parse_json(line), self.text_column
         record = {field: value} if isinstance(value, str) else value
         if not isinstance(record, dict) or field not in record:
-            has = f"; it has {join_names(record)}" if isinstance(record, dict) else ""
+            has = f"; it has {join_names(record, in_order=True)}" if isinstance(record, dict) else ""
             raise InputError(f"no field {quote(field)}{has}; choose one with --field")
         self._check_columns(record, "the line")
         return check_text(record.pop(field), f"field {quote(field)}"), record
@@ -180,7 +195,7 @@ class Reader:
             _check_utf8("".join(header), "the header")
         except (csv.Error, InputError) as error:
             raise InputError(f"{name}, line {lines.number}: {_csv_problem(error)}") from None
-        column = self._column(header, name)
+        column = self._column(header, name, is_csv=True)
 
         def parse(row: list[str]) -> Record:
             if len(row) != len(header):
@@ -216,13 +231,12 @@ class Reader:
             if row:
                 yield first, row
 
-    def _column(self, names: list[str], where: str) -> str:
+    def _column(self, names: list[str], where: str, *, is_csv: bool = False) -> str:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)
         if chosen not in names:
-            raise InputError(
-                f"{where} has no column {quote(chosen)}; it has {join_names(names)}; choose one with --field"
-            )
-        for name, times in Counter(names if self.keep else [name for name in names if name == chosen]).items():
+            columns = join_names(names, in_order=True) + " (the first line is taken as the header)" * is_csv
+            raise InputError(f"{where} has no column {quote(chosen)}; it has {columns}; choose one with --field")
+        for name, times in Counter(names if self.keep_columns else [name for name in names if name == chosen]).items():
             if times > 1:
                 raise InputError(f"{where} has more than one column {quote(name)}; rename all but one")
         self._check_columns(names, where)
@@ -230,7 +244,7 @@ class Reader:
 
     def _check_columns(self, names: Iterable[str], where: str) -> None:
         """Check that no column has the name of the output's vectors, because columns keep their names."""
-        if self.keep and VECTORS in names:
+        if self.keep_columns and VECTORS in names:
             raise InputError(
                 f"{where} has a column {quote(VECTORS)}, the name of the vectors in the output; rename it, or use "
                 "--out FILE.npy, which has no columns"
@@ -253,7 +267,7 @@ class Reader:
                     raise InputError(f"{name}: column {quote(column)} has type {kind}, not string")
                 groups = range(file.num_row_groups) if group is None else [group]
                 number = sum(metadata.row_group(index).num_rows for index in range(group or 0))
-                columns = None if self.keep else [column]
+                columns = None if self.keep_columns else [column]
                 for batch in file.iter_batches(rows_at_once(metadata, max_rows), row_groups=groups, columns=columns):
                     yield self._batch(pa.Table.from_batches([batch]), column, f"{name}, row", number)
                     number += len(batch)

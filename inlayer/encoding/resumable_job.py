@@ -30,8 +30,8 @@ from inlayer.errors import InputError
 from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, sync, write_atomic
 
 PART_BYTES = 2**26  # size of the vectors in one part
-PART = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
-JOB_FILE = re.compile(rf"lock|job\.json|joined\.\w+|{PART}|\.(job\.json|{PART})\.saving")
+PART_NAME = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
+JOB_FILE = re.compile(rf"lock|job\.json|joined\.\w+|{PART_NAME}|\.(job\.json|{PART_NAME})\.saving")
 
 
 class Part(NamedTuple):
@@ -73,19 +73,22 @@ class EmbedJob:
 
     Args:
         encoder: The model's encoder.
-        settings: Checked settings.
+        settings: Validated settings.
         reader: The rows.
         out: The file to write.
         vector_settings: How the vectors are made; stored in the output.
-        input_settings: Which rows are read. A run can only be resumed with the same settings of both kinds.
+        input_settings: Settings that determine which rows are read. A run can resume only if both sets of settings are
+            unchanged.
+        overwrite: Replace an existing file, once the new one is complete.
     """
 
     def __init__(
         self, encoder: Encoder, settings: EncodeSettings, reader: Reader, out: Path,
-        vector_settings: dict[str, Any], input_settings: dict[str, Any],
+        vector_settings: dict[str, Any], input_settings: dict[str, Any], *, overwrite: bool = False,
     ) -> None:  # fmt: skip
-        check_output(out, settings.dtype)
+        check_output(out, settings.dtype, overwrite=overwrite)
         self.encoder, self.settings, self.reader, self.out = encoder, settings, reader, out
+        self.overwrite = overwrite
         self.vector_settings = vector_settings = vector_settings | {"column": reader.text_column}
         arguments = vector_settings | input_settings | {"version": encoder.version()}
         self._arguments = json.dumps(arguments, sort_keys=True).encode()
@@ -107,7 +110,7 @@ class EmbedJob:
                     rows = self._write_parts(progress)
                     if rows == 0:
                         self._remove()
-                        raise InputError("the input has no texts")
+                        raise InputError("the input contains no text")
                     self._join(rows)
                 finally:
                     if not self.parts():
@@ -115,7 +118,7 @@ class EmbedJob:
         return rows
 
     def parts(self) -> list[Part]:
-        names = (re.fullmatch(PART, path.name) for path in self.folder.glob("*-*-*-*"))
+        names = (re.fullmatch(PART_NAME, path.name) for path in self.folder.glob("*-*-*-*"))
         return sorted(Part(int(name[1]), int(name[2]), int(name[3], 16), int(name[4])) for name in names if name)
 
     def _files(self) -> list[Path]:
@@ -144,7 +147,7 @@ class EmbedJob:
             crc, seen = zlib.crc32(data, crc), seen + len(rows.texts)
             if seen <= finished:
                 if seen == finished and crc != expected:
-                    raise self._changed()
+                    raise self._input_changed_error()
                 continue
             pending.append(embed_rows(self.encoder, self.settings, rows, self.reader.on_bad_row, types))
             size += len(data) + pending[-1][1].nbytes
@@ -153,7 +156,7 @@ class EmbedJob:
                 start, pending, size = seen, [], 0
             progress(seen)
         if seen < finished:
-            raise self._changed()
+            raise self._input_changed_error()
         if types is not None:
             types.check()
         if pending:
@@ -192,7 +195,7 @@ class EmbedJob:
         try:
             join_parts(self._files(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
             sync(joined)
-            check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
+            check_output(self.out, self.settings.dtype, overwrite=self.overwrite)  # it may have been created since
             joined.replace(self.out)
         finally:
             joined.unlink(missing_ok=True)
@@ -213,7 +216,7 @@ class EmbedJob:
                     path.unlink(missing_ok=True)
             self.folder.rmdir()
 
-    def _changed(self) -> InputError:
+    def _input_changed_error(self) -> InputError:
         problem = "the input has changed since the interrupted run: the first rows differ"
         return InputError(f"{problem}; delete {format_path(self.folder)} to start over")
 

@@ -41,7 +41,7 @@ class EmbedColumn:
     """
 
     def __init__(
-        self, source: Any = None, *, column: str = "text", to: str = "embedding", pool: str = "mean",
+        self, source: Any = "default", *, column: str = "text", to: str = "embedding", pool: str = "mean",
         weights: Any = None, normalize: bool = False, dim: int | None = None, dtype: Any = "float32",
         batch_size: int | None = None,
     ) -> None:  # fmt: skip
@@ -60,7 +60,9 @@ class EmbedColumn:
     def __call__(self, batch: Any) -> dict[str, Any]:
         names = getattr(batch, "column_names", batch)  # a table, if the dataset has the format "arrow"
         if self.column not in names:
-            raise InputError(f"the dataset has no column {quote(self.column)}; it has {join_names(names)}")
+            raise InputError(
+                f"the dataset has no column {quote(self.column)}; it has {join_names(names, in_order=True)}"
+            )
         texts = batch[self.column]
         if isinstance(texts, str):
             raise InputError("use dataset.map(..., batched=True)")

@@ -62,12 +62,12 @@ class TableModule(InputModule):  # type: ignore[misc]
     config_keys = ["pool"]  # noqa: RUF012
     config_file_name = SETTINGS
 
-    def __init__(self, source: Any = None, *, pool: str = "mean", weights: Any = None) -> None:
+    def __init__(self, source: Any = "default", *, pool: str = "mean", weights: Any = None) -> None:
         super().__init__()
         check_one_vector(pool)
         self.source, self.model, self.pool = source, load(source), pool
         self.encoder = self.model.encoder(weights)
-        self.settings = EncodeSettings(pool).checked(self.encoder.width)
+        self.settings = EncodeSettings(pool).validated(self.encoder.width)
         self.tokenizer = self.encoder.tokenizer
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, torch.Tensor]:

@@ -42,7 +42,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """
 
     def __init__(
-        self, source: Any = None, *, pool: Any = "mean", weights: Any = None, normalize: Any = False,
+        self, source: Any = "default", *, pool: Any = "mean", weights: Any = None, normalize: Any = False,
         dim: Any = None,
     ) -> None:  # fmt: skip
         self.source, self.pool, self.weights, self.normalize, self.dim = source, pool, weights, normalize, dim

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from inlayer.cli.app import Json, print_json
-from inlayer.cli.inputs import read_start
+from inlayer.cli.inputs import read_prefix
 from inlayer.cli.learn.common import FOLDER, command, confirm, open_printer, open_service, paged
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz
 from inlayer.cli.learn.tasks import show_task_file
@@ -185,7 +185,7 @@ def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None
 
 
 def read_export(name: str) -> ProgressState:
-    data = read_start(check_path(name, "--import"), MAX_BYTES)
+    data = read_prefix(check_path(name, "--import"), MAX_BYTES)
     try:
         return load_state(data)
     except DamagedProgressError as error:
