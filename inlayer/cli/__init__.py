@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -40,7 +41,7 @@ def main() -> None:
     try:
         with needs_torch("this command"):
             _shorten_help(command, arguments)
-            code = command(args=arguments, standalone_mode=False) or 0
+            code = command(args=arguments, prog_name="inlayer", standalone_mode=False) or 0
         sys.stdout.flush()  # flush here, so that a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         from inlayer.cli.messages import error_message
@@ -65,15 +66,22 @@ def main() -> None:
 
 
 def _shorten_help(command: Any, arguments: list[str]) -> None:
-    """Show numbers as <int>, without their range: with it, long options are cut at 80 columns."""
+    """Shorten and unify the help of options.
+
+    Numbers are shown as <int>, without their range: with it, long options are cut at 80 columns. A default described
+    in a help text is shown in the same place as Typer's own.
+    """
     if not {"--help", "-h"}.isdisjoint(arguments):
         from typer import rich_utils
 
         rich_utils.RANGE_STRING = ""
-        inner = [command]
-        for one in inner:
-            inner += getattr(one, "commands", {}).values()
-            for param in one.params:
+        commands = [command]
+        for current in commands:
+            commands += getattr(current, "commands", {}).values()
+            for param in current.params:
+                if default := re.search(r" \\\[default: (.+)\]$", getattr(param, "help", None) or ""):
+                    param.help, param.show_default = param.help[: default.start()], default[1]
+                    param._get_default_string = lambda text=default[1], **_: text  # Typer would add parentheses
                 if param.metavar is None and param.type.name.endswith(" range"):
                     param.metavar = f"<{param.type.name.removesuffix(' range')}>"
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -64,7 +63,7 @@ def _check_output(context: typer.Context, param: Any, name: str | None) -> str |
 
 SUFFIXES = {"html": (".html", ".htm"), "png": (".png",), "parquet": (".parquet",)}  # for output files, by option
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
-PROGRAMS = ("inlayer ", "torchrun ")
+PROGRAMS = ("inlayer ", "torchrun ", "cat ")
 MIN_WIDTH = 30  # columns
 MAX_TOKEN = 24  # columns
 SOURCE_HELP = (

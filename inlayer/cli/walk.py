@@ -125,6 +125,7 @@ def walk(
         (is_random and model is not None, f"{random_option} is only for a random table; remove it, or remove --model"),
         (has_vectors and (texts or file), "--embeds replaces the text; specify vectors or a text, not both"),
         (has_vectors and is_page, "--embeds applies to the terminal and --json; the page starts with a text"),
+        ((width or 0) % 2 and positions == "rotary", f"--width is {width}; rotary positions need an even width"),
         (has_vectors and is_random, "--embeds needs a model; --tokenizer, --width and --seed create a random table"),
     ):
         if is_wrong:
