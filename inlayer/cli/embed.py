@@ -161,23 +161,26 @@ def embed(
         from inlayer.encoding.resumable_job import EmbedJob
 
         job = EmbedJob(*arguments, overwrite=overwrite)
+    rows = _run_job(job)
     if weights == SIF and encoder.weighting is not None:
         encoder.weighting.save(f"{out}{SIF_FILE}")
-    rows = _run_job(job)
     _note_files(unknown_files, reader)
     if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # perhaps a mistyped folder
         sys.stderr.write(f"{quote(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
-    facts = {
-        "out": out, "rows": rows, "width": settings.dim or encoder.width, "files": files, "skipped": skipped,
-        "empty": reader.empty_texts,
-    }  # fmt: skip
+    facts = {"out": out, "rows": rows, "width": job.width, "files": files, "skipped": skipped}
+    facts["empty"] = reader.empty_texts
     if as_json:
         print_json(facts)
     else:
-        details = f" from {files:,} files" * (files > 1) + f", {count(skipped, 'bad record')} skipped" * (skipped > 0)
-        details += f", {count(reader.empty_texts, 'empty text')} (all zeros)" * (reader.empty_texts > 0)
-        console().print(f"{format_path(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{details}")
+        console().print(_summary(out, rows, f"{job.width} {settings.dtype.name}", files, skipped, reader.empty_texts))
+
+
+def _summary(out: str, rows: int, columns: str, files: int, skipped: int, empty: int) -> str:
+    """Describe a written file in one line."""
+    details = f" from {files:,} files" * (files > 1) + f", {count(skipped, 'bad record')} skipped" * (skipped > 0)
+    details += f", {count(empty, 'empty text')} (all zeros)" * (empty > 0)
+    return f"{format_path(out)}: {rows:,} x {columns}{details}"
 
 
 def _fit_sif(model: Model, reader: Reader) -> Weighting:

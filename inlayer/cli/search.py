@@ -65,6 +65,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the embedded texts nearest to a query by cosine similarity (exact search, constant memory)."""
+    from inlayer.encoding.encode import check_one_vector
     from inlayer.encoding.outputs import open_vectors
     from inlayer.geometry.nearest import nearest
 
@@ -78,7 +79,9 @@ def search(
     text = check_argument(query, "the query")
     in_sentence = [] if len(text.split()) > 1 else [opened.vocabulary.as_in_text(text)[0]]  # " dog"
     texts = [text, *in_sentence]
-    queries = opened.encode(texts, pool=pool or stored.get("pool", "mean"), weights=weights)
+    chosen: Any = pool or stored.get("pool", "mean")
+    check_one_vector(chosen)
+    queries = opened.encode(texts, pool=chosen, weights=weights)
     width, has_width = queries.shape[1], f"{file} has vectors of {table.embedding_dim} values"
     if width < table.embedding_dim:
         advice = "pass the model that created them as --model"

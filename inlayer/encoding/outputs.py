@@ -254,7 +254,7 @@ class JsonlRows(RowSource):
             line = file.readline()
         try:
             record = json.loads(line)
-            vector = np.array(record[VECTORS], np.float32)
+            vector: Array = np.array(record[VECTORS], np.float32)
         except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
             vector = np.empty(0)
         if vector.ndim != 1 or not vector.size or vector.size != (self.width or vector.size):

@@ -37,7 +37,7 @@ class RowGroup(NamedTuple):
     path: str
     name: str  # name shown in messages
     file_version: int  # changes when the file is written
-    index: int  # in its file
+    file_index: int  # index in its file
     first_slice: int
     n_slices: int
 
@@ -160,13 +160,13 @@ class GroupWorker:
 
         reader = Reader([], field=self.field, per_file=False, on_bad_row=on_bad_row, keep_columns=self.keep_columns)
         types = ColumnTypes(reader.text_column, on_bad_row) if self.suffix == ".parquet" else None
-        slices = reader.parquet_rows(Path(group.path), group.name, group.index, self.slice_rows)
+        slices = reader.parquet_rows(Path(group.path), group.name, group.file_index, self.slice_rows)
         try:
             for index, rows in enumerate(slices):
                 if index in item["done"]:
                     continue
                 kept, vectors = embed_rows(self.encoder, self.settings, rows, on_bad_row, types)
-                part = Part(group.first_slice + index, group.index, group.file_version, len(vectors))
+                part = Part(group.first_slice + index, group.file_index, group.file_version, len(vectors))
                 with atomic_path(Path(self.folder) / part.name) as path:
                     write_part(path, self.suffix, [kept], vectors, reader.text_column)
                 written.append((part.start, part.rows))

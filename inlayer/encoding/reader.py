@@ -112,8 +112,9 @@ class Reader:
 
     def without_reports(self) -> Reader:
         """Return a reader of the same texts that skips bad rows silently and does not keep other columns."""
-        fields = {"field": self.field, "per_file": self.per_file}
-        return Reader(self.sources, **fields, on_bad_row=lambda *_: None, keep_columns=False)
+        return Reader(
+            self.sources, field=self.field, per_file=self.per_file, on_bad_row=lambda *_: None, keep_columns=False
+        )
 
     def _count(self, rows: TextRows) -> TextRows:
         self.empty_texts += rows.texts.count("")
