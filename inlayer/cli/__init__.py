@@ -32,10 +32,12 @@ def main() -> None:
     if sys.stdout is None:  # `inlayer walk >&-`
         sys.exit(_report("standard output is closed"))
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # characters outside the terminal's encoding are escaped
+        if isinstance(stream, io.TextIOWrapper):  # escape characters outside the terminal's encoding
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] or ["--help"]
-    for name in COMMANDS if arguments[0] not in COMMANDS else arguments[:1]:  # a command joins the app when imported
+    for name in (
+        COMMANDS if arguments[0] not in COMMANDS else arguments[:1]
+    ):  # a command registers with the app when imported
         import_module(f"inlayer.cli.{COMMANDS[name]}")
     command = get_command(app)
     try:

@@ -1,4 +1,4 @@
-"""The Typer app that all commands join, the console they print to, and JSON output."""
+"""The Typer app that commands register with, the console they print to, and JSON output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def root(
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a help text: commands, and remarks after a blank line."""
+    """Return the end of a help text: example commands, and remarks preceded by a blank line."""
     return "\n".join(("Examples:", *(line if line.startswith(PROGRAMS) else f"\n{line}" for line in lines))) + "\n"
 
 
@@ -67,8 +67,8 @@ PROGRAMS = ("inlayer ", "torchrun ", "cat ")
 MIN_WIDTH = 30  # columns
 MAX_TOKEN = 24  # columns
 SOURCE_HELP = (
-    "Model folder, .safetensors, .gguf or .bin file, hub id, URL, or a sample: default, wordllama, minilm or smollm2. "
-    "\\[default: the bundled sample model]"
+    "Model folder, .safetensors, .gguf, or .bin file, hub id, URL, or a sample: default, wordllama, minilm, or "
+    "smollm2. \\[default: the bundled sample model]"
 )
 Source = Annotated[str | None, typer.Argument(help=SOURCE_HELP)]
 ModelOption = Annotated[str | None, typer.Option(help=SOURCE_HELP)]
@@ -83,14 +83,14 @@ def open_model(source: str | None) -> Model:
 
 
 def print_json(value: Any) -> None:
-    """Print one line of JSON; non-finite values are an error."""
+    """Print one line of JSON. Non-finite values are an error."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 
 def console(max_width: int = 2**31, **settings: Any) -> Any:
     """Create the rich console of a command, at least 30 columns wide. `settings` are passed to rich.
 
-    Texts are printed as they are: paths and tokens may contain [brackets] and :names: that rich would interpret.
+    Texts are printed unchanged: paths and tokens may contain [brackets] and :names: that rich would interpret.
     """
     from rich.console import Console
 
@@ -98,7 +98,7 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
         def on_broken_pipe(self) -> None:  # rich would exit with 1, which means findings or a failed check
             raise BrokenPipeError
 
-        def _render_buffer(self, buffer: Any) -> str:  # rich fills lines of tables, and wraps after a space
+        def _render_buffer(self, buffer: Any) -> str:  # rich pads the lines of tables, and wraps after a space
             return re.sub(r" +(?=\n)", "", super()._render_buffer(buffer))
 
     settings |= {"highlight": False, "markup": False, "emoji": False}
@@ -118,7 +118,7 @@ def print_warning(text: str) -> None:
 
 
 def print_demo_note(source: str, advice: str) -> None:
-    """Say below a result that the bundled model does not give useful ones."""
+    """Note below a result that the bundled model does not give useful results."""
     if source == "default":
         print_note(f'"default" is for demonstration only. For useful results, {advice} --model wordllama.')
 
@@ -138,7 +138,7 @@ def short_text(text: str, columns: int, blank: str | None = " ") -> str:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:
-    """Print a table on the console; columns are right-aligned, except those whose index is in `left`."""
+    """Print a table. Columns are right-aligned, except those whose index is in `left`."""
     from inlayer.render.fitted_table import fitted_table
 
     output = console()

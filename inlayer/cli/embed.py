@@ -46,10 +46,10 @@ SIF = "sif"
 SIF_FILE = ".weighting.safetensors"  # appended to the name of the output
 SIF_CHARACTERS = 2**24  # of the input that are read to fit the weights
 EXAMPLE_TEXTS = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
-ROWS_AT_ONCE = 32  # more than are shown
+ROWS_AT_ONCE = 32  # rows embedded at a time; more than are shown
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT, MIN_LABEL = 20, 4, 60, 8
-NUMBER = 8  # columns of a number and the space before it
-COMPARED_ROWS = 8  # texts whose similarities fit on a line
+NUMBER = 8  # columns taken by a number and the space before it
+COMPARED_ROWS = 8  # number of texts whose similarities fit on a line
 
 EMBED_EXAMPLES = examples(
     "inlayer embed",
@@ -124,12 +124,12 @@ def embed(
     texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLE_TEXTS, start=1)]
     skipped = 0
 
-    def on_bad_row(where: str, problem: str) -> None:
+    def on_bad_row(location: str, problem: str) -> None:
         nonlocal skipped
         if on_error == "fail":
-            raise InputError(f"{where}: {problem}; to skip bad records, use --on-error skip")
+            raise InputError(f"{location}: {problem}; to skip bad records, use --on-error skip")
         skipped += 1
-        sys.stderr.write(f"skipped {printable(f'{where}: {problem}')}\n")
+        sys.stderr.write(f"skipped {printable(f'{location}: {problem}')}\n")
 
     sources, unknown_files = find_sources(texts) if inputs else ([*texts], [])
     reader = Reader(
@@ -165,7 +165,7 @@ def embed(
     if weights == SIF and encoder.weighting is not None:
         encoder.weighting.save(f"{out}{SIF_FILE}")
     _note_files(unknown_files, reader)
-    if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # perhaps a mistyped folder
+    if len(texts) == 1 and reader.sources == texts != ["-"] and len(texts[0].split()) == 1:  # may be a mistyped folder
         sys.stderr.write(f"{quote(texts[0])} is not a file; it was embedded as text\n")
     files = sum(isinstance(source, Path) for source in reader.sources)
     facts = {"out": out, "rows": rows, "width": job.width, "files": files, "skipped": skipped}
@@ -220,8 +220,8 @@ def _run_job(job: EmbedJob) -> int:
             return job.run(progress)
     except KeyboardInterrupt:
         command = shlex.join(["inlayer", *sys.argv[1:]])
-        how = "pass the same standard input to" if "-" in job.reader.sources else "run"
-        sys.stderr.write(f"interrupted; to resume, {how}: {command}\n" if job.parts() else "interrupted\n")
+        advice = "pass the same standard input to" if "-" in job.reader.sources else "run"
+        sys.stderr.write(f"interrupted; to resume, {advice}: {command}\n" if job.parts() else "interrupted\n")
         raise typer.Exit(130) from None
 
 
@@ -241,7 +241,7 @@ def _embedded(reader: Reader, encoder: Encoder, settings: EncodeSettings) -> Ite
 
 
 def _print_json_rows(embedded: Iterator[tuple[list[str], Any]]) -> None:
-    """Print one line of JSON with all rows, written as they are computed, so memory does not limit their number."""
+    """Print one line of JSON with all rows, written as they are computed, so their number is not limited by memory."""
     before = '{"rows": ['
     for texts, vectors in embedded:
         for text, vector in zip(texts, vectors.astype("float32").tolist(), strict=True):
@@ -251,7 +251,7 @@ def _print_json_rows(embedded: Iterator[tuple[list[str], Any]]) -> None:
 
 
 def _print_rows(embedded: Iterator[tuple[list[str], Any]], *, given: bool) -> None:
-    """Print the first values of the first rows (not of the example sentences), and the similarities of a few texts."""
+    """Print the first values of the first rows (unless the texts are the examples), and the similarities of a few."""
     import numpy as np
 
     texts, parts = list[str](), list[Any]()
@@ -287,7 +287,7 @@ def _fitting_columns() -> int:
 
 
 def _print_numbers(corner: str, titles: list[str], texts: list[str], values: Any) -> None:
-    """Print a row of numbers for each text, which is cut to the width of the terminal; only columns that fit."""
+    """Print a row of numbers for each text, with the text and the columns cut to the width of the terminal."""
     titles = titles[: _fitting_columns()]
     columns = min(SHOWN_TEXT, max(len(corner), MIN_LABEL, console().width - NUMBER * len(titles)))
     labels = [short_text(text, columns) or "(empty text)" for text in texts]

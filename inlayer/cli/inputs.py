@@ -1,6 +1,6 @@
-"""Inputs of the command line: texts from arguments, files and standard input, vectors from .npy files.
+"""Inputs of the command line: texts from arguments, files, and standard input; vectors from .npy files.
 
-- a file is read only up to a limit; bytes that are not valid UTF-8 are an error and never replaced
+- a file is read only up to a limit; bytes that are not valid UTF-8 are an error and are never replaced
 - an array is read without pickle, and its size is limited by its file
 Tested in tests/test_cli.py.
 """
@@ -63,7 +63,7 @@ def check_argument(text: str, name: str) -> str:
 
 
 def check_page_texts(texts: list[str]) -> list[str]:
-    """Check texts that a page opens with against the limits of its server."""
+    """Check the texts that a page opens with against the server's limits."""
     from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
     if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARACTERS:
@@ -97,7 +97,7 @@ def parse_token_pair(text: str) -> tuple[int, int]:
 
 
 def read_vectors(name: str) -> npt.NDArray[Any]:
-    """Read the array of a .npy file."""
+    """Read the array in a .npy file."""
     import numpy as np
 
     from inlayer.encoding.outputs import map_array
@@ -105,6 +105,6 @@ def read_vectors(name: str) -> npt.NDArray[Any]:
     mapped = map_array(check_is_file(check_path(name, "--embeds")))
     is_float = mapped.dtype.kind == "f" and mapped.dtype.itemsize <= 8
     if not is_float or mapped.ndim not in (2, 3) or mapped.size > MAX_VALUES:
-        expected = f"float16, float32 or float64 (T, D) or (B, T, D), with at most {MAX_VALUES:,} values"
+        expected = f"float16, float32, or float64 (T, D) or (B, T, D), with at most {MAX_VALUES:,} values"
         raise InputError(f"{format_path(name)} has dtype {mapped.dtype} and shape {mapped.shape}; expected {expected}")
     return np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C")

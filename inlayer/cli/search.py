@@ -91,7 +91,7 @@ def search(
         print_warning(f"{has_width}, so only that many of the {width} values of {opened.source} are compared; {advice}")
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, queries[:, : table.embedding_dim], k, progress=progress)
-    best: dict[int, float] = {}  # the larger cosine of a row
+    best: dict[int, float] = {}  # the larger of a row's two cosines
     for row, score in zip(ids.ravel().tolist(), scores.ravel().tolist(), strict=True):
         if row >= 0:
             best[row] = max(score, best.get(row, -1.0))
@@ -111,7 +111,7 @@ def search(
 
 
 def _open_model_of(file: str, vector_settings: dict[str, Any], model: str | None, weights: str | None) -> Model:
-    """Open the model of a file of vectors, and check it and the weighting against what the file says about them."""
+    """Open the model that created a file of vectors, and check it and the weighting against the file's settings."""
     try:
         opened = open_model(model)
         encoder = opened.encoder(weights)
@@ -129,6 +129,6 @@ def _open_model_of(file: str, vector_settings: dict[str, Any], model: str | None
 
 
 def _result_text(row: dict[str, Any]) -> str:
-    """Return the text of a row, shortened, and the file it comes from."""
+    """Return a row's text, shortened, and its source file."""
     text = short_text(str(row["text"] or ""), 2 * SHOWN_TEXT)
     return f"{text}  ({format_path(str(row['file']))})" if "file" in row else text

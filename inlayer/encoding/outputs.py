@@ -1,8 +1,8 @@
-"""The outputs of `inlayer embed`: .npy, .safetensors, .parquet and .jsonl, written in parts and joined at the end.
+"""The outputs of `inlayer embed`: .npy, .safetensors, .parquet, and .jsonl, written in parts and joined at the end.
 
 rows of texts, vectors -> parts -> [file]
-- a part is complete or absent; the output is one file, which appears when all parts are complete
-- the parts of a Parquet file are Arrow files: they are written and read at the speed of a memory copy
+- a part is complete or absent; the output is a single file, renamed into place once all parts are complete
+- the parts of a Parquet file are Arrow files, which are written and read at the speed of a memory copy
 - .safetensors and .parquet also store how the vectors were made, which `inlayer search` uses
 - `open_vectors` opens an output for an exact search, without reading it into memory
 Tested in tests/encoding/test_commands.py.
@@ -37,7 +37,7 @@ FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"
 CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # how numpy and Python report truncated files
 METADATA = "inlayer"  # key of the settings in a file's metadata
-JOINED_BYTES = 2**24  # bytes copied at once
+JOINED_BYTES = 2**24  # bytes copied at a time
 
 
 def check_output(path: Path, dtype: np.dtype[Any], *, overwrite: bool = False) -> None:
@@ -45,7 +45,7 @@ def check_output(path: Path, dtype: np.dtype[Any], *, overwrite: bool = False) -
     if path.suffix not in FORMATS:
         raise InputError(f"--out is {format_path(path)}; its suffix must be one of {', '.join(FORMATS)}")
     if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
-        raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32 or float64, or .safetensors")
+        raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32, or float64, or .safetensors")
     kind = path_kind(path)
     if (kind != "missing" or path.is_symlink()) and not (overwrite and kind == "file"):
         advice = "" if kind != "file" else ", or use --overwrite to replace it"
@@ -57,7 +57,7 @@ def check_output(path: Path, dtype: np.dtype[Any], *, overwrite: bool = False) -
 
 
 def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text_column: str = FIELD) -> None:
-    """Write one part; `text_column` is the name of the texts in it."""
+    """Write one part; `text_column` is the name of its text column."""
     if kind in {".npy", ".safetensors"}:
         path.write_bytes(vectors.view(np.uint8).data)  # unlike tofile, this raises an error if the disk is full
     elif kind == ".jsonl":
@@ -78,9 +78,9 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text
 
 
 def _json_line(row: dict[str, Any]) -> str:
-    """Return a row as a line of JSON. JSON has no NaN and no infinity, so both become null."""
+    """Return a row as a line of JSON. NaN and infinity become null, because JSON does not have them."""
     line = json.dumps(row, default=str)
-    if "NaN" in line or "Infinity" in line:  # perhaps the word is only part of a text
+    if "NaN" in line or "Infinity" in line:  # but the word may be part of a text
         line = json.dumps(json.loads(line, parse_constant=lambda _: None))
     return line + "\n"
 
@@ -133,7 +133,7 @@ def _join_parquet(parts: list[Path], target: Path, vector_settings: Any) -> None
 
 
 def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], dict[str, str]]]:
-    """Open an output for a search: its vectors, how they were made, and text and file of a row, if they are stored."""
+    """Open an output for a search: its vectors, their settings, and a function that returns a row's text and file."""
     check_is_file(path)
     if path.suffix == ".parquet":
         rows = ParquetRows(path)
@@ -144,9 +144,13 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
-        tensors = [one for one in read_header(path).values() if one.is_matrix and one.dtype in SAFETENSORS_DTYPES]
+        tensors = [
+            tensor for tensor in read_header(path).values() if tensor.is_matrix and tensor.dtype in SAFETENSORS_DTYPES
+        ]
         if len(tensors) != 1:
-            raise InputError(f"{format_path(path)} must have one tensor of vectors (n, D); it has {len(tensors)}")
+            raise InputError(
+                f"{format_path(path)} must contain exactly one tensor of vectors (n, D); it contains {len(tensors)}"
+            )
         with safe_open(path, framework="numpy") as opened:
             metadata = (opened.metadata() or {}).get(METADATA)
         offset, shape, dtype = tensors[0].offset, tensors[0].shape, SAFETENSORS_DTYPES[tensors[0].dtype]
@@ -165,7 +169,7 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
 
 
 def map_array(path: Path) -> np.memmap[Any, Any]:
-    """Map the array of a .npy file. Pickled objects are not loaded, and the file limits the size."""
+    """Map the array in a .npy file. Pickled objects are not loaded, and the array's size is limited by its file."""
     try:
         with file_errors(path):
             return np.lib.format.open_memmap(path, mode="r")
@@ -177,7 +181,7 @@ def map_array(path: Path) -> np.memmap[Any, Any]:
 
 
 class ParquetRows(RowSource):
-    """The vectors of a Parquet file as rows; one row group at a time is in memory."""
+    """The vectors in a Parquet file as rows. Only one row group at a time is in memory."""
 
     def __init__(self, path: Path) -> None:
         self.name = format_path(path)
@@ -223,7 +227,7 @@ class ParquetRows(RowSource):
 
 
 class JsonlRows(RowSource):
-    """The vectors of a .jsonl file as rows in float32; only the offsets of its lines are in memory."""
+    """The vectors in a .jsonl file as float32 rows. Only the offsets of its lines are in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path, self.name = path, format_path(path)

@@ -1,11 +1,11 @@
-"""Reader: the input of `inlayer embed`, texts and other columns of files, folders, patterns and standard input.
+"""Reader: the input of `inlayer embed`, read from files, folders, patterns, and standard input.
 
 [files] -> rows of texts -> vectors
 - .txt and unknown suffixes (one text per line, or per file), .jsonl, .csv, .tsv, and .parquet; all but the last also
   as .gz and .zst
-- standard input has one text per line, or one JSON object if a field is named
+- standard input contains one text per line, or one JSON object per line if a field is named
 - a file is read block by block: memory does not depend on its size
-- a bad row is never dropped silently: `on_bad_row` gets its file, number and problem, and either raises or counts it
+- a bad row is never dropped silently: `on_bad_row` gets its file, number, and problem, and either raises or counts it
 Tested in tests/encoding/test_commands.py.
 """
 
@@ -34,10 +34,10 @@ from inlayer.render.numbers import count
 from inlayer.tokenizers.base import check_text
 
 Record = tuple[str, dict[str, Any]]  # a text, and the other columns of its row
-ROWS, ROWS_BYTES = 16_384, 2**25  # read at once from a table: rows or bytes, whichever is less
+ROWS, ROWS_BYTES = 16_384, 2**25  # read at a time from a table: rows or bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the texts (by default), and the vectors of an output
-FILE = "file"  # column: where a text comes from, if there are several .txt files
-CSV_PROBLEMS = {  # part of the message of csv.Error: what is wrong, and what to do about it
+FILE = "file"  # column: the source of a text, if there are several text files
+CSV_PROBLEMS = {  # part of a csv.Error's message -> the problem and its fix
     "field limit": f"{TOO_LONG}; is a quote not closed?",
     "end of data": 'a quote is not closed, so the rest of the file is one record; close it, or write "" for a quote '
     "in a field",
@@ -45,38 +45,38 @@ CSV_PROBLEMS = {  # part of the message of csv.Error: what is wrong, and what to
 }
 
 
-def import_pyarrow(what: str) -> Any:
-    """Import pyarrow; an error names what needs it."""
+def import_pyarrow(feature: str) -> Any:
+    """Import pyarrow, or raise an error that names the feature that needs it."""
     try:
         import pyarrow
     except ImportError:
-        raise MissingExtraError(f"{what} needs pyarrow: pip install 'inlayer[embed]'") from None
+        raise MissingExtraError(f"{feature} needs pyarrow: pip install 'inlayer[embed]'") from None
     return pyarrow
 
 
 @contextmanager
 def parquet_errors(name: str) -> Iterator[None]:
-    """Turn an error of pyarrow about a file inside the block into one line."""
+    """Turn a pyarrow error about a file into a one-line message."""
     pa = import_pyarrow(name)
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a name of a column may be damaged
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column name may be damaged
         raise InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}") from None
 
 
 def rows_at_once(metadata: Any, max_rows: int = ROWS) -> int:
-    """Return how many rows of a Parquet file to read at once, given its metadata."""
+    """Return how many rows of a Parquet file to read at a time, given its metadata."""
     size = sum(int(metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups))
     return max(1, min(max_rows, ROWS_BYTES * int(metadata.num_rows) // max(size, 1)))
 
 
 class Reader:
-    """Reads rows from sources, and counts the bytes that it has read: `bytes_read` of `bytes_total`.
+    """Reads rows from sources, and counts bytes (`bytes_read` of `bytes_total`), empty texts, and empty files.
 
     Args:
-        sources: What `find_sources` returned.
-        field: The column of the texts; by default "text", or the only column.
-        per_file: Read a .txt file as one text instead of one text per line.
+        sources: Sources, as returned by `find_sources`.
+        field: The column that contains the texts; by default "text", or the only column.
+        per_file: Read a text file as one text instead of one text per line.
         on_bad_row: Called with the location of a bad row and its problem; may raise.
         keep_columns: Also read the other columns.
     """
@@ -90,9 +90,9 @@ class Reader:
         self.text_column = field or FIELD  # the name is also used in the output
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
-            raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
+            raise InputError("--field names a column, but texts and text files do not have columns; omit it")
         if per_file and ".txt" not in kinds:
-            raise InputError("--per-file is for .txt files, but the input has none; omit it")
+            raise InputError("--per-file is for text files, but the input does not contain any; omit it")
         self.bytes_total = sum(source.stat().st_size for source in sources if isinstance(source, Path))
         self.bytes_read = self.empty_texts = 0
         self.empty_files: list[str] = []
@@ -152,7 +152,7 @@ class Reader:
                 yield read(place, number, block)
 
     def _rows(self, place: str, numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Record]) -> TextRows:
-        """Parse numbered records; report those for which `parse` raises an error."""
+        """Parse numbered records, and report those for which `parse` raises an error."""
         texts, all_others, numbers = list[str](), list[dict[str, Any]](), list[int]()
         for number, record in numbered:
             try:
@@ -217,7 +217,7 @@ class Reader:
         yield self._rows(f"{name}, line", rows, parse)
 
     def _csv_rows(self, reader: Any, lines: CountedLines, name: str) -> Iterator[tuple[int, list[str]]]:
-        """Yield each row with its first line; report rows with misplaced or unclosed quotes or long fields."""
+        """Yield each row with its first line; report rows with misplaced quotes, unclosed quotes, or long fields."""
         while True:
             first = lines.number + 1
             try:
@@ -232,38 +232,38 @@ class Reader:
             if row:
                 yield first, row
 
-    def _column(self, names: list[str], where: str, *, is_csv: bool = False) -> str:
+    def _column(self, names: list[str], source: str, *, is_csv: bool = False) -> str:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)
         if chosen not in names:
             columns = join_names(names, in_order=True) + " (the first line is taken as the header)" * is_csv
-            raise InputError(f"{where} has no column {quote(chosen)}; it has {columns}; choose one with --field")
+            raise InputError(f"{source} has no column {quote(chosen)}; it has {columns}; choose one with --field")
         for name, times in Counter(names if self.keep_columns else [name for name in names if name == chosen]).items():
             if times > 1:
-                raise InputError(f"{where} has more than one column {quote(name)}; rename all but one")
-        self._check_columns(names, where)
+                raise InputError(f"{source} has more than one column {quote(name)}; rename all but one")
+        self._check_columns(names, source)
         return chosen
 
-    def _check_columns(self, names: Iterable[str], where: str) -> None:
+    def _check_columns(self, names: Iterable[str], source: str) -> None:
         """Check that no column has the name of the output's vectors, because columns keep their names."""
         if self.keep_columns and VECTORS in names:
             raise InputError(
-                f"{where} has a column {quote(VECTORS)}, the name of the vectors in the output; rename it, or use "
+                f"{source} has a column {quote(VECTORS)}, the name of the vectors in the output; rename it, or use "
                 "--out FILE.npy, which has no columns"
             )
 
     def parquet_rows(self, path: Path, name: str, group: int | None = None, max_rows: int = ROWS) -> Iterator[TextRows]:
-        """Yield the rows of a Parquet file, or of one row group, in batches of `rows_at_once` without the bad ones."""
+        """Yield the valid rows of a Parquet file, or of one row group, in batches of `rows_at_once`."""
         before = self.bytes_read
         with parquet_errors(name):
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            # in blocks: otherwise all columns of a row group are in memory
+            # Read in blocks; otherwise all columns of a row group would be in memory.
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
                 schema, metadata = file.schema_arrow, file.metadata
                 column = self._column(schema.names, name)
                 kind = schema.field(column).type
-                plain = kind.value_type if pa.types.is_dictionary(kind) else kind  # a category of pandas
+                plain = kind.value_type if pa.types.is_dictionary(kind) else kind  # a pandas category
                 if plain not in {pa.string(), pa.large_string(), pa.string_view()}:
                     raise InputError(f"{name}: column {quote(column)} has type {kind}, not string")
                 groups = range(file.num_row_groups) if group is None else [group]
@@ -296,7 +296,7 @@ class Reader:
 
 @contextmanager
 def _open(source: Path | str) -> Iterator[tuple[Any, Callable[[], int]]]:
-    """A stream of bytes, and a function that returns how many bytes of the file have been read."""
+    """Open a stream of bytes, with a function that returns how many bytes of the file have been read."""
     if not isinstance(source, Path):
         if sys.stdin is None:
             raise InputError("standard input is closed")
@@ -325,7 +325,7 @@ def _read_errors(name: str) -> Iterator[None]:
 
 
 def _decode(data: bytes) -> Record:
-    """Return the text of a line or of a whole file."""
+    """Return the text in a line or in a whole file."""
     if len(data) > MAX_TEXT:
         raise InputError(TOO_LONG)
     try:
@@ -335,7 +335,7 @@ def _decode(data: bytes) -> Record:
 
 
 def _parse_json(line: bytes) -> Any:
-    """Parse a line of JSON; InputError if it is not JSON, or if a number would become infinity."""
+    """Parse a line of JSON, or raise InputError if it is not JSON or if a number would become infinity."""
     try:
         return json.loads(line, parse_constant=_not_json, parse_float=_finite)
     except InputError:
@@ -356,14 +356,14 @@ def _finite(digits: str) -> float:
 
 
 def _csv_problem(error: Exception) -> str:
-    """Say what is wrong with a record, and what to do about it."""
+    """Describe the problem with a record and its fix."""
     reason = str(error)
     return next((advice for part, advice in CSV_PROBLEMS.items() if part in reason), reason)
 
 
-def _check_utf8(value: str, what: str) -> None:
-    """Check that a value has only characters, and no bytes that surrogateescape kept."""
+def _check_utf8(value: str, name: str) -> None:
+    """Check that a value contains only characters, not bytes preserved by surrogateescape."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{what} is not valid UTF-8") from None
+        raise InputError(f"{name} is not valid UTF-8") from None

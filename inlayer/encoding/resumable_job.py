@@ -1,11 +1,11 @@
-"""EmbedJob: the resumable run of `inlayer embed`. Rows become vectors in parts that survive a kill.
+"""EmbedJob: the resumable run of `inlayer embed`. Rows are embedded in parts, so a killed run can resume.
 
 rows of texts -> [parts] -> one file
-- parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name has the range of
-  input rows that it covers, a checksum of all rows so far, and how many of them the model could encode. So a killed run
-  has lost at most one part, and none is written twice
-- running the same command again checks the rows against the checksum and continues; other settings are an error
-- the output appears by renaming when all rows are there, and the folder is removed
+- parts are in a folder next to the output, `.NAME.part`. Parts are renamed into place when complete, and a part's name
+  contains the range of input rows that it covers, a checksum of all rows so far, and how many of them the model could
+  encode, so a killed run loses at most one part, and no part is written twice
+- running the same command again checks the rows against the checksum and continues; different settings are an error
+- the output is renamed into place once all rows are written, and the folder is removed
 Tested with killed processes in tests/encoding/test_commands.py.
 """
 
@@ -35,12 +35,12 @@ JOB_FILE = re.compile(rf"lock|job\.json|joined\.\w+|{PART_NAME}|\.(job\.json|{PA
 
 
 class Part(NamedTuple):
-    """What the name of a part says."""
+    """The fields in a part's name."""
 
-    start: int  # the first of its input rows; with Ray, the number of its slice
-    end: int  # the end of its input rows; with Ray, its row group
-    checksum: int  # of all input rows so far; with Ray, the state of its file
-    rows: int  # how many rows it has
+    start: int  # index of its first input row; with Ray, of its slice
+    end: int  # index after its last input row; with Ray, index of its row group
+    checksum: int  # of all input rows so far; with Ray, the version of its file
+    rows: int  # number of rows in it
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ def embed_rows(
     encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None],
     types: ColumnTypes | None = None,
 ) -> tuple[TextRows, npt.NDArray[Any]]:  # fmt: skip
-    """Return rows and their vectors. Rows that do not fit the types, or that the model cannot encode, are reported."""
+    """Return rows and their vectors; report rows that conflict with the types or that the model cannot encode."""
     if types is not None:
         rows = types.fitting(rows)
     try:
@@ -74,9 +74,9 @@ class EmbedJob:
     Args:
         encoder: The model's encoder.
         settings: Validated settings.
-        reader: The rows.
+        reader: Reads the rows.
         out: The file to write.
-        vector_settings: How the vectors are made; stored in the output.
+        vector_settings: Settings that determine the vectors; stored in the output.
         input_settings: Settings that determine which rows are read. A run can resume only if both sets of settings are
             unchanged.
         overwrite: Replace an existing file, once the new one is complete.
@@ -96,7 +96,7 @@ class EmbedJob:
         self.width = settings.dim or encoder.width
 
     def run(self, progress: Callable[[int], None]) -> int:
-        """Embed everything that is not done yet; returns the number of rows of the output.
+        """Embed all remaining rows, and return the number of rows in the output.
 
         Raises:
             InputError: If the input has changed since the interrupted run, or the output cannot be written.
@@ -129,12 +129,12 @@ class EmbedJob:
         if not self.parts():
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
-            problem = "has the parts of an interrupted run with different arguments, or a different version"
-            advice = "run it again with the same ones, or delete that folder"
+            problem = "contains the parts of an interrupted run with different arguments, or a different version"
+            advice = "repeat the original command, or delete that folder"
             raise self._error(f"{problem} of the model or the weighting; {advice}")
 
     def _write_parts(self, progress: Callable[[int], None]) -> int:
-        finished = expected = 0  # how many input rows the finished parts cover, and the checksum of these rows
+        finished = expected = 0  # number of input rows that the finished parts cover, and the checksum of these rows
         for part in self.parts():
             if part.start != finished:
                 raise self._error(f"is missing the part from row {finished:,}; delete that folder")
@@ -164,7 +164,7 @@ class EmbedJob:
         return sum(part.rows for part in self.parts())
 
     def _column_types(self) -> ColumnTypes | None:
-        """Return the types of the columns, if the output has typed columns."""
+        """Return the types of the finished parts' columns, or None if the output does not have typed columns."""
         if self.out.suffix != ".parquet":
             return None
         import pyarrow as pa
@@ -174,7 +174,7 @@ class EmbedJob:
         return ColumnTypes(self.reader.text_column, self.reader.on_bad_row, others)
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
-        """Yield the rows in slices of bounded size, with a cut at row `boundary`."""
+        """Yield the rows in slices of bounded size, with a slice boundary at row `boundary`."""
         max_rows, position = max(1, min(BATCH, PART_BYTES // (4 * self.width))), 0
         for rows in self.reader:
             start = 0
@@ -209,7 +209,7 @@ class EmbedJob:
             raise self._error(f"{problem}; choose another --out, or move that folder")
 
     def _remove(self) -> None:
-        """Remove the folder with its parts; files that are not parts stay, and the folder with them."""
+        """Remove the parts and their folder. Other files are kept, and so is a folder that contains them."""
         with suppress(OSError):
             for path in self.folder.iterdir():
                 if JOB_FILE.fullmatch(path.name):

@@ -20,7 +20,7 @@ from inlayer.files import format_path, not_a_file, path_kind
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
 READABLE = f"{', '.join(SUFFIXES)}, .gz, or .zst"
-# What looks like a path, a pattern or a file name is not taken for a text.
+# An argument that looks like a path, a pattern, or a file name is not interpreted as a text.
 PATH_LIKE = re.compile(
     r"(?:\.{0,2}|~)/.*|\S*/\S*|\S*[*?\[]\S*\.\S*|\S*\.\S*[*?\[]\S*|\S*\w\.[A-Za-z]\w{1,4}", re.DOTALL
 )
@@ -75,4 +75,6 @@ def find_sources(arguments: list[str]) -> tuple[list[Path | str], list[Path]]:
 def _matches(pattern: str) -> list[Path]:
     names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207  # absolute and relative patterns alike
     files = [path for path in map(Path, names) if path.is_file()]
-    return list({file.resolve(): file for file in reversed(files)}.values())[::-1]  # a link may lead back to its folder
+    return list({file.resolve(): file for file in reversed(files)}.values())[
+        ::-1
+    ]  # a link may point back to its own folder

@@ -274,8 +274,8 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["mixed.jsonl"], "mixed.jsonl, line 2: field 'text' is an int, not a str"),
         (["column.csv"], "it has id, body (the first line is taken as the header); choose one with --field"),
         (["column.csv", "--field", "nope"], "no column 'nope'"),
-        (["latin.txt", "x", "--field", "text"], "--field names a column, but texts and .txt files do not have columns"),
-        (["column.csv", "x", "--per-file"], "--per-file is for .txt files, but the input has none; omit it"),
+        (["latin.txt", "x", "--field", "text"], "--field names a column, but texts and text files do not have columns"),
+        (["column.csv", "x", "--per-file"], "--per-file is for text files, but the input does not contain any; omit it"),
         (["ragged.csv"], "ragged.csv, line 3: 1 column instead of 2"),
         (["latin.csv"], "latin.csv, line 3: column 'text' is not valid UTF-8"),
         (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
@@ -550,7 +550,7 @@ def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monke
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (["lines.txt", "--out", "t.npy"], "--engine ray reads .parquet files only, not lines.txt"),
+        (["lines.txt", "--out", "t.npy"], "--engine ray reads only .parquet files, not lines.txt"),
         (["lines.txt"], "--engine ray requires an output file; specify it with --out"),
     ],
 )
