@@ -275,7 +275,10 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["column.csv"], "it has id, body (the first line is taken as the header); choose one with --field"),
         (["column.csv", "--field", "nope"], "no column 'nope'"),
         (["latin.txt", "x", "--field", "text"], "--field names a column, but texts and text files do not have columns"),
-        (["column.csv", "x", "--per-file"], "--per-file is for text files, but the input does not contain any; omit it"),
+        (
+            ["column.csv", "x", "--per-file"],
+            "--per-file is for text files, but the input does not contain any; omit it",
+        ),
         (["ragged.csv"], "ragged.csv, line 3: 1 column instead of 2"),
         (["latin.csv"], "latin.csv, line 3: column 'text' is not valid UTF-8"),
         (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
