@@ -1,7 +1,7 @@
 """Entry point of the command line: `inlayer` and `python -m inlayer`. Ctrl-C exits quietly, even during imports.
 
 Idle torch threads sleep instead of spinning, unless the user sets OMP_WAIT_POLICY: on a busy machine, spinning makes a
-training step twenty times slower (docs/log.md). AMX instructions are disabled: some virtual machines advertise them and
+training step 20 times slower (docs/log.md). AMX instructions are disabled: some virtual machines advertise them and
 then kill the process at the first one. Both have to be set before torch is imported.
 """
 

@@ -46,9 +46,9 @@ def quote(value: object) -> str:
     return printable(text if len(text) <= 80 else text[:80] + "...")
 
 
-def join_names(names: Iterable[str], limit: int = 8) -> str:
-    """Return the first few untrusted names, for a message."""
-    names = sorted(names)
+def join_names(names: Iterable[str], limit: int = 8, *, in_order: bool = False) -> str:
+    """Return the first few of some untrusted names for a message, sorted unless `in_order` is set."""
+    names = list(names) if in_order else sorted(names)
     first = ", ".join(printable(name[:80]) for name in names[:limit])
     return f"{first}, and {len(names) - limit} more" if len(names) > limit else first or "nothing"
 

@@ -12,7 +12,7 @@ Tested against a plain loop over texts in tests/test_pooling.py.
 from __future__ import annotations
 
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,15 @@ from inlayer.files import quote
 from inlayer.ragged import Ragged
 from inlayer.tensors import check_dense, check_float, is_jit_tracing, to_bool_mask
 
+if TYPE_CHECKING:  # other types are errors with a message of their own, so they are not rejected at run time
+    States: TypeAlias = Tensor
+    Mask: TypeAlias = Tensor | Ragged | None
+else:
+    States = Mask = Any
 ROWS_PER_SUM = 256  # rows summed in sequence
 
 
-def mean_pool(hidden: Any, mask: Any = None, *, exclude: Any = ()) -> Float[Tensor, "B D"]:
+def mean_pool(hidden: States, mask: Mask = None, *, exclude: Any = ()) -> Float[Tensor, "B D"]:
     """Average the hidden states of each text's real tokens.
 
     All tokens that the mask does not exclude are included, even special tokens such as begin-of-text. To average
@@ -82,7 +87,7 @@ def _check_exclude(exclude: object) -> list[int]:
         ) from None
 
 
-def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
+def last_token_pool(hidden: States, mask: Mask = None) -> Float[Tensor, "B D"]:
     """Take the hidden state of each text's last real token.
 
     Args:
@@ -103,7 +108,7 @@ def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
     return select(hidden, mask, last=True)
 
 
-def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
+def first_token_pool(hidden: States, mask: Mask = None) -> Float[Tensor, "B D"]:
     """Take the hidden state of each text's first real token, which follows the padding of a left-padded text.
 
     Args:

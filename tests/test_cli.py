@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -224,6 +225,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--tokenizer", "no/such\nfile"], "no/such file"),
         (["walk", "--tokenizer", ""], "path"),
         (["walk", "--model", "no/such"], "no/such"),
+        (["walk", "--width", "7", "--positions", "rotary"], "--width is 7; rotary positions need an even width"),
         (["walk", "--model", "default", "--width", "4"], "--width is only for a random table"),
         (["walk", "--model", "default", "--seed", "4", "--json"], "--seed is only for a random table"),
     ],
@@ -485,6 +487,25 @@ def test_web_serves_the_requested_walk(run: Run, monkeypatch: pytest.MonkeyPatch
     assert [(name, one.facts().name) for name, one in served["pipelines"].items()] == [("default", "default")]
     expected = {"text": ["I love & dogs", "b=c"], "step": ["6"], "theta": ["1000000.0"], "swap": ["0,1"], "pad": ["2"]}
     assert parse_qs(served["fragment"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("inlayer em", "embed"), ("inlayer embed --ov", "--overwrite"), ("inlayer learn note", "notebook")],
+)
+def test_shell_completion(words: str, expected: str) -> None:
+    settings = {"_INLAYER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    command = [sys.executable, "-m", "inlayer"]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [expected]
+
+
+def test_described_defaults_are_shown_like_other_defaults(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run("embed", "--help").out
+    assert re.search(r"^│ {20,}\[default: the bundled sample model\] +│$", out, flags=re.MULTILINE)
+    lines = [line.strip() for line in out.splitlines()]  # no blank line between examples
+    assert lines[lines.index("cat lines.txt | inlayer embed - --out vectors.safetensors") - 1].endswith("--weights sif")
 
 
 def test_help_imports_neither_torch_nor_numpy() -> None:

@@ -10,7 +10,6 @@ Tested against transformers in tests/checkpoint/test_parity.py, and without torc
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,8 @@ from inlayer.checkpoint import find_tables
 from inlayer.checkpoint.find_tables import TableInfo
 from inlayer.checkpoint.open import load
 from inlayer.checkpoint.store import Store
-from inlayer.errors import ConfigError, DtypeError, needs_torch
+from inlayer.checkpoint.text_vectors import TextVectors
+from inlayer.errors import ConfigError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
 from inlayer.tables import StoredTable
@@ -31,8 +31,6 @@ from inlayer.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
-    from inlayer.encoding.encode import Encoder
-    from inlayer.encoding.weighting import Weighting
     from inlayer.geometry.neighbors import Analogy, Neighbor
     from inlayer.geometry.projection import TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from inlayer.render.progress_bar import Progress
 
 
-class Model:
+class Model(TextVectors):
     """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
 
     Attributes:
@@ -67,7 +65,6 @@ class Model:
     """
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
-    _last_encoder: tuple[object, Encoder] | None = None
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.source, store.note, store.config
@@ -273,107 +270,6 @@ class Model:
         from inlayer.geometry.projection import cache_folder, project
 
         return project(self.table, method, cache=cache_folder(), progress=progress)
-
-    def encode(
-        self, texts: str | Iterable[str], *, pool: str = "mean",
-        weights: Weighting | str | os.PathLike[str] | None = None, normalize: bool = False, dim: int | None = None,
-        dtype: Any = "float32", batch_size: int | None = None, show_progress: bool | None = None,
-    ) -> Any:  # fmt: skip
-        """Turn texts into vectors: the pooled rows of their tokens.
-
-        Special tokens are ignored, and a text is never truncated. A text without tokens gives zeros. A text's vector
-        does not depend on the other texts, the batch size, or the number of threads. It differs from a computation in
-        float64 by at most 1e-6 times the largest absolute value of the table (1e-6 if all are below 1).
-
-        Args:
-            texts: A text, or a list of texts.
-            pool: "mean", "first", "last", or "max"; or "none" for one vector per token.
-            weights: A fitted `Weighting`, or the file or folder where one was saved.
-            normalize: Scale each vector to norm 1.
-            dim: Keep only the first `dim` values.
-            dtype: The dtype of the result.
-            batch_size: Texts per batch, which limits memory; by default chosen automatically.
-            show_progress: Show a progress bar on stderr if it is a terminal.
-
-        Returns:
-            A numpy array (n, D), or (D,) for a single text. With `pool="none"`, a `TokenVectors` with `vectors` (N, D),
-            `ids` (N,), and `offsets` (n + 1,).
-
-        Raises:
-            InputError: If the model has no tokenizer, or an argument is invalid.
-            TextError: If a text has a lone surrogate.
-
-        Example:
-            >>> load("default").encode(["I love dogs", "I love cats"]).shape
-            (2, 128)
-        """
-        from inlayer.encoding.encode import EncodeSettings
-
-        encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
-        if not isinstance(show_progress, (bool, np.bool_, type(None))):
-            raise DtypeError(f"show_progress is {show_progress!r}; it must be True, False, or None")
-        if not show_progress:
-            return encoder.encode(texts, settings, batch_size, None)
-        from inlayer.render.progress_bar import progress_bar
-
-        with progress_bar("encoding", "texts") as progress:
-            return encoder.encode(texts, settings, batch_size, progress)
-
-    def encode_iter(
-        self, texts: Iterable[str], *, pool: str = "mean", weights: Weighting | str | os.PathLike[str] | None = None,
-        normalize: bool = False, dim: int | None = None, dtype: Any = "float32", batch_size: int | None = None,
-    ) -> Iterator[Any]:  # fmt: skip
-        """Turn any number of texts into vectors, in constant memory.
-
-        Args:
-            texts: Texts, for example the lines of a file; read as they are needed.
-            pool: Same as in `encode`, as are the arguments below.
-            weights: A `Weighting`, or the path of one.
-            normalize: Scale each vector to norm 1.
-            dim: Keep this many values.
-            dtype: Dtype of the vectors.
-            batch_size: Texts per batch.
-
-        Returns:
-            An iterator over what `encode` returns, batch by batch. With `pool="none"`, the tokens of a large batch
-            come in several parts.
-
-        Raises:
-            InlayerError: Same as `encode`.
-
-        Example:
-            >>> sum(len(batch) for batch in load("default").encode_iter(str(number) for number in range(1000)))
-            1000
-        """
-        from inlayer.encoding.encode import EncodeSettings
-
-        encoder, settings = self.encoder(weights), EncodeSettings(pool, normalize, dim, dtype)
-        return encoder.stream(texts, settings.checked(encoder.width), batch_size)
-
-    def encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
-        """Build the encoder that `encode` uses: tokenizer, rows, and weights. The most recent one is cached.
-
-        Args:
-            weights: A `Weighting`, or the path of one.
-
-        Returns:
-            The encoder for these weights.
-
-        Raises:
-            InputError: If the model has no tokenizer, or the weights were fitted to a table of a different size.
-
-        Example:
-            >>> load("default").encoder().width
-            128
-        """
-        from inlayer.encoding.weighting import cache_key, open_weighting
-
-        last, key = self._last_encoder, cache_key(weights)  # another thread may replace the last one
-        if last is None or last[0] != key:
-            from inlayer.encoding.encode import Encoder
-
-            self._last_encoder = last = key, Encoder(self, open_weighting(weights))
-        return last[1]
 
     @property
     def is_tied(self) -> bool:

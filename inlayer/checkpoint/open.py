@@ -68,7 +68,7 @@ SAMPLES = {
 }
 
 
-def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, trainable: bool = False) -> Model:
+def load(source: str | os.PathLike[str] = DEFAULT, *, dtype: object = None, trainable: bool = False) -> Model:
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:
@@ -95,7 +95,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
     """
     if not isinstance(trainable, bool):
         raise InputError(f"trainable is {quote(trainable)}; it must be True or False")
-    source, target = DEFAULT if source is None else source, None
+    target = None
     if dtype is not None:
         from inlayer.formats.dtypes import as_float_dtype
 

@@ -1,7 +1,7 @@
 """The command line, the top layer of the package.
 
 - invalid input is reported in one line on stderr with exit code 2, never as a traceback; Ctrl-C exits with 130 (Typer)
-- only the command that runs is imported, and torch only where it is needed, so answers start quickly
+- only the command that runs is imported, and torch only where it is needed, so commands start quickly
 Tested in tests/test_cli.py.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -21,7 +22,7 @@ from inlayer.errors import InlayerError, needs_torch
 
 COMMANDS = {  # modules, in the order of --help
     "walk": "walk", "inspect": "inspect", "neighbors": "neighbors", "analogy": "neighbors", "map": "map",
-    "compare": "compare", "evaluate": "evaluate", "embed": "embed", "search": "embed",
+    "compare": "compare", "evaluate": "evaluate", "embed": "embed", "search": "search",
     "serve": "serve", "train": "train", "learn": "learn",
 }  # fmt: skip
 
@@ -31,16 +32,18 @@ def main() -> None:
     if sys.stdout is None:  # `inlayer walk >&-`
         sys.exit(_report("standard output is closed"))
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # characters outside the terminal's encoding are escaped
+        if isinstance(stream, io.TextIOWrapper):  # escape characters outside the terminal's encoding
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] or ["--help"]
-    for name in COMMANDS if arguments[0] not in COMMANDS else arguments[:1]:  # a command joins the app when imported
+    for name in (
+        COMMANDS if arguments[0] not in COMMANDS else arguments[:1]
+    ):  # a command registers with the app when imported
         import_module(f"inlayer.cli.{COMMANDS[name]}")
     command = get_command(app)
     try:
         with needs_torch("this command"):
             _shorten_help(command, arguments)
-            code = command(args=arguments, standalone_mode=False) or 0
+            code = command(args=arguments, prog_name="inlayer", standalone_mode=False) or 0
         sys.stdout.flush()  # flush here, so that a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         from inlayer.cli.messages import error_message
@@ -65,15 +68,22 @@ def main() -> None:
 
 
 def _shorten_help(command: Any, arguments: list[str]) -> None:
-    """Show numbers as <int>, without their range: with it, long options are cut at 80 columns."""
+    """Shorten and unify the help of options.
+
+    Numbers are shown as <int>, without their range: with it, long options are cut at 80 columns. A default described
+    in a help text is shown in the same place as Typer's own.
+    """
     if not {"--help", "-h"}.isdisjoint(arguments):
         from typer import rich_utils
 
         rich_utils.RANGE_STRING = ""
-        inner = [command]
-        for one in inner:
-            inner += getattr(one, "commands", {}).values()
-            for param in one.params:
+        commands = [command]
+        for current in commands:
+            commands += getattr(current, "commands", {}).values()
+            for param in current.params:
+                if default := re.search(r" \\\[default: (.+)\]$", getattr(param, "help", None) or ""):
+                    param.help, param.show_default = param.help[: default.start()], default[1]
+                    param._get_default_string = lambda text=default[1], **_: text  # Typer would add parentheses
                 if param.metavar is None and param.type.name.endswith(" range"):
                     param.metavar = f"<{param.type.name.removesuffix(' range')}>"
 

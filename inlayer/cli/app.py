@@ -1,4 +1,4 @@
-"""The Typer app that all commands join, the console they print to, and JSON output."""
+"""The Typer app that commands register with, the console they print to, and JSON output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,9 +15,11 @@ import inlayer
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path, not_a_file, path_kind
 
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
+
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,7 +33,7 @@ def _version(requested: bool) -> None:
 
 
 @app.callback()
-def inlayer_(
+def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -41,7 +43,7 @@ def inlayer_(
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a help text: commands, and remarks after a blank line."""
+    """Return the end of a help text: example commands, and remarks preceded by a blank line."""
     return "\n".join(("Examples:", *(line if line.startswith(PROGRAMS) else f"\n{line}" for line in lines))) + "\n"
 
 
@@ -61,27 +63,34 @@ def _check_output(context: typer.Context, param: Any, name: str | None) -> str |
 
 SUFFIXES = {"html": (".html", ".htm"), "png": (".png",), "parquet": (".parquet",)}  # for output files, by option
 output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
-PROGRAMS = ("inlayer ", "torchrun ")
+PROGRAMS = ("inlayer ", "torchrun ", "cat ")
 MIN_WIDTH = 30  # columns
 MAX_TOKEN = 24  # columns
 SOURCE_HELP = (
-    "Model folder, .safetensors, .gguf or .bin file, hub id, URL, or a sample: default, wordllama, minilm or smollm2. "
-    "\\[default: the bundled sample model]"
+    "Model folder, .safetensors, .gguf, or .bin file, hub id, URL, or a sample: default, wordllama, minilm, or "
+    "smollm2. \\[default: the bundled sample model]"
 )
 Source = Annotated[str | None, typer.Argument(help=SOURCE_HELP)]
 ModelOption = Annotated[str | None, typer.Option(help=SOURCE_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def open_model(source: str | None) -> Model:
+    """Open the model of a command; by default the bundled sample model."""
+    from inlayer.checkpoint import load
+
+    return load("default" if source is None else source)
+
+
 def print_json(value: Any) -> None:
-    """Print one line of JSON; non-finite values are an error."""
+    """Print one line of JSON. Non-finite values are an error."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 
 def console(max_width: int = 2**31, **settings: Any) -> Any:
     """Create the rich console of a command, at least 30 columns wide. `settings` are passed to rich.
 
-    Texts are printed as they are: paths and tokens may contain [brackets] and :names: that rich would interpret.
+    Texts are printed unchanged: paths and tokens may contain [brackets] and :names: that rich would interpret.
     """
     from rich.console import Console
 
@@ -89,7 +98,7 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
         def on_broken_pipe(self) -> None:  # rich would exit with 1, which means findings or a failed check
             raise BrokenPipeError
 
-        def _render_buffer(self, buffer: Any) -> str:  # rich fills lines of tables, and wraps after a space
+        def _render_buffer(self, buffer: Any) -> str:  # rich pads the lines of tables, and wraps after a space
             return re.sub(r" +(?=\n)", "", super()._render_buffer(buffer))
 
     settings |= {"highlight": False, "markup": False, "emoji": False}
@@ -103,8 +112,13 @@ def print_note(text: str) -> None:
     console().print(text, style="dim")
 
 
+def print_warning(text: str) -> None:
+    """Print a remark on stderr."""
+    sys.stderr.write(f"note: {text}\n")
+
+
 def print_demo_note(source: str, advice: str) -> None:
-    """Say below a result that the bundled model does not give useful ones."""
+    """Note below a result that the bundled model does not give useful results."""
     if source == "default":
         print_note(f'"default" is for demonstration only. For useful results, {advice} --model wordllama.')
 
@@ -124,7 +138,7 @@ def short_text(text: str, columns: int, blank: str | None = " ") -> str:
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:
-    """Print a table on the console; columns are right-aligned, except those whose index is in `left`."""
+    """Print a table. Columns are right-aligned, except those whose index is in `left`."""
     from inlayer.render.fitted_table import fitted_table
 
     output = console()

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, print_json, print_note, print_table
+from inlayer.cli.app import Json, Source, app, console, examples, open_model, print_json, print_note, print_table
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, format_path
 from inlayer.render.progress_bar import progress_bar
@@ -42,12 +42,10 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a table on word similarity and analogies, and compare it with random and simple baselines."""
-    from inlayer.checkpoint import load
-
     if not similarity and analogies is None:
         raise InputError("specify --similarity FILE or --analogies FILE, or both")
     files = [file for name in similarity or [] for file in _files(name)]
-    model = load(source)
+    model = open_model(source)
     from inlayer.geometry.evaluation import score_analogies, score_similarity
 
     scores = [score_similarity(model.table, model.vocabulary, file) for file in files]

@@ -1,6 +1,6 @@
-"""Inputs of the command line: texts from arguments, files and standard input, vectors from .npy files.
+"""Inputs of the command line: texts from arguments, files, and standard input; vectors from .npy files.
 
-- a file is read only up to a limit; bytes that are not valid UTF-8 are an error and never replaced
+- a file is read only up to a limit; bytes that are not valid UTF-8 are an error and are never replaced
 - an array is read without pickle, and its size is limited by its file
 Tested in tests/test_cli.py.
 """
@@ -41,15 +41,15 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
         for number, text in enumerate(texts, start=1)
     ]
     for name in files:
-        data = read_start(check_path(name, "--file"), MAX_BYTES, or_pipe=True)
-        given.append(_text(data, format_path(name)))
+        data = read_prefix(check_path(name, "--file"), MAX_BYTES, allow_pipe=True)
+        given.append(_decode_text(data, format_path(name)))
     return given
 
 
-def read_start(path: Path, limit: int, *, or_pipe: bool = False) -> bytes:
+def read_prefix(path: Path, limit: int, *, allow_pipe: bool = False) -> bytes:
     """Read a file, at most one byte more than `limit`."""
     kind = path_kind(path)
-    if kind in {"missing", "folder"} or (kind != "file" and not or_pipe):
+    if kind in {"missing", "folder"} or (kind != "file" and not allow_pipe):
         raise not_a_file(path, kind)
     with file_errors(path), path.open("rb") as file:
         return file.read(limit + 1)
@@ -58,12 +58,12 @@ def read_start(path: Path, limit: int, *, or_pipe: bool = False) -> bytes:
 def check_argument(text: str, name: str) -> str:
     """Check a command-line text; TextError if its bytes are not valid UTF-8."""
     if any("\udc80" <= character <= "\udcff" for character in text):  # how Python represents invalid bytes in arguments
-        _text(os.fsencode(text), name)
+        _decode_text(os.fsencode(text), name)
     return text
 
 
 def check_page_texts(texts: list[str]) -> list[str]:
-    """Check texts that a page opens with against the limits of its server."""
+    """Check the texts that a page opens with against the server's limits."""
     from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
     if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARACTERS:
@@ -75,10 +75,10 @@ def _from_standard_input() -> str:
     if sys.stdin is None:
         raise InputError("standard input is closed")
     with file_errors("standard input"):
-        return _text(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
+        return _decode_text(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
 
 
-def _text(data: bytes, name: str) -> str:
+def _decode_text(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
         raise InputError(f"{name} is larger than {MAX_BYTES:,} bytes, the limit for a text")
     try:
@@ -88,7 +88,7 @@ def _text(data: bytes, name: str) -> str:
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
-def read_pair(text: str) -> tuple[int, int]:
+def parse_token_pair(text: str) -> tuple[int, int]:
     """Parse two token indices, such as "1,2" or "1 2"."""
     pair = re.fullmatch(r"\s*([0-9]{1,9})(?:\s*,\s*|\s+)([0-9]{1,9})\s*", text)
     if pair is None:
@@ -97,7 +97,7 @@ def read_pair(text: str) -> tuple[int, int]:
 
 
 def read_vectors(name: str) -> npt.NDArray[Any]:
-    """Read the array of a .npy file."""
+    """Read the array in a .npy file."""
     import numpy as np
 
     from inlayer.encoding.outputs import map_array
@@ -105,6 +105,6 @@ def read_vectors(name: str) -> npt.NDArray[Any]:
     mapped = map_array(check_is_file(check_path(name, "--embeds")))
     is_float = mapped.dtype.kind == "f" and mapped.dtype.itemsize <= 8
     if not is_float or mapped.ndim not in (2, 3) or mapped.size > MAX_VALUES:
-        expected = f"float16, float32 or float64 (T, D) or (B, T, D), with at most {MAX_VALUES:,} values"
+        expected = f"float16, float32, or float64 (T, D) or (B, T, D), with at most {MAX_VALUES:,} values"
         raise InputError(f"{format_path(name)} has dtype {mapped.dtype} and shape {mapped.shape}; expected {expected}")
     return np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C")

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Source, app, console, examples, output_file, print_json
+from inlayer.cli.app import Source, app, console, examples, open_model, output_file, print_json
 from inlayer.errors import InputError
 from inlayer.files import format_path, write_output
 from inlayer.render.numbers import duration
@@ -61,9 +61,7 @@ def inspect(
         raise InputError("--json (which includes all ids), --ids and --html cannot be combined; run the command twice")
     if quick and strict:
         raise InputError("--quick and --strict cannot be combined: --quick does not check every row")
-    from inlayer.checkpoint import load
-
-    model = load(source)  # before further imports, so an unknown source is reported quickly
+    model = open_model(source)  # before further imports, so an unknown source is reported quickly
     from inlayer.inspection import inspect as inspect_model
 
     announce = _announcer(*model.table_info.shape)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, token_text
+from inlayer.cli.app import Json, Source, app, console, examples, open_model, output_file, print_json, token_text
 from inlayer.files import format_path, write_output
 from inlayer.render.numbers import pluralize
 from inlayer.render.progress_bar import progress_bar
@@ -60,9 +60,7 @@ def map_(
 ) -> None:
     """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map computed so far."""
     try:
-        from inlayer.checkpoint import load
-
-        model = load(source)
+        model = open_model(source)
         from inlayer.geometry import map_page
         from inlayer.geometry.projection import measure_distortion
 

@@ -1,4 +1,4 @@
-"""Error messages of the command line: Typer's in plain words, and the library's with names of options, not arguments.
+"""Error messages of the command line: Typer's in plain words, and the library's with option names, not argument names.
 
 Tested in tests/test_cli.py.
 """
@@ -18,7 +18,7 @@ from inlayer.cli.app import SUFFIXES
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import format_path, quote
 
-USAGE = {  # Typer's wording, and ours
+TYPER_MESSAGES = {  # Typer's wording -> ours
     r"^Invalid value for '(\S+?)': (.+) is not (a valid|in the range|one of) (.+)\.$": r"\1 is \2; it must be \3 \4",
     r"a valid int(eger)?( range)?$": "an integer",
     r"a valid float( range)?$": "a number",
@@ -31,7 +31,7 @@ ALIASES = {  # by command: library arguments whose options have other names, and
     },
 }  # fmt: skip
 
-ADVICE = {  # what to do in Python, and with the options of a command
+ADVICE = {  # by command: advice for Python -> advice for the command line
     "walk": {
         "choose one, or pass inputs_embeds":
         "choose one with --tokenizer FOLDER, or pass vectors with --embeds FILE.npy",
@@ -44,53 +44,53 @@ ADVICE = {  # what to do in Python, and with the options of a command
 
 
 def error_message(error: Exception, arguments: list[str], app: Any) -> str:
-    """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
-    names, command = _find(arguments, app)
+    """Return the message for an error from Typer or inlayer, for the command that these arguments name."""
+    names, command = _find_command(arguments, app)
     if isinstance(error, TyperException):
         message = _usage_message(error, arguments, names, command)
         return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error) + _forgotten_option(str(error), command, arguments)
-    return _name_options(str(error), " ".join(names), command, arguments)
+    return _use_option_names(str(error), " ".join(names), command, arguments)
 
 
 def _usage_message(error: TyperException, arguments: list[str], names: list[str], command: Any) -> str:
-    """Say what is wrong with the arguments of a command; without other advice, the message is a sentence."""
+    """Describe the problem with a command's arguments. A message without other advice is a sentence."""
     if hasattr(error, "possibilities") and hasattr(error, "option_name"):
         option = error.option_name
         if argument := _argument_like(option, command):
             return f"unknown option {option}; {argument}."
-        near = _near(option, chain(*(one.opts for one in command.params), ["--help"]))
-        return f"unknown option {option}" + (f"; did you mean {', '.join(near)}?" if near else ".")
+        similar = _similar_options(option, chain(*(param.opts for param in command.params), ["--help"]))
+        return f"unknown option {option}" + (f"; did you mean {', '.join(similar)}?" if similar else ".")
     message = error.format_message()
     if message.startswith("No such command") and not names and " " in arguments[0]:
-        what = f"unknown command {quote(arguments[0])}"
-        return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
-    for pattern, wording in USAGE.items():
+        problem = f"unknown command {quote(arguments[0])}"
+        return f"{problem}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
+    for pattern, wording in TYPER_MESSAGES.items():
         message = re.sub(pattern, wording, message)
     return message
 
 
-def _near(option: str, known: Iterable[str]) -> list[str]:
-    """Return the options whose names are similar; Typer also counts the dashes, so it would suggest --help often."""
+def _similar_options(option: str, known: Iterable[str]) -> list[str]:
+    """Return the options with similar names. Typer also compares the dashes, so it would often suggest --help."""
     names = {name.lstrip("-"): name for name in known}
     return [names[name] for name in get_close_matches(option.lstrip("-"), names)]
 
 
 def _argument_like(option: str, command: Any) -> str:
-    """Say that an option is an argument, if that is its name: `embed --file x`."""
+    """Return a hint if an option has the name of an argument, as in `embed --file x`; otherwise ""."""
     name = option.lstrip("-").removesuffix("s")
-    for one in command.params:
-        words = re.findall(r"[a-z]+", f"{one.name} {one.metavar or ''}".lower())
-        if not one.opts[0].startswith("-") and name in {word.removesuffix("s") for word in words}:
-            what = f"{name}s are arguments" if one.nargs < 0 else f"the {name} is an argument"
-            return f"{what}, without an option before {'them' if one.nargs < 0 else 'it'}"
+    for param in command.params:
+        words = re.findall(r"[a-z]+", f"{param.name} {param.metavar or ''}".lower())
+        if not param.opts[0].startswith("-") and name in {word.removesuffix("s") for word in words}:
+            hint = f"{name}s are arguments" if param.nargs < 0 else f"the {name} is an argument"
+            return f"{hint}, without an option before {'them' if param.nargs < 0 else 'it'}"
     return ""
 
 
 def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
-    """Suggest the option of an output file that was passed as a source."""
-    options = {option for one in command.params for option in one.opts}
+    """Suggest the option for an output file that was passed as a source."""
+    options = {option for param in command.params for option in param.opts}
     for name, suffixes in SUFFIXES.items():
         for file in arguments:
             if file.lower().endswith(suffixes) and message.startswith(f"{format_path(file)}: not found"):
@@ -98,7 +98,7 @@ def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
     return ""
 
 
-def _name_options(message: str, name: str, command: Any, arguments: list[str]) -> str:
+def _use_option_names(message: str, name: str, command: Any, arguments: list[str]) -> str:
     """Replace arguments of the library in its message with the options of this command.
 
     A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
@@ -110,17 +110,17 @@ def _name_options(message: str, name: str, command: Any, arguments: list[str]) -
     for words, replacement in ALIASES.get(name, {}).items():
         if not used.isdisjoint(replacement.split()):
             message = message.replace(words, replacement)
-    for one in command.params:
-        option = max(one.opts, key=len)
-        if option.startswith("-") and "_" in one.name:
-            message = re.sub(rf"(?<!config's )(?<![\w./\\'\"-]){one.name}(?![\w/\\=-]|\.\w)", option, message)
+    for param in command.params:
+        option = max(param.opts, key=len)
+        if option.startswith("-") and "_" in param.name:
+            message = re.sub(rf"(?<!config's )(?<![\w./\\'\"-]){param.name}(?![\w/\\=-]|\.\w)", option, message)
         elif option in used:
-            message = re.sub(rf"^(?!text \d){one.name}(?= (?:is|must|do|applies|\d|'))", option, message)  # "text 1"
+            message = re.sub(rf"^(?!text \d){param.name}(?= (?:is|must|do|applies|\d|'))", option, message)  # "text 1"
     return message
 
 
-def _find(arguments: list[str], command: Any) -> tuple[list[str], Any]:
-    """Return the names of the command that ran, and its object: `learn check` is two names."""
+def _find_command(arguments: list[str], command: Any) -> tuple[list[str], Any]:
+    """Return the command that ran and its names: `learn check` has two names."""
     names: list[str] = []
     for argument in arguments:
         inner = getattr(command, "commands", {}).get(argument)

@@ -18,6 +18,7 @@ from inlayer.cli.app import (
     app,
     console,
     examples,
+    open_model,
     print_demo_note,
     print_json,
     print_note,
@@ -68,11 +69,9 @@ def neighbors(
     as_json: Json = False,
 ) -> None:
     """Find the tokens nearest to a word, text or token by cosine similarity (exact search)."""
-    from inlayer.checkpoint import load
-
     if (query is None) == (token_id is None):
         raise InputError("specify a word or a text, or --id with a token id, but not both")
-    opened, wanted, table = load(model), query if token_id is None else token_id, "head" if head else "input"
+    opened, wanted, table = open_model(model), query if token_id is None else token_id, "head" if head else "input"
     if token_id is not None and token_id >= opened.table.num_embeddings:
         raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
@@ -101,13 +100,11 @@ def analogy(
     as_json: Json = False,
 ) -> None:
     """Answer an analogy by word arithmetic, and show what the first word alone would have answered."""
-    from inlayer.checkpoint import load
-
     parts = re.split(r"\s+([-−–+])\s+", " ".join(words).strip())
     if len(parts) != 5 or parts[1] == "+" or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, with spaces around - and +: king - man + woman")
     first, second, third = parts[::2]
-    opened = load(model)
+    opened = open_model(model)
     result = opened.analogy(first, second, third, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         found = {name: [one._asdict() for one in neighbors] for name, neighbors in result._asdict().items()}

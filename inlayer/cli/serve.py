@@ -61,7 +61,7 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
     """Serve the walk page and the course on this machine. The address contains a random access token."""
-    sources = tuple(model or [None])
+    sources = tuple(model or ["default"])
     open_models(sources)  # a source that cannot be opened is reported before the server starts
     fragment = "&".join(f"text={quote(value, safe='')}" for value in check_page_texts(text or []))
     from inlayer.web import serve as run
@@ -89,19 +89,19 @@ def serve(
 
 
 @cache
-def open_models(sources: tuple[str | None, ...]) -> dict[str, Model]:
+def open_models(sources: tuple[str, ...]) -> dict[str, Model]:
     """Open models and name each by the last part of its source, numbered if a name repeats."""
     from inlayer.checkpoint import load
 
     models: dict[str, Model] = {}
     for source in sources:
-        base = "default" if source is None else base_name(Path(source))
+        base = base_name(Path(source))
         names = (base if number == 1 else f"{base}-{number}" for number in count(1))
         models[next(name for name in names if name not in models)] = load(source)
     return models
 
 
-def open_pipelines(sources: tuple[str | None, ...]) -> dict[str, Pipeline]:
+def open_pipelines(sources: tuple[str, ...]) -> dict[str, Pipeline]:
     """Prepare models for walks. Every process that needs them opens them itself."""
     from inlayer.trace import Pipeline
 

@@ -19,8 +19,8 @@ from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.app import ModelOption, app, console, examples, output_file
-from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
+from inlayer.cli.app import ModelOption, app, console, examples, open_model, output_file
+from inlayer.cli.inputs import check_page_texts, parse_token_pair, read_texts, read_vectors
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import format_path, path_kind, write_output
 
@@ -125,11 +125,12 @@ def walk(
         (is_random and model is not None, f"{random_option} is only for a random table; remove it, or remove --model"),
         (has_vectors and (texts or file), "--embeds replaces the text; specify vectors or a text, not both"),
         (has_vectors and is_page, "--embeds applies to the terminal and --json; the page starts with a text"),
+        ((width or 0) % 2 and positions == "rotary", f"--width is {width}; rotary positions need an even width"),
         (has_vectors and is_random, "--embeds needs a model; --tokenizer, --width and --seed create a random table"),
     ):
         if is_wrong:
             raise InputError(problem)
-    swapped = None if swap is None else read_pair(swap)
+    swapped = None if swap is None else parse_token_pair(swap)
     vectors = None if embeds is None else read_vectors(embeds)
     walked = [] if has_vectors else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
     settings = {"width": width, "positions": positions, "seed": seed} if is_random else None
@@ -162,9 +163,8 @@ def walk(
 def _open_pipeline(
     texts: list[str], source: str | None, tokenizer: str | None, random_settings: dict[str, Any] | None
 ) -> Pipeline:
-    from inlayer.checkpoint import load
-
-    model = load(source) if random_settings is None else None  # before torch is imported: a wrong path fails at once
+    # Before torch is imported, so that a wrong path is reported immediately.
+    model = open_model(source) if random_settings is None else None
     name = "words" if tokenizer is None and model is None else tokenizer
     chosen = None if name is None else _open_tokenizer(name, texts)
 

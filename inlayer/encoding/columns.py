@@ -1,8 +1,9 @@
-"""Rows of texts with their other columns, and the types of these columns in a Parquet output: one throughout a run.
+"""Rows of texts with their other columns, and the type of each column, which is the same throughout a run.
 
 files -> [rows of texts, columns of one type] -> parts -> one file
-- a row whose value does not fit the earlier rows is bad. It is reported when it is read, not when parts are joined
-- a type may widen: from null to any type, from integers to floats, and by new fields of an object
+- a row whose value type conflicts with earlier rows is a bad row. It is reported when it is read, not when parts are
+  joined
+- a type may widen: from null to any type, from integers to floats, or when an object gets new fields
 Tested in tests/encoding/test_columns.py and test_commands.py.
 """
 
@@ -20,7 +21,7 @@ from inlayer.files import quote
 
 
 class TextRows(NamedTuple):
-    """Texts, the other columns of their rows (one dict per text, or an Arrow table), and where they come from."""
+    """Texts, the other columns of their rows (one dict per text, or an Arrow table), and their location."""
 
     texts: list[str]
     others: Any
@@ -65,19 +66,19 @@ def column_errors(name: str | None = None, kind: str = "Parquet", instead: str =
         raise
     except (ValueError, TypeError, NotImplementedError, OverflowError, LookupError) as error:  # also those of pyarrow
         reason = " ".join(str(error).split())[:160]
-        what = "a column" if name is None else f"column {quote(name)}"
+        column = "a column" if name is None else f"column {quote(name)}"
         raise InputError(
-            f"{what} cannot be stored as {kind}: {reason}; remove it, or use --out FILE{instead}"
+            f"{column} cannot be stored as {kind}: {reason}; remove it, or use --out FILE{instead}"
         ) from None
 
 
 class ColumnTypes:
-    """The types of all columns but the vectors, so far.
+    """The types of all columns seen so far, without the vectors.
 
     Args:
-        text_column: The name of the texts.
-        on_bad_row: Called with the location of a row that does not fit and its problem; may raise.
-        schemas: Those of the parts that are finished.
+        text_column: The name of the text column.
+        on_bad_row: Called with the location of a row that does not match and its problem; may raise.
+        schemas: Schemas of the finished parts.
     """
 
     def __init__(self, text_column: str, on_bad_row: Callable[[str, str], None], schemas: Iterable[Any] = ()) -> None:
@@ -87,7 +88,7 @@ class ColumnTypes:
             self._types |= {field.name: self._joined(field.name, field.type) for field in schema}
 
     def fitting(self, rows: TextRows) -> TextRows:
-        """Return the rows that fit these types, with an Arrow table of all columns; report the rest."""
+        """Return the rows that match these types, with an Arrow table of all columns, and report the other rows."""
         try:
             return self._convert(rows)
         except InputError:
@@ -131,8 +132,8 @@ class ColumnTypes:
         return rows._replace(others=pa.table(columns))
 
     def _joined(self, name: str, kind: Any) -> Any:
-        """Return a type that holds the values of both types."""
+        """Return a type that can hold the values of both types."""
         import pyarrow as pa
 
-        schemas = [pa.schema({name: one}) for one in (self._types.get(name, kind), kind)]
+        schemas = [pa.schema({name: candidate}) for candidate in (self._types.get(name, kind), kind)]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type

@@ -1,10 +1,10 @@
 """encode: texts to vectors, in batches.
 
 text -> ids -> rows -> pooling -> [vectors]
-- special tokens do not count: none are added, and those that occur in a text are skipped, as is the unknown token. A
-  model2vec or StaticEmbedding folder follows the rules of its own library
+- special tokens are ignored: none are added, and those that occur in a text are skipped, as is the unknown token. A
+  model2vec or StaticEmbedding folder follows that library's rules
 - a text is never truncated; one without tokens gives zeros
-- a text's vector depends on that text alone: not on its batch, nor on the number of threads
+- a text's vector depends only on that text, not on its batch or on the number of threads
 - see also: sums of rows (row_pooling.py), fitted weights (weighting.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
@@ -39,12 +39,12 @@ Array = npt.NDArray[Any]
 
 BATCH = 65_536  # texts; gigatoken caches the words of a batch
 SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
-TOKEN_VALUES = 2**22  # values of token vectors streamed at once: 16 MB
-TEXT_VALUES = 2**24  # values of text vectors streamed at once: 64 MB
-BATCH_CHARACTERS = 2**24  # limit of a batch, which has fewer texts if they are longer
+TOKEN_VALUES = 2**22  # values of token vectors per streamed batch: 16 MB
+TEXT_VALUES = 2**24  # values of text vectors per streamed batch: 64 MB
+BATCH_CHARACTERS = 2**24  # limit for a batch, which holds fewer texts if they are longer
 TEXT_ERRORS = (DtypeError, IdRangeError, TextError, TokenizerError)  # errors that a text can cause
 SAMPLE = 1024  # number of rows and tokens in a checksum
-BLOCK_BYTES = 2**24  # of rows read at once to compute the version
+BLOCK_BYTES = 2**24  # bytes of rows read at a time to compute the version
 
 
 class TokenVectors(NamedTuple):
@@ -69,15 +69,15 @@ class TokenVectors(NamedTuple):
 
 
 class EncodeSettings(NamedTuple):
-    """How the rows of a text become its vector."""
+    """How a text's rows become its vector."""
 
     pool: str = "mean"
     normalize: bool = False
     dim: int | None = None
     dtype: Any = "float32"
 
-    def checked(self, width: int) -> EncodeSettings:
-        """Return the same settings, with a numpy dtype; InputError if one of them is invalid."""
+    def validated(self, width: int) -> EncodeSettings:
+        """Return the same settings with a numpy dtype, or raise InputError if one of them is invalid."""
         if self.pool not in POOLS:
             raise InputError(f"pool is {quote(self.pool)}; it must be one of {', '.join(POOLS)}")
         if not isinstance(self.normalize, (bool, np.bool_)):
@@ -88,12 +88,12 @@ class EncodeSettings(NamedTuple):
                 raise InputError(f"dim is {self.dim}; it must be at most {width}, the width of the vectors")
         return self._replace(dtype=as_float_dtype(self.dtype))
 
-    def finish(self, vectors: Array) -> Array:
-        """Cut, normalize and convert pooled vectors (n, D)."""
+    def postprocess(self, vectors: Array) -> Array:
+        """Truncate, normalize, and convert pooled vectors (n, D)."""
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
         if self.normalize:
             wide = vectors.astype(np.float64)
-            with np.errstate(invalid="ignore"):  # a row with infinity has no direction and becomes NaN
+            with np.errstate(invalid="ignore"):  # a row that contains infinity has no direction and becomes NaN
                 norms = np.sqrt(np.vecdot(wide, wide))[:, None]
                 vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
         with np.errstate(over="ignore"):
@@ -103,7 +103,7 @@ class EncodeSettings(NamedTuple):
 def check_one_vector(pool: object) -> None:
     """Raise InputError if the pooling gives one vector per token where one per text is needed."""
     if pool == "none":
-        raise InputError("pool is 'none', which gives one vector per token; use mean, first, last or max")
+        raise InputError("pool is 'none', which gives one vector per token; use mean, first, last, or max")
 
 
 class Encoder:
@@ -155,15 +155,15 @@ class Encoder:
     def all_ids(self, texts: list[str]) -> Ragged:
         """Tokenize texts.
 
-        A few short texts are tokenized one by one, because starting the threads of a batch takes longer.
+        A few short texts are tokenized individually, because starting the threads for a batch takes longer.
         """
         if len(texts) <= SMALL_BATCH and all(isinstance(text, str) and len(text) <= SHORT_TEXT for text in texts):
-            with suppress(TextError):  # the error of a batch names the text
+            with suppress(TextError):  # the error for a batch names the text
                 return Ragged.from_lists([self.tokenizer.encode(text, add_special_tokens=False) for text in texts])
         return self.tokenizer.encode_batch(texts, add_special_tokens=False)
 
     def without_special(self, ids: Ragged) -> Ragged:
-        """Return the same texts without special tokens; IdRangeError if one of the other ids is not in the table."""
+        """Return the same texts without special tokens, or raise IdRangeError if another id is not in the table."""
         check_id_array(ids.flat, len(self._special))
         special = self._special.take(ids.flat)
         if special.any():
@@ -173,22 +173,22 @@ class Encoder:
         return ids
 
     def pooled(self, ids: Ragged, settings: EncodeSettings) -> Array:
-        """Return one vector per text, for checked settings."""
+        """Return one vector per text, for validated settings."""
         vectors: Array = self.pooler.pool(ids, settings.pool)
         if self.weighting is not None:
             vectors = self.weighting.transform(vectors)
             vectors[ids.counts == 0] = 0
-        return settings.finish(vectors)
+        return settings.postprocess(vectors)
 
     def vectors(self, ids: Ragged, settings: EncodeSettings) -> Array | TokenVectors:
-        """Return the vectors of texts, for checked settings."""
+        """Return the vectors of texts, for validated settings."""
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
 
     def stream(self, texts: Any, settings: EncodeSettings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
-        """Yield the vectors of one batch after another, for checked settings.
+        """Yield vectors batch by batch, for validated settings.
 
-        By default, vectors come in smaller batches than texts are tokenized in: memory of this size is reused when the
-        caller drops a batch, while newly allocated memory takes longer than the lookup.
+        By default, vectors are yielded in smaller batches than texts are tokenized in. Their memory is reused once the
+        caller drops a batch; allocating new memory takes longer than the lookup.
         """
         per_token = settings.pool == "none"
         for ids in self._id_batches(texts, batch_size):
@@ -202,13 +202,13 @@ class Encoder:
                 start = stop
 
     def per_token(self, ids: Ragged, settings: EncodeSettings) -> TokenVectors:
-        """Return one vector per token, for checked settings."""
+        """Return one vector per token, for validated settings."""
         vectors: Array = np.empty((ids.flat.size, self.pooler.width), np.float32)
         self.pooler.fill(ids.flat, vectors)
         vectors = vectors if self.weighting is None else self.weighting.transform(vectors)
-        return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
+        return TokenVectors(settings.postprocess(vectors), ids.flat, ids.offsets)
 
-    def _short(self, text: str, settings: EncodeSettings) -> Array | None:
+    def _encode_short(self, text: str, settings: EncodeSettings) -> Array | None:
         """Return the mean of one short text without the overhead of a batch; None if that is not possible."""
         if settings.pool != "mean" or len(text) > SHORT_TEXT:
             return None
@@ -218,7 +218,7 @@ class Encoder:
         if not 0 < len(ids) <= SEGMENT or max(ids) >= self.pooler.table.num_embeddings:
             return None
         vector: Array = np.add.reduce(self.pooler.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
-        return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
+        return settings.postprocess(vector if self.weighting is None else self.weighting.transform(vector))
 
     def checksum(self) -> int:
         """Return a checksum of all weights and a sample of rows, tokens and ids, which changes with the model."""
@@ -244,7 +244,7 @@ class Encoder:
         return str(crc)
 
     def _id_batches(self, texts: Any, batch_size: int | None) -> Iterator[Ragged]:
-        """Yield the ids of one batch of texts after another; an error names the index of the offending text."""
+        """Yield ids batch by batch. An error names the index of the offending text."""
         done = 0
         for batch in batches(texts, batch_size):
             try:
@@ -263,18 +263,18 @@ class Encoder:
     def encode(
         self, texts: Any, settings: EncodeSettings, batch_size: int | None, progress: Progress | None
     ) -> Array | TokenVectors:
-        """Return the vectors of all texts; of a single text (D,)."""
-        settings = settings.checked(self.width)
+        """Return the vectors of all texts (n, D), or the vector of a single text (D,)."""
+        settings = settings.validated(self.width)
         per_token = settings.pool == "none"
         if batch_size is not None:
             check_size(batch_size, "batch_size")
         if isinstance(texts, str):
-            short = self._short(texts, settings)
-            one = self.vectors(self.ids([texts]), settings) if short is None else short
-            return one if isinstance(one, TokenVectors) else np.asarray(one[0])
-        texts = check_texts(_each(texts))
+            short = self._encode_short(texts, settings)
+            result = self.vectors(self.ids([texts]), settings) if short is None else short
+            return result if isinstance(result, TokenVectors) else np.asarray(result[0])
+        texts = check_texts(_as_iterable(texts))
         done, parts = 0, []
-        is_plain = self.weighting is None and settings == EncodeSettings(settings.pool).checked(self.width)
+        is_plain = self.weighting is None and settings == EncodeSettings(settings.pool).validated(self.width)
         vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for ids in self._id_batches(texts, batch_size):
             start, done = done, done + len(ids)
@@ -292,7 +292,7 @@ class Encoder:
 
 
 def _skipped_ids(model: Model) -> frozenset[int]:
-    """Return the ids that do not count: special tokens, or what the library of a static model skips."""
+    """Return the ids to skip: special tokens, or those that a static model's library skips."""
     if model.tokenizer is None or model.skipped_tokens == "none":
         return frozenset()
     if model.skipped_tokens == "special":
@@ -302,10 +302,10 @@ def _skipped_ids(model: Model) -> frozenset[int]:
 
 
 def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
-    """Split texts into lists of `batch_size`; by default, of a size that is fast and limits memory."""
+    """Split texts into lists of `batch_size`, by default a size that is fast and limits memory."""
     if batch_size is not None:
         check_size(batch_size, "batch_size")
-    source = iter(_each(texts))
+    source = iter(_as_iterable(texts))
     while block := list(islice(source, batch_size or BATCH)):
         if batch_size is not None or _characters(block) <= BATCH_CHARACTERS:
             yield block
@@ -323,12 +323,12 @@ def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
 def _characters(texts: list[Any]) -> float:
     try:
         return sum(map(len, texts))
-    except TypeError:  # one is not a text; the tokenizer names it
+    except TypeError:  # an item is not a text; the tokenizer reports it
         return math.inf
 
 
-def _each(texts: Any) -> Any:
-    if hasattr(texts, "to_pylist") and hasattr(texts, "type"):  # a column of pyarrow
+def _as_iterable(texts: Any) -> Any:
+    if hasattr(texts, "to_pylist") and hasattr(texts, "type"):  # a pyarrow column
         return texts.to_pylist()
     if not is_list_like(texts):
         raise DtypeError(f"texts is {type_name(texts)}; it must be a list of str (encode also takes a single str)")

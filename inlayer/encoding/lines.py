@@ -1,4 +1,4 @@
-"""Lines of a stream, in constant memory: a line of any length is either returned or skipped, never kept whole.
+"""Lines of a stream, in constant memory: a line that is too long is skipped without being held in memory.
 
 bytes -> [lines] -> rows of texts
 Tested in tests/encoding/test_commands.py.
@@ -11,7 +11,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from typing import Any
 
-BLOCK = 2**22  # bytes read at once
+BLOCK = 2**22  # bytes read at a time
 MAX_TEXT = 2**26  # bytes of one line or field
 TOO_LONG = f"more than {MAX_TEXT:,} bytes, the limit for one text"
 
@@ -43,7 +43,7 @@ class CountedLines:
         self.stream, self.number = stream, 0
 
     def read(self) -> str:
-        """Return the next line, empty at the end; csv.Error if it is too long, and the next call continues after it."""
+        """Return the next line, or "" at the end. Raises csv.Error if it is too long; the next call skips it."""
         line: str = self.stream.readline(MAX_TEXT)
         self.number += bool(line)
         if len(line) < MAX_TEXT or line.endswith(("\n", "\r")):

@@ -1,8 +1,8 @@
-"""The outputs of `inlayer embed`: .npy, .safetensors, .parquet and .jsonl, written in parts and joined at the end.
+"""The outputs of `inlayer embed`: .npy, .safetensors, .parquet, and .jsonl, written in parts and joined at the end.
 
 rows of texts, vectors -> parts -> [file]
-- a part is complete or absent; the output is one file, which appears when all parts are complete
-- the parts of a Parquet file are Arrow files: they are written and read at the speed of a memory copy
+- a part is complete or absent; the output is a single file, renamed into place once all parts are complete
+- the parts of a Parquet file are Arrow files, which are written and read at the speed of a memory copy
 - .safetensors and .parquet also store how the vectors were made, which `inlayer search` uses
 - `open_vectors` opens an output for an exact search, without reading it into memory
 Tested in tests/encoding/test_commands.py.
@@ -29,6 +29,7 @@ from inlayer.files import check_is_file, file_errors, format_path, path_kind, qu
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_reader import FileRows, RowSource
 from inlayer.formats.safetensors import read_header
+from inlayer.render.numbers import pluralize
 from inlayer.tables import StoredTable
 
 Array = npt.NDArray[Any]
@@ -36,17 +37,19 @@ FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 TENSOR = "embeddings"
 CUT_SHORT = re.compile(r"EOF: |mmap length is greater than file size")  # how numpy and Python report truncated files
 METADATA = "inlayer"  # key of the settings in a file's metadata
-JOINED_BYTES = 2**24  # bytes copied at once
+JOINED_BYTES = 2**24  # bytes copied at a time
 
 
-def check_output(path: Path, dtype: np.dtype[Any]) -> None:
-    """Check the suffix of an output, that its format supports this dtype, and that nothing is overwritten."""
+def check_output(path: Path, dtype: np.dtype[Any], *, overwrite: bool = False) -> None:
+    """Check an output's suffix and dtype, and that no existing file is replaced unless `overwrite` is set."""
     if path.suffix not in FORMATS:
         raise InputError(f"--out is {format_path(path)}; its suffix must be one of {', '.join(FORMATS)}")
     if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
-        raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32 or float64, or .safetensors")
-    if path_kind(path) != "missing" or path.is_symlink():
-        raise InputError(f"{format_path(path)} already exists; choose another name, or delete it first")
+        raise InputError(f"{path.suffix} cannot store {dtype.name}; use float16, float32, or float64, or .safetensors")
+    kind = path_kind(path)
+    if (kind != "missing" or path.is_symlink()) and not (overwrite and kind == "file"):
+        advice = "" if kind != "file" else ", or use --overwrite to replace it"
+        raise InputError(f"{format_path(path)} already exists; choose another name{advice}")
     if path_kind(path.parent) != "folder":
         raise InputError(f"{format_path(path.parent)} is not a folder; create it first")
     if path.suffix == ".parquet":
@@ -54,7 +57,7 @@ def check_output(path: Path, dtype: np.dtype[Any]) -> None:
 
 
 def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text_column: str = FIELD) -> None:
-    """Write one part; `text_column` is the name of the texts in it."""
+    """Write one part; `text_column` is the name of its text column."""
     if kind in {".npy", ".safetensors"}:
         path.write_bytes(vectors.view(np.uint8).data)  # unlike tofile, this raises an error if the disk is full
     elif kind == ".jsonl":
@@ -75,9 +78,9 @@ def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array, text
 
 
 def _json_line(row: dict[str, Any]) -> str:
-    """Return a row as a line of JSON. JSON has no NaN and no infinity, so both become null."""
+    """Return a row as a line of JSON. NaN and infinity become null, because JSON does not have them."""
     line = json.dumps(row, default=str)
-    if "NaN" in line or "Infinity" in line:  # perhaps the word is only part of a text
+    if "NaN" in line or "Infinity" in line:  # but the word may be part of a text
         line = json.dumps(json.loads(line, parse_constant=lambda _: None))
     return line + "\n"
 
@@ -130,7 +133,7 @@ def _join_parquet(parts: list[Path], target: Path, vector_settings: Any) -> None
 
 
 def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], dict[str, str]]]:
-    """Open an output for a search: its vectors, how they were made, and text and file of a row, if they are stored."""
+    """Open an output for a search: its vectors, their settings, and a function that returns a row's text and file."""
     check_is_file(path)
     if path.suffix == ".parquet":
         rows = ParquetRows(path)
@@ -141,9 +144,13 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
-        tensors = [one for one in read_header(path).values() if one.is_matrix and one.dtype in SAFETENSORS_DTYPES]
+        tensors = [
+            tensor for tensor in read_header(path).values() if tensor.is_matrix and tensor.dtype in SAFETENSORS_DTYPES
+        ]
         if len(tensors) != 1:
-            raise InputError(f"{format_path(path)} must have one tensor of vectors (n, D); it has {len(tensors)}")
+            raise InputError(
+                f"{format_path(path)} must contain exactly one tensor of vectors (n, D); it contains {len(tensors)}"
+            )
         with safe_open(path, framework="numpy") as opened:
             metadata = (opened.metadata() or {}).get(METADATA)
         offset, shape, dtype = tensors[0].offset, tensors[0].shape, SAFETENSORS_DTYPES[tensors[0].dtype]
@@ -152,14 +159,17 @@ def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int
         offset, shape, dtype = array.offset, array.shape, array.dtype
         if len(shape) != 2 or dtype.kind != "f" or not dtype.isnative or not array.flags.c_contiguous:
             raise InputError(f"{format_path(path)} is not an array of vectors (n, D): dtype {dtype}, shape {shape}")
+    elif path.suffix == ".jsonl":
+        lines = JsonlRows(path)
+        return StoredTable(lines, lines.width, np.dtype(np.float32), name=VECTORS), {}, lines.origin
     else:
-        raise InputError(f"{format_path(path)} cannot be searched; use .npy, .safetensors or .parquet")
+        raise InputError(f"{format_path(path)} cannot be searched; use .npy, .safetensors, .parquet, or .jsonl")
     source = FileRows(path, offset, shape[0], shape[1] * dtype.itemsize)
     return StoredTable(source, shape[1], dtype), parse_settings(metadata), lambda _: {}
 
 
 def map_array(path: Path) -> np.memmap[Any, Any]:
-    """Map the array of a .npy file. Pickled objects are not loaded, and the file limits the size."""
+    """Map the array in a .npy file. Pickled objects are not loaded, and the array's size is limited by its file."""
     try:
         with file_errors(path):
             return np.lib.format.open_memmap(path, mode="r")
@@ -171,7 +181,7 @@ def map_array(path: Path) -> np.memmap[Any, Any]:
 
 
 class ParquetRows(RowSource):
-    """The vectors of a Parquet file as rows; one row group at a time is in memory."""
+    """The vectors in a Parquet file as rows. Only one row group at a time is in memory."""
 
     def __init__(self, path: Path) -> None:
         self.name = format_path(path)
@@ -214,3 +224,45 @@ class ParquetRows(RowSource):
             table = self._file.read_row_group(group, columns=[*columns.values()])
             values = {name: table[at][row - int(self._starts[group])].as_py() for name, at in columns.items()}
         return {name: str(value) for name, value in values.items() if value is not None}
+
+
+class JsonlRows(RowSource):
+    """The vectors in a .jsonl file as float32 rows. Only the offsets of its lines are in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.name = path, format_path(path)
+        with file_errors(path), path.open("rb") as file:
+            self._ends = np.cumsum(np.fromiter(map(len, file), np.int64))
+        if not len(self._ends):
+            raise InputError(f"{self.name} is empty; write it with inlayer embed")
+        self.rows, self.width = len(self._ends), 0
+        self.width = len(self._record(0)[1])
+        self.row_bytes = 4 * self.width
+
+    def read(self, ids: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` (n, row_bytes) with the rows of checked ids."""
+        for row, row_id in zip(out.view(np.float32), ids.tolist(), strict=True):
+            row[:] = self._record(row_id)[1]
+
+    def origin(self, row: int) -> dict[str, str]:
+        """Return the text and the file of a row; inlayer embed writes the text first."""
+        record = self._record(row)[0]
+        text_column = next(iter(record))
+        columns = {"text": text_column} | ({} if text_column == FILE else {"file": FILE})
+        return {name: str(record[at]) for name, at in columns.items() if record.get(at) is not None}
+
+    def _record(self, row: int) -> tuple[dict[str, Any], Array]:
+        """Return a line and its vector, where null means NaN."""
+        with file_errors(self._path), self._path.open("rb") as file:
+            file.seek(self._ends[row - 1] if row else 0)
+            line = file.readline()
+        try:
+            record = json.loads(line)
+            vector: Array = np.array(record[VECTORS], np.float32)
+        except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+            vector = np.empty(0)
+        if vector.ndim != 1 or not vector.size or vector.size != (self.width or vector.size):
+            needed = pluralize(self.width, "number") if self.width else "numbers"
+            problem = f"needs {needed} in the field {quote(VECTORS)}"
+            raise InputError(f"{self.name}, line {row + 1}: {problem}; write the file with inlayer embed")
+        return record, vector

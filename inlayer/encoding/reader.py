@@ -1,10 +1,11 @@
-"""Reader: the input of `inlayer embed`, texts and other columns of files, folders, patterns and standard input.
+"""Reader: the input of `inlayer embed`, read from files, folders, patterns, and standard input.
 
 [files] -> rows of texts -> vectors
-- .txt (one text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
-- standard input has one text per line, or one JSON object if a field is named
+- .txt and unknown suffixes (one text per line, or per file), .jsonl, .csv, .tsv, and .parquet; all but the last also
+  as .gz and .zst
+- standard input contains one text per line, or one JSON object per line if a field is named
 - a file is read block by block: memory does not depend on its size
-- a bad row is never dropped silently: `on_bad_row` gets its file, number and problem, and either raises or counts it
+- a bad row is never dropped silently: `on_bad_row` gets its file, number, and problem, and either raises or counts it
 Tested in tests/encoding/test_commands.py.
 """
 
@@ -26,17 +27,17 @@ from typing import Any
 
 from inlayer.encoding.columns import TextRows
 from inlayer.encoding.lines import BLOCK, MAX_TEXT, TOO_LONG, CountedLines, blocks
-from inlayer.encoding.source_files import PACKED, kind_of
+from inlayer.encoding.source_files import PACKED, file_kind
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import file_errors, format_path, join_names, quote, utf8_problem
 from inlayer.render.numbers import pluralize
 from inlayer.tokenizers.base import check_text
 
 Record = tuple[str, dict[str, Any]]  # a text, and the other columns of its row
-ROWS, ROWS_BYTES = 16_384, 2**25  # read at once from a table: rows or bytes, whichever is less
+ROWS, ROWS_BYTES = 16_384, 2**25  # read at a time from a table: rows or bytes, whichever is less
 FIELD, VECTORS = "text", "embedding"  # columns: the texts (by default), and the vectors of an output
-FILE = "file"  # column: where a text comes from, if there are several .txt files
-CSV_PROBLEMS = {  # part of the message of csv.Error: what is wrong, and what to do about it
+FILE = "file"  # column: the source of a text, if there are several text files
+CSV_PROBLEMS = {  # part of a csv.Error's message -> the problem and its fix
     "field limit": f"{TOO_LONG}; is a quote not closed?",
     "end of data": 'a quote is not closed, so the rest of the file is one record; close it, or write "" for a quote '
     "in a field",
@@ -44,70 +45,85 @@ CSV_PROBLEMS = {  # part of the message of csv.Error: what is wrong, and what to
 }
 
 
-def import_pyarrow(what: str) -> Any:
-    """Import pyarrow; an error names what needs it."""
+def import_pyarrow(feature: str) -> Any:
+    """Import pyarrow, or raise an error that names the feature that needs it."""
     try:
         import pyarrow
     except ImportError:
-        raise MissingExtraError(f"{what} needs pyarrow: pip install 'inlayer[embed]'") from None
+        raise MissingExtraError(f"{feature} needs pyarrow: pip install 'inlayer[embed]'") from None
     return pyarrow
 
 
 @contextmanager
 def parquet_errors(name: str) -> Iterator[None]:
-    """Turn an error of pyarrow about a file inside the block into one line."""
+    """Turn a pyarrow error about a file into a one-line message."""
     pa = import_pyarrow(name)
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a name of a column may be damaged
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column name may be damaged
         raise InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}") from None
 
 
 def rows_at_once(metadata: Any, max_rows: int = ROWS) -> int:
-    """Return how many rows of a Parquet file to read at once, given its metadata."""
+    """Return how many rows of a Parquet file to read at a time, given its metadata."""
     size = sum(int(metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups))
     return max(1, min(max_rows, ROWS_BYTES * int(metadata.num_rows) // max(size, 1)))
 
 
 class Reader:
-    """Reads rows from sources, and counts the bytes that it has read: `bytes_read` of `bytes_total`.
+    """Reads rows from sources, and counts bytes (`bytes_read` of `bytes_total`), empty texts, and empty files.
 
     Args:
-        sources: What `find_sources` returned.
-        field: The column of the texts; by default "text", or the only one.
-        per_file: Read a .txt file as one text instead of one text per line.
+        sources: Sources, as returned by `find_sources`.
+        field: The column that contains the texts; by default "text", or the only column.
+        per_file: Read a text file as one text instead of one text per line.
         on_bad_row: Called with the location of a bad row and its problem; may raise.
-        keep: Also read the other columns.
+        keep_columns: Also read the other columns.
     """
 
     def __init__(
         self, sources: list[Path | str], *, field: str | None, per_file: bool, on_bad_row: Callable[[str, str], None],
-        keep: bool,
+        keep_columns: bool,
     ) -> None:  # fmt: skip
         self.sources, self.field, self.per_file, self.on_bad_row = sources, field, per_file, on_bad_row
-        self.keep = keep
+        self.keep_columns = keep_columns
         self.text_column = field or FIELD  # the name is also used in the output
         kinds = {self._kind(source) for source in sources}
         if field is not None and kinds and kinds <= {"", ".txt"}:
-            raise InputError("--field names a column, but texts and .txt files do not have columns; omit it")
+            raise InputError("--field names a column, but texts and text files do not have columns; omit it")
         if per_file and ".txt" not in kinds:
-            raise InputError("--per-file is for .txt files, but the input has none; omit it")
+            raise InputError("--per-file is for text files, but the input does not contain any; omit it")
         self.bytes_total = sum(source.stat().st_size for source in sources if isinstance(source, Path))
-        self.bytes_read = 0
+        self.bytes_read = self.empty_texts = 0
+        self.empty_files: list[str] = []
 
     def __iter__(self) -> Iterator[TextRows]:
         for number, source in enumerate(self.sources, 1):
             if isinstance(source, str) and source != "-":
-                yield self._rows("text", [(number, source)], lambda text: (check_text(text), {}))
-            else:
-                name = "standard input" if source == "-" else format_path(source)
-                with _read_errors(name):
-                    yield from self._file(source, name)
+                yield self._count(self._rows("text", [(number, source)], lambda text: (check_text(text), {})))
+                continue
+            name, is_empty = "standard input" if source == "-" else format_path(source), True
+            with _read_errors(name):
+                for rows in self._file(source, name):
+                    is_empty = is_empty and not rows.texts
+                    yield self._count(rows)
+            if is_empty:
+                self.empty_files.append(name)
+
+    def without_reports(self) -> Reader:
+        """Return a reader of the same texts that skips bad rows silently and does not keep other columns."""
+        return Reader(
+            self.sources, field=self.field, per_file=self.per_file, on_bad_row=lambda *_: None, keep_columns=False
+        )
+
+    def _count(self, rows: TextRows) -> TextRows:
+        self.empty_texts += rows.texts.count("")
+        return rows
 
     def _kind(self, source: Path | str) -> str:
-        """Say how a source is read; empty for a text."""
+        """Return the suffix that determines how a source is read, or "" for a text."""
         if isinstance(source, Path):
-            return kind_of(source)
+            return file_kind(source) or ".txt"
         return "" if source != "-" else ".txt" if self.field is None else ".jsonl"
 
     def _file(self, source: Path | str, name: str) -> Iterator[TextRows]:
@@ -118,7 +134,7 @@ class Reader:
         with _open(source) as (stream, position):
             for rows in self._stream(stream, name, kind):
                 self.bytes_read = before + position()
-                if kind == ".txt" and self.keep and len(self.sources) > 1 and self.text_column != FILE:
+                if kind == ".txt" and self.keep_columns and len(self.sources) > 1 and self.text_column != FILE:
                     yield rows._replace(others=[{FILE: str(source)}] * len(rows.texts))
                 else:
                     yield rows
@@ -136,7 +152,7 @@ class Reader:
                 yield read(place, number, block)
 
     def _rows(self, place: str, numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Record]) -> TextRows:
-        """Parse numbered records; report those for which `parse` raises an error."""
+        """Parse numbered records, and report those for which `parse` raises an error."""
         texts, all_others, numbers = list[str](), list[dict[str, Any]](), list[int]()
         for number, record in numbered:
             try:
@@ -145,7 +161,7 @@ class Reader:
                 self.on_bad_row(f"{place} {number}", str(error))
             else:
                 texts.append(text)
-                all_others.append(others if self.keep else {})
+                all_others.append(others if self.keep_columns else {})
                 numbers.append(number)
         return TextRows(texts, all_others, place, numbers)
 
@@ -166,7 +182,7 @@ class Reader:
         value, field = _parse_json(line), self.text_column
         record = {field: value} if isinstance(value, str) else value
         if not isinstance(record, dict) or field not in record:
-            has = f"; it has {join_names(record)}" if isinstance(record, dict) else ""
+            has = f"; it has {join_names(record, in_order=True)}" if isinstance(record, dict) else ""
             raise InputError(f"no field {quote(field)}{has}; choose one with --field")
         self._check_columns(record, "the line")
         return check_text(record.pop(field), f"field {quote(field)}"), record
@@ -180,7 +196,7 @@ class Reader:
             _check_utf8("".join(header), "the header")
         except (csv.Error, InputError) as error:
             raise InputError(f"{name}, line {lines.number}: {_csv_problem(error)}") from None
-        column = self._column(header, name)
+        column = self._column(header, name, is_csv=True)
 
         def parse(row: list[str]) -> Record:
             if len(row) != len(header):
@@ -201,7 +217,7 @@ class Reader:
         yield self._rows(f"{name}, line", rows, parse)
 
     def _csv_rows(self, reader: Any, lines: CountedLines, name: str) -> Iterator[tuple[int, list[str]]]:
-        """Yield each row with its first line; report rows with misplaced or unclosed quotes or long fields."""
+        """Yield each row with its first line; report rows with misplaced quotes, unclosed quotes, or long fields."""
         while True:
             first = lines.number + 1
             try:
@@ -216,44 +232,43 @@ class Reader:
             if row:
                 yield first, row
 
-    def _column(self, names: list[str], where: str) -> str:
+    def _column(self, names: list[str], source: str, *, is_csv: bool = False) -> str:
         chosen = self.field or (names[0] if len(names) == 1 else FIELD)
         if chosen not in names:
-            raise InputError(
-                f"{where} has no column {quote(chosen)}; it has {join_names(names)}; choose one with --field"
-            )
-        for name, times in Counter(names if self.keep else [name for name in names if name == chosen]).items():
+            columns = join_names(names, in_order=True) + " (the first line is taken as the header)" * is_csv
+            raise InputError(f"{source} has no column {quote(chosen)}; it has {columns}; choose one with --field")
+        for name, times in Counter(names if self.keep_columns else [name for name in names if name == chosen]).items():
             if times > 1:
-                raise InputError(f"{where} has more than one column {quote(name)}; rename all but one")
-        self._check_columns(names, where)
+                raise InputError(f"{source} has more than one column {quote(name)}; rename all but one")
+        self._check_columns(names, source)
         return chosen
 
-    def _check_columns(self, names: Iterable[str], where: str) -> None:
+    def _check_columns(self, names: Iterable[str], source: str) -> None:
         """Check that no column has the name of the output's vectors, because columns keep their names."""
-        if self.keep and VECTORS in names:
+        if self.keep_columns and VECTORS in names:
             raise InputError(
-                f"{where} has a column {quote(VECTORS)}, the name of the vectors in the output; rename it, or use "
+                f"{source} has a column {quote(VECTORS)}, the name of the vectors in the output; rename it, or use "
                 "--out FILE.npy, which has no columns"
             )
 
     def parquet_rows(self, path: Path, name: str, group: int | None = None, max_rows: int = ROWS) -> Iterator[TextRows]:
-        """Yield the rows of a Parquet file, or of one row group, in batches of `rows_at_once` without the bad ones."""
+        """Yield the valid rows of a Parquet file, or of one row group, in batches of `rows_at_once`."""
         before = self.bytes_read
         with parquet_errors(name):
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            # in blocks: otherwise all columns of a row group are in memory
+            # Read in blocks; otherwise all columns of a row group would be in memory.
             with pq.ParquetFile(path, pre_buffer=False, buffer_size=BLOCK) as file:
                 schema, metadata = file.schema_arrow, file.metadata
                 column = self._column(schema.names, name)
                 kind = schema.field(column).type
-                plain = kind.value_type if pa.types.is_dictionary(kind) else kind  # a category of pandas
+                plain = kind.value_type if pa.types.is_dictionary(kind) else kind  # a pandas category
                 if plain not in {pa.string(), pa.large_string(), pa.string_view()}:
                     raise InputError(f"{name}: column {quote(column)} has type {kind}, not string")
                 groups = range(file.num_row_groups) if group is None else [group]
                 number = sum(metadata.row_group(index).num_rows for index in range(group or 0))
-                columns = None if self.keep else [column]
+                columns = None if self.keep_columns else [column]
                 for batch in file.iter_batches(rows_at_once(metadata, max_rows), row_groups=groups, columns=columns):
                     yield self._batch(pa.Table.from_batches([batch]), column, f"{name}, row", number)
                     number += len(batch)
@@ -281,7 +296,7 @@ class Reader:
 
 @contextmanager
 def _open(source: Path | str) -> Iterator[tuple[Any, Callable[[], int]]]:
-    """A stream of bytes, and a function that returns how many bytes of the file have been read."""
+    """Open a stream of bytes, with a function that returns how many bytes of the file have been read."""
     if not isinstance(source, Path):
         if sys.stdin is None:
             raise InputError("standard input is closed")
@@ -310,7 +325,7 @@ def _read_errors(name: str) -> Iterator[None]:
 
 
 def _decode(data: bytes) -> Record:
-    """Return the text of a line or of a whole file."""
+    """Return the text in a line or in a whole file."""
     if len(data) > MAX_TEXT:
         raise InputError(TOO_LONG)
     try:
@@ -320,7 +335,7 @@ def _decode(data: bytes) -> Record:
 
 
 def _parse_json(line: bytes) -> Any:
-    """Parse a line of JSON; InputError if it is not JSON, or if a number would become infinity."""
+    """Parse a line of JSON, or raise InputError if it is not JSON or if a number would become infinity."""
     try:
         return json.loads(line, parse_constant=_not_json, parse_float=_finite)
     except InputError:
@@ -341,14 +356,14 @@ def _finite(digits: str) -> float:
 
 
 def _csv_problem(error: Exception) -> str:
-    """Say what is wrong with a record, and what to do about it."""
+    """Describe the problem with a record and its fix."""
     reason = str(error)
     return next((advice for part, advice in CSV_PROBLEMS.items() if part in reason), reason)
 
 
-def _check_utf8(value: str, what: str) -> None:
-    """Check that a value has only characters, and no bytes that surrogateescape kept."""
+def _check_utf8(value: str, name: str) -> None:
+    """Check that a value contains only characters, not bytes preserved by surrogateescape."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{what} is not valid UTF-8") from None
+        raise InputError(f"{name} is not valid UTF-8") from None

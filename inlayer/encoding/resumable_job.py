@@ -1,11 +1,11 @@
-"""EmbedJob: the resumable run of `inlayer embed`. Rows become vectors in parts that survive a kill.
+"""EmbedJob: the resumable run of `inlayer embed`. Rows are embedded in parts, so a killed run can resume.
 
 rows of texts -> [parts] -> one file
-- parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name has the range of
-  input rows that it covers, a checksum of all rows so far, and how many of them the model could encode. So a killed run
-  has lost at most one part, and none is written twice
-- running the same command again checks the rows against the checksum and continues; other settings are an error
-- the output appears by renaming when all rows are there, and the folder is removed
+- parts are in a folder next to the output, `.NAME.part`. Parts are renamed into place when complete, and a part's name
+  contains the range of input rows that it covers, a checksum of all rows so far, and how many of them the model could
+  encode, so a killed run loses at most one part, and no part is written twice
+- running the same command again checks the rows against the checksum and continues; different settings are an error
+- the output is renamed into place once all rows are written, and the folder is removed
 Tested with killed processes in tests/encoding/test_commands.py.
 """
 
@@ -30,17 +30,17 @@ from inlayer.errors import InputError
 from inlayer.files import atomic_path, file_errors, format_path, join_names, locked, sync, write_atomic
 
 PART_BYTES = 2**26  # size of the vectors in one part
-PART = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
-JOB_FILE = re.compile(rf"lock|job\.json|joined\.\w+|{PART}|\.(job\.json|{PART})\.saving")
+PART_NAME = r"(\d{12})-(\d{12})-([0-9a-f]{8})-(\d{12})"
+JOB_FILE = re.compile(rf"lock|job\.json|joined\.\w+|{PART_NAME}|\.(job\.json|{PART_NAME})\.saving")
 
 
 class Part(NamedTuple):
-    """What the name of a part says."""
+    """The fields in a part's name."""
 
-    start: int  # the first of its input rows; with Ray, the number of its slice
-    end: int  # the end of its input rows; with Ray, its row group
-    checksum: int  # of all input rows so far; with Ray, the state of its file
-    rows: int  # how many rows it has
+    start: int  # index of its first input row; with Ray, of its slice
+    end: int  # index after its last input row; with Ray, index of its row group
+    checksum: int  # of all input rows so far; with Ray, the version of its file
+    rows: int  # number of rows in it
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ def embed_rows(
     encoder: Encoder, settings: EncodeSettings, rows: TextRows, on_bad_row: Callable[[str, str], None],
     types: ColumnTypes | None = None,
 ) -> tuple[TextRows, npt.NDArray[Any]]:  # fmt: skip
-    """Return rows and their vectors. Rows that do not fit the types, or that the model cannot encode, are reported."""
+    """Return rows and their vectors; report rows that conflict with the types or that the model cannot encode."""
     if types is not None:
         rows = types.fitting(rows)
     try:
@@ -73,19 +73,22 @@ class EmbedJob:
 
     Args:
         encoder: The model's encoder.
-        settings: Checked settings.
-        reader: The rows.
+        settings: Validated settings.
+        reader: Reads the rows.
         out: The file to write.
-        vector_settings: How the vectors are made; stored in the output.
-        input_settings: Which rows are read. A run can only be resumed with the same settings of both kinds.
+        vector_settings: Settings that determine the vectors; stored in the output.
+        input_settings: Settings that determine which rows are read. A run can resume only if both sets of settings are
+            unchanged.
+        overwrite: Replace an existing file, once the new one is complete.
     """
 
     def __init__(
         self, encoder: Encoder, settings: EncodeSettings, reader: Reader, out: Path,
-        vector_settings: dict[str, Any], input_settings: dict[str, Any],
+        vector_settings: dict[str, Any], input_settings: dict[str, Any], *, overwrite: bool = False,
     ) -> None:  # fmt: skip
-        check_output(out, settings.dtype)
+        check_output(out, settings.dtype, overwrite=overwrite)
         self.encoder, self.settings, self.reader, self.out = encoder, settings, reader, out
+        self.overwrite = overwrite
         self.vector_settings = vector_settings = vector_settings | {"column": reader.text_column}
         arguments = vector_settings | input_settings | {"version": encoder.version()}
         self._arguments = json.dumps(arguments, sort_keys=True).encode()
@@ -93,7 +96,7 @@ class EmbedJob:
         self.width = settings.dim or encoder.width
 
     def run(self, progress: Callable[[int], None]) -> int:
-        """Embed everything that is not done yet; returns the number of rows of the output.
+        """Embed all remaining rows, and return the number of rows in the output.
 
         Raises:
             InputError: If the input has changed since the interrupted run, or the output cannot be written.
@@ -107,7 +110,7 @@ class EmbedJob:
                     rows = self._write_parts(progress)
                     if rows == 0:
                         self._remove()
-                        raise InputError("the input has no texts")
+                        raise InputError("the input contains no text")
                     self._join(rows)
                 finally:
                     if not self.parts():
@@ -115,7 +118,7 @@ class EmbedJob:
         return rows
 
     def parts(self) -> list[Part]:
-        names = (re.fullmatch(PART, path.name) for path in self.folder.glob("*-*-*-*"))
+        names = (re.fullmatch(PART_NAME, path.name) for path in self.folder.glob("*-*-*-*"))
         return sorted(Part(int(name[1]), int(name[2]), int(name[3], 16), int(name[4])) for name in names if name)
 
     def _files(self) -> list[Path]:
@@ -126,12 +129,12 @@ class EmbedJob:
         if not self.parts():
             write_atomic(file, arguments)
         elif not file.exists() or file.read_bytes() != arguments:
-            problem = "has the parts of an interrupted run with different arguments, or a different version"
-            advice = "run it again with the same ones, or delete that folder"
+            problem = "contains the parts of an interrupted run with different arguments, or a different version"
+            advice = "repeat the original command, or delete that folder"
             raise self._error(f"{problem} of the model or the weighting; {advice}")
 
     def _write_parts(self, progress: Callable[[int], None]) -> int:
-        finished = expected = 0  # how many input rows the finished parts cover, and the checksum of these rows
+        finished = expected = 0  # number of input rows that the finished parts cover, and the checksum of these rows
         for part in self.parts():
             if part.start != finished:
                 raise self._error(f"is missing the part from row {finished:,}; delete that folder")
@@ -144,7 +147,7 @@ class EmbedJob:
             crc, seen = zlib.crc32(data, crc), seen + len(rows.texts)
             if seen <= finished:
                 if seen == finished and crc != expected:
-                    raise self._changed()
+                    raise self._input_changed_error()
                 continue
             pending.append(embed_rows(self.encoder, self.settings, rows, self.reader.on_bad_row, types))
             size += len(data) + pending[-1][1].nbytes
@@ -153,7 +156,7 @@ class EmbedJob:
                 start, pending, size = seen, [], 0
             progress(seen)
         if seen < finished:
-            raise self._changed()
+            raise self._input_changed_error()
         if types is not None:
             types.check()
         if pending:
@@ -161,7 +164,7 @@ class EmbedJob:
         return sum(part.rows for part in self.parts())
 
     def _column_types(self) -> ColumnTypes | None:
-        """Return the types of the columns, if the output has typed columns."""
+        """Return the types of the finished parts' columns, or None if the output does not have typed columns."""
         if self.out.suffix != ".parquet":
             return None
         import pyarrow as pa
@@ -171,7 +174,7 @@ class EmbedJob:
         return ColumnTypes(self.reader.text_column, self.reader.on_bad_row, others)
 
     def _slices(self, boundary: int) -> Iterator[TextRows]:
-        """Yield the rows in slices of bounded size, with a cut at row `boundary`."""
+        """Yield the rows in slices of bounded size, with a slice boundary at row `boundary`."""
         max_rows, position = max(1, min(BATCH, PART_BYTES // (4 * self.width))), 0
         for rows in self.reader:
             start = 0
@@ -192,7 +195,7 @@ class EmbedJob:
         try:
             join_parts(self._files(), joined, (rows, self.width), self.settings.dtype, self.vector_settings)
             sync(joined)
-            check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
+            check_output(self.out, self.settings.dtype, overwrite=self.overwrite)  # it may have been created since
             joined.replace(self.out)
         finally:
             joined.unlink(missing_ok=True)
@@ -206,14 +209,14 @@ class EmbedJob:
             raise self._error(f"{problem}; choose another --out, or move that folder")
 
     def _remove(self) -> None:
-        """Remove the folder with its parts; files that are not parts stay, and the folder with them."""
+        """Remove the parts and their folder. Other files are kept, and so is a folder that contains them."""
         with suppress(OSError):
             for path in self.folder.iterdir():
                 if JOB_FILE.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             self.folder.rmdir()
 
-    def _changed(self) -> InputError:
+    def _input_changed_error(self) -> InputError:
         problem = "the input has changed since the interrupted run: the first rows differ"
         return InputError(f"{problem}; delete {format_path(self.folder)} to start over")
 

@@ -1,4 +1,4 @@
-"""Pool the rows of many texts: mean, max, first or last. Numpy, with torch or SciPy for large batches.
+"""Pool the rows of many texts: mean, max, first, or last. Uses numpy, or torch or SciPy for large batches.
 
 text -> ids -> rows -> [pooling] -> vectors
 - a text of up to SEGMENT tokens is summed in float32, in the order of its tokens; a longer one is a float64 sum of such

@@ -1,10 +1,11 @@
 """Weighting: adjustments to the mean of a text's rows, fitted on a sample of texts.
 
 rows -> [token weights] -> mean -> [minus common components, whitened] -> vectors
-- smooth inverse frequency: a token's row counts a / (a + p), where p is its share of all tokens (Arora et al., 2017)
-- common components: directions that all texts share are projected out
+- smooth inverse frequency: a token's row is weighted by a / (a + p), where p is its share of all tokens (Arora et al.,
+  2017)
+- common components: directions shared by all texts are projected out
 - whitening: the mean is subtracted, and all directions get the same variance (Su et al., 2021)
-- stored as one .safetensors file: token weights (V,), mean (D,) and matrix (D, width). One file is replaced in one step
+- stored as one .safetensors file: token weights (V,), mean (D,), and matrix (D, width), which is replaced atomically
 Tested against plain loops in tests/encoding/test_weighting.py. Quality on public data: docs/embed.md.
 """
 
@@ -39,9 +40,9 @@ MIN_VARIANCE = 1e-9  # relative to the largest; directions below this are noise 
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """Token weights and a linear map, fitted on texts and applied by `Model.encode(texts, weights=...)`.
+    """Token weights and a linear map, fitted on texts, applied by `Model.encode(texts, weights=...)`.
 
-    `Weighting.fit` makes one from texts, `Weighting.load` reads one from a file.
+    `Weighting.fit` fits a weighting on texts, and `Weighting.load` reads one from a file.
 
     Args:
         token_weights: The weight of each row (V,).
@@ -83,7 +84,7 @@ class Weighting:
             sif: The constant a of smooth inverse frequency; 0 turns it off.
             components: Number of common components to project out.
             whiten: Subtract the mean, and give all directions the same variance.
-            dim: Keep only the `dim` directions of largest variance; needs `whiten`.
+            dim: Keep only the `dim` directions of largest variance. Requires `whiten`.
 
         Returns:
             The weighting.
@@ -136,7 +137,7 @@ class Weighting:
 
     @property
     def width(self) -> int:
-        """Number of values of a weighted vector.
+        """Number of values in a weighted vector.
 
         Example:
             >>> texts = ["I love dogs", "I love cats", "They sell fish"]
@@ -146,7 +147,7 @@ class Weighting:
         return int(self.matrix.shape[1])
 
     def transform(self, vectors: npt.NDArray[Any]) -> Vectors:
-        """Apply mean and matrix to pooled vectors, in float64, so the batch does not matter.
+        """Apply the mean and the matrix to pooled vectors, in float64, so that the batch does not matter.
 
         Args:
             vectors: Pooled vectors (n, D).
@@ -163,10 +164,10 @@ class Weighting:
         return transformed.astype(np.float32)
 
     def check(self, model: Model) -> None:
-        """Check that it was fitted on a table of the model's size.
+        """Check that the weighting was fitted on a table of the model's size.
 
         Args:
-            model: The model that it will be used with.
+            model: The model to use it with.
 
         Raises:
             InputError: If the sizes differ.
@@ -186,7 +187,7 @@ class Weighting:
         """Write the weighting to a file.
 
         Args:
-            path: A file, or a folder such as the model's, where it becomes weighting.safetensors.
+            path: A file; or a folder, such as the model's, in which weighting.safetensors is written.
 
         Returns:
             The file.
@@ -231,7 +232,7 @@ class Weighting:
         file = _file(path)
         actual = {name: (tensor.dtype, len(tensor.shape)) for name, tensor in read_header(file).items()}
         if actual != {"tokens": ("F32", 1), "mean": ("F32", 1), "matrix": ("F32", 2)}:
-            raise CheckpointError(f"{format_path(file)} is not a weighting: expected float32 tokens, mean and matrix")
+            raise CheckpointError(f"{format_path(file)} is not a weighting: expected float32 tokens, mean, and matrix")
         with safe_open(file, framework="numpy") as opened:
             tensors = {name: opened.get_tensor(name) for name in actual}
             metadata = (opened.metadata() or {}).get("weighting")
@@ -244,7 +245,7 @@ class Weighting:
 
 
 def parse_settings(metadata: str | bytes | None) -> dict[str, Any]:
-    """Return the settings in the metadata of a file; without valid ones, none."""
+    """Return the settings in a file's metadata, or an empty dict if there are no valid settings."""
     try:
         settings = json.loads(metadata or "{}")
     except ValueError:
@@ -258,21 +259,21 @@ def _file(path: str | os.PathLike[str], name: str = "path") -> Path:
 
 
 def cache_key(weights: Weighting | str | os.PathLike[str] | None) -> object:
-    """Return what identifies a weighting: the object, or the current version of a file (a save replaces the file)."""
+    """Return a key that identifies a weighting: the object, or a file's current version (a save replaces the file)."""
     if weights is None or isinstance(weights, Weighting):
         return weights
     file = check_is_file(_file(weights, "weights"))
-    facts = file.stat()
-    return file.absolute(), facts.st_ino, facts.st_mtime_ns, facts.st_size
+    status = file.stat()
+    return file.absolute(), status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def open_weighting(weights: Weighting | str | os.PathLike[str] | None) -> Weighting | None:
-    """Return a weighting as it is, or read it from its file."""
+    """Return a weighting unchanged, or read it from its file."""
     return weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
 
 
 def _moments(pooler: RowPooler, id_batches: list[Ragged]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the mean and the second moments of the texts' vectors, in float64; texts without tokens do not count."""
+    """Return the mean and the second moments of the texts' vectors, in float64, ignoring texts without tokens."""
     total, products, count = np.zeros(pooler.width), np.zeros((pooler.width, pooler.width)), 0
     for ids in id_batches:
         vectors = pooler.pool(ids, "mean")[ids.counts > 0].astype(np.float64)

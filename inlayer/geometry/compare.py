@@ -18,6 +18,7 @@ tests/browser/test_map.py.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -144,7 +145,7 @@ class MatchedRows(NamedTuple):
         return np.flatnonzero(np.isnan(self.cosines) & ~((self.norms_a == 0) & (self.norms_b == 0)))
 
 
-def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
+def compare(a: Model | str | os.PathLike[str], b: Model | str | os.PathLike[str], *, top: int = 20) -> ModelComparison:
     """Compare the tables of two models: shared tokens, rows that moved, common neighborhoods.
 
     Args:

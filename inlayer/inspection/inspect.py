@@ -38,7 +38,7 @@ MAX_RATIO = 2.0  # ratio of the norms of references with and without a token
 
 
 def inspect(
-    source: Model | str | os.PathLike[str] | None = None,
+    source: Model | str | os.PathLike[str] = "default",
     *,
     quick: bool = False,
     strict: bool = False,

@@ -61,7 +61,9 @@ class EmbedColumn:
     def __call__(self, batch: Any) -> dict[str, Any]:
         names = getattr(batch, "column_names", batch)  # a table if the dataset's format is "arrow"
         if self.column not in names:
-            raise InputError(f"the dataset has no column {quote(self.column)}; its columns are {join_names(names)}")
+            raise InputError(
+                f"the dataset has no column {quote(self.column)}; it has {join_names(names, in_order=True)}"
+            )
         texts = batch[self.column]
         if isinstance(texts, str):
             raise InputError("use dataset.map(..., batched=True)")

@@ -68,7 +68,7 @@ class TableModule(InputModule):  # type: ignore[misc]
         check_one_vector(pool)
         self.source, self.model, self.pool = source, load(check_source(source)), pool
         self.encoder = self.model.encoder(weights)
-        self.settings = EncodeSettings(pool).checked(self.encoder.width)
+        self.settings = EncodeSettings(pool).validated(self.encoder.width)
         self.tokenizer = self.encoder.tokenizer
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, torch.Tensor]:

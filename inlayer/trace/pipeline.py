@@ -374,7 +374,8 @@ def walk(
             raise InputError("tokenizer does not apply to a Pipeline; open one with Pipeline(model, tokenizer=...)")
         pipeline = model
     else:
-        pipeline = Pipeline(model if isinstance(model, Model) else load(model), tokenizer=tokenizer)
+        source = "default" if model is None else model
+        pipeline = Pipeline(source if isinstance(source, Model) else load(source), tokenizer=tokenizer)
     texts = [text] if isinstance(text, str) else text
     change = Change(positions=positions, theta=theta, swap=swap, pad=pad)
     return pipeline.walk(

@@ -84,7 +84,7 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
         if query.dimensions is not None and query.dimensions > encoder.width:
             limit = f"it must be at most {encoder.width}, the width of the vectors"
             raise InputError(f"dimensions is {query.dimensions}; {limit}")
-    settings = EncodeSettings(normalize=True, dim=query.dimensions).checked(encoder.width)
+    settings = EncodeSettings(normalize=True, dim=query.dimensions).validated(encoder.width)
     with errors_about("input"):
         ids = parse_input(encoder, query.input)
         if ids.flat.size > MAX_INPUT_TOKENS:

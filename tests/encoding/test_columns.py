@@ -88,7 +88,7 @@ def test_row_group_is_not_read_at_once(monkeypatch, tmp_path):
     monkeypatch.setattr(reader, "BLOCK", 2**20)
     before, most, rows = pa.total_allocated_bytes(), 0, 0
     for block in reader.Reader(
-        [tmp_path / "a.parquet"], field="text", per_file=False, on_bad_row=pytest.fail, keep=True
+        [tmp_path / "a.parquet"], field="text", per_file=False, on_bad_row=pytest.fail, keep_columns=True
     ):
         most, rows = max(most, pa.total_allocated_bytes() - before), rows + len(block.texts)
     assert rows == 30_000

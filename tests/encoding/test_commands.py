@@ -58,7 +58,7 @@ def write_inputs(folder: Path) -> dict[str, Path]:
 def test_every_input_gives_the_vectors_of_the_library(run, tmp_path, expected, kind):
     file = write_inputs(tmp_path)[kind]
     code, out, err = run("embed", file.name, "--out", "v.npy")
-    assert (code, out, err) == (0, "v.npy: 5 x 128 float32\n", "")
+    assert (code, out, err) == (0, "v.npy: 5 x 128 float32, 1 empty text (all zeros)\n", "")
     np.testing.assert_array_equal(np.load("v.npy"), expected)
     assert not (tmp_path / ".v.npy.part").exists()
 
@@ -179,7 +179,7 @@ def test_json_has_every_row(run, tmp_path):
     assert (code, out.count("\n"), error) == (0, 1, "")
     assert [row["text"] for row in json.loads(out)["rows"]] == lines
     (tmp_path / "empty.txt").write_text("")
-    assert run("embed", "empty.txt", "--json") == (2, "", "inlayer: the input has no texts\n")
+    assert run("embed", "empty.txt", "--json") == (2, "", "inlayer: the input contains no text\n")
 
 
 def test_columns_that_only_later_rows_have_are_kept(run, tmp_path):
@@ -245,8 +245,9 @@ def bad_inputs(folder: Path) -> None:
     (folder / "cut.txt.gz").write_bytes(gzip.compress(os.urandom(5000).hex().encode())[:-2000])
     (folder / "cut.txt.zst").write_bytes(pa.compress(os.urandom(5000).hex().encode(), "zstd", asbytes=True)[:-2000])
     (folder / "empty.txt").write_text("")
-    (folder / "unknown.doc").write_text("x")
+    (folder / "unknown.doc").write_bytes(b"\xd0\xcf\x11\xe0")
     (folder / "folder").mkdir()
+    (folder / "folder.npy").mkdir()
 
 
 def test_categories_of_several_files_are_kept(run, tmp_path):
@@ -271,10 +272,13 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["latin.txt"], "latin.txt, line 2: not valid UTF-8: byte 0xe9 at offset 3"),
         (["surrogate.jsonl"], "surrogate.jsonl, line 2: field 'text' contains the lone surrogate U+D800"),
         (["mixed.jsonl"], "mixed.jsonl, line 2: field 'text' is an int, not a str"),
-        (["column.csv"], "column.csv has no column 'text'; it has body, id; choose one with --field"),
+        (["column.csv"], "it has id, body (the first line is taken as the header); choose one with --field"),
         (["column.csv", "--field", "nope"], "no column 'nope'"),
-        (["latin.txt", "x", "--field", "text"], "--field names a column, but texts and .txt files do not have columns"),
-        (["column.csv", "x", "--per-file"], "--per-file is for .txt files, but the input has none; omit it"),
+        (["latin.txt", "x", "--field", "text"], "--field names a column, but texts and text files do not have columns"),
+        (
+            ["column.csv", "x", "--per-file"],
+            "--per-file is for text files, but the input does not contain any; omit it",
+        ),
         (["ragged.csv"], "ragged.csv, line 3: 1 column instead of 2"),
         (["latin.csv"], "latin.csv, line 3: column 'text' is not valid UTF-8"),
         (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
@@ -287,8 +291,8 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["cut.parquet"], "cut.parquet is not a readable Parquet file"),
         (["cut.txt.gz"], "cut.txt.gz cannot be read"),
         (["cut.txt.zst"], "cut.txt.zst cannot be read"),
-        (["empty.txt"], "the input has no texts"),
-        (["unknown.doc"], "unknown.doc has an unknown suffix"),
+        (["empty.txt"], "the input contains no text"),
+        (["unknown.doc"], "unknown.doc, line 1: not valid UTF-8"),
         (["folder"], "folder has no files to read"),
         (["missing.txt"], "missing.txt: not found"),
         (["-", "-"], "standard input can be read only once"),
@@ -300,7 +304,12 @@ def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
         (["x", "--on-error", "maybe"], "--on-error is 'maybe'"),
         (["x", "--out", "v.xyz"], "--out is v.xyz; its suffix must be one of"),
         (["x", "--out", "nowhere/v.npy"], "nowhere is not a folder"),
-        (["x", "--out", "exists.npy"], "exists.npy already exists"),
+        (
+            ["x", "--out", "exists.npy"],
+            "exists.npy already exists; choose another name, or use --overwrite to replace it",
+        ),
+        (["x", "--out", "folder.npy", "--overwrite"], "folder.npy already exists; choose another name\n"),
+        (["-", "--weights", "sif"], "--weights sif reads the input twice, so it cannot be standard input"),
         (["x", "--weights", "nowhere"], "nowhere: not found"),
         (["x", "--model", "nowhere"], "nowhere: not found"),
     ],
@@ -531,7 +540,9 @@ def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monke
     pq.write_table(pa.table({"text": texts}), tmp_path / "long.parquet", row_group_size=100, use_dictionary=False)
     (tmp_path / "long.csv").write_text("\n".join(["text", *texts]))
     monkeypatch.setattr(reader_module, "ROWS_BYTES", 10_000)
-    reader = reader_module.Reader([tmp_path / kind], field=None, per_file=False, on_bad_row=pytest.fail, keep=False)
+    reader = reader_module.Reader(
+        [tmp_path / kind], field=None, per_file=False, on_bad_row=pytest.fail, keep_columns=False
+    )
     sizes = [sum(map(len, rows.texts)) for rows in reader]
     assert max(sizes) < 12_000
     assert sum(sizes) == sum(map(len, texts))
@@ -542,14 +553,72 @@ def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monke
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (["lines.txt", "--out", "t.npy"], "--engine ray reads .parquet files only, not lines.txt"),
-        (["lines.txt"], "--engine ray writes a file; name it with --out"),
+        (["lines.txt", "--out", "t.npy"], "--engine ray reads only .parquet files, not lines.txt"),
+        (["lines.txt"], "--engine ray requires an output file; specify it with --out"),
     ],
 )
 def test_ray_needs_parquet_files_and_an_output(run, tmp_path, given, problem):
     write_lines(tmp_path, 2)
     assert run("embed", *given, "--engine", "ray") == (2, "", f"inlayer: {problem}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
+
+
+def test_an_output_is_replaced_only_if_asked(run, tmp_path, expected):
+    (tmp_path / "v.npy").write_bytes(b"precious")
+    (tmp_path / "latin.txt").write_bytes(b"fine\ncaf\xe9\n")
+    assert run("embed", "latin.txt", "--out", "v.npy", "--overwrite")[0] == 2
+    assert (tmp_path / "v.npy").read_bytes() == b"precious"
+    for _ in range(2):
+        assert run("embed", "I love dogs", "--out", "v.npy", "--overwrite")[0] == 0
+    np.testing.assert_array_equal(np.load("v.npy"), expected[:1])
+
+
+def test_any_text_file_can_be_named_and_other_files_of_a_folder_are_reported(run, tmp_path, expected):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/notes.md").write_text("I love dogs\n")
+    (tmp_path / "a/LICENSE").write_text("seven days\n")
+    for inputs in (["a/notes.md", "a/LICENSE"], ["a/*.md", "a/LICENSE"]):
+        assert run("embed", *inputs, "--out", "v.npy", "--overwrite") == (
+            0,
+            "v.npy: 2 x 128 float32 from 2 files\n",
+            "",
+        )
+        np.testing.assert_array_equal(np.load("v.npy"), expected[[0, 4]])
+    (tmp_path / "a/b.txt").write_text("I love dogs\n")
+    note = "note: 2 files skipped: unknown suffix, such as a/LICENSE; to read a file as text, pass its name\n"
+    for inputs in ("a", "a/*"):
+        code, out, err = run("embed", inputs, "--out", "v.npy", "--overwrite")
+        assert (code, out, err) == (0, "v.npy: 1 x 128 float32\n", note)
+    assert "a/L* matches no files to read: .txt, .jsonl" in run("embed", "a/L*", "--out", "w.npy")[2]
+
+
+def test_empty_texts_and_files_are_counted(run, tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\n\ntwo\n")
+    (tmp_path / "b.txt").write_text("")
+    (tmp_path / "c.csv").write_text("text\n")
+    code, out, err = run("embed", "a.txt", "b.txt", "c.csv", "--out", "v.npy")
+    assert (code, out) == (0, "v.npy: 4 x 128 float32 from 3 files, 2 empty texts (all zeros)\n")
+    assert err == "note: 2 files without text: b.txt, c.csv\n"
+    assert not np.load("v.npy")[1:3].any()
+    assert json.loads(run("embed", "a.txt", "--out", "w.npy", "--json")[1])["empty"] == 2
+
+
+@pytest.mark.parametrize("kind", [".npy", ".parquet"])
+def test_weights_can_be_fitted_to_the_input(run, tmp_path, kind):
+    texts = write_lines(tmp_path, 20)
+    model = inlayer.load("default")
+    with (tmp_path / "lines.txt").open("ab") as file:
+        file.write(b"caf\xe9\n")  # a bad row is reported once
+    embed = ["embed", "lines.txt", "--weights", "sif", "--on-error", "skip", "--out", f"v{kind}"]
+    code, _, err = run(*embed)
+    assert (code, err.count("\n")) == (0, 1)
+    weighting = inlayer.Weighting.fit(model, texts, components=0)
+    vectors = np.load("v.npy") if kind == ".npy" else np.array(pq.read_table("v.parquet")["embedding"].to_pylist())
+    np.testing.assert_array_equal(vectors, model.encode(texts, weights=weighting))
+    assert not np.allclose(vectors, model.encode(texts))  # control: the weights have an effect
+    search = ["search", texts[7], "--in", f"v{kind}", "--json", "-k", "1"]
+    row = json.loads(run(*search, *["--weights", "sif"] * (kind == ".npy"))[1])["rows"][0]
+    assert (row["row"], row["score"]) == (7, pytest.approx(1, abs=1e-6))
 
 
 # ---- search
@@ -630,23 +699,22 @@ def test_an_empty_query_is_rejected(run):
     assert run("search", " ", "--in", "v.npy") == (2, "", "inlayer: the query is empty; specify a text to search for\n")
 
 
-@pytest.mark.parametrize("kind", [".npy", ".safetensors", ".parquet"])
+@pytest.mark.parametrize("kind", [".npy", ".safetensors", ".parquet", ".jsonl"])
 def test_search_equals_a_plain_computation(run, tmp_path, kind, monkeypatch):
     monkeypatch.setattr(resumable_job, "PART_BYTES", 128 * 4 * 100)
     texts = write_lines(tmp_path, 500)
     assert run("embed", "lines.txt", "--out", f"v{kind}")[0] == 0
     code, out, err = run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "3", "--json")
     assert code == 0
-    assert (err.count("note: v.npy does not record its model; searched with --model default"), err.count("\n")) == (
-        (kind == ".npy",) * 2
-    )
+    note = f"note: v{kind} does not record its model; searched with --model default"
+    assert (err.count(note), err.count("\n")) == ((kind in {".npy", ".jsonl"},) * 2)
     assert run("search", "line 77 of a text", "--in", f"v{kind}", "--model", "default", "--pool", "mean")[2] == ""
     vectors = inlayer.load("default").encode(texts, normalize=True).astype(np.float64)
     order = np.argsort(-(vectors @ vectors[77]), kind="stable")[:3]
     rows = json.loads(out)["rows"]
     assert [row["row"] for row in rows] == order.tolist()
     assert rows[0]["score"] == pytest.approx(1.0, abs=1e-6)
-    assert rows[0]["text"] == ("line 77 of a text" if kind == ".parquet" else None)
+    assert rows[0]["text"] == ("line 77 of a text" if kind in {".parquet", ".jsonl"} else None)
     assert run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "1")[1].splitlines()[1].split()[:2] == [
         "1.000",
         "77",
@@ -678,6 +746,12 @@ def test_search_uses_the_settings_of_the_file(run, tmp_path):
         ("plain.parquet", "plain.parquet has no column 'embedding' of vectors"),
         ("v.txt", "v.txt cannot be searched"),
         ("nan.npy", "nan.npy has no usable vectors"),
+        ("empty.jsonl", "empty.jsonl is empty"),
+        (
+            "plain.jsonl",
+            "plain.jsonl, line 1: needs numbers in the field 'embedding'; write the file with inlayer embed",
+        ),
+        ("short.jsonl", "short.jsonl, line 2: needs 128 numbers in the field 'embedding'"),
     ],
 )
 def test_bad_files_to_search(run, tmp_path, name, message):
@@ -687,6 +761,10 @@ def test_bad_files_to_search(run, tmp_path, name, message):
     np.save(tmp_path / "wide.npy", np.zeros((3, 500), np.float32))
     np.save(tmp_path / "nan.npy", np.full((3, 128), np.nan, np.float32))
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "plain.parquet")
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "plain.jsonl").write_text('{"text": "a"}\n')
+    lines = (json.dumps({"text": "a", "embedding": [1] * size}) for size in (128, 1))
+    (tmp_path / "short.jsonl").write_text("\n".join(lines))
     code, out, err = run("search", "dogs", "--in", name)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
@@ -763,7 +841,7 @@ def test_text_that_the_model_cannot_encode_is_a_bad_row(two_words, kind, content
 
 def test_input_of_bad_rows_only_has_no_texts(two_words, run, tmp_path):
     code, _, err = run("embed", "a cat", "a bird", "--model", "m", "--on-error", "skip", "--out", "v.npy")
-    assert (code, err.splitlines()[-1]) == (2, "inlayer: the input has no texts")
+    assert (code, err.splitlines()[-1]) == (2, "inlayer: the input contains no text")
     assert [line.split(":")[0] for line in err.splitlines()[:-1]] == ["skipped text 1", "skipped text 2"]
     assert not [*tmp_path.glob(".v.npy*"), *tmp_path.glob("v.npy")]
 

@@ -442,3 +442,22 @@ def test_static_models_skip_the_tokens_that_their_library_skips(tmp_path, librar
     assert np.abs(expected[1] - rows[[2, 3]].mean(0)).max() > 0.01  # control: [SEP] counts in both
     SentenceTransformer(modules=[TableModule(folder)], device="cpu").save(str(tmp_path / "saved"))
     np.testing.assert_allclose(inlayer.load(tmp_path / "saved").encode(texts), expected, atol=1e-6)
+
+
+def test_similarity_is_the_cosine_of_every_pair():
+    model = inlayer.load("default")
+    a, b = ["I love dogs", ""], ["I love cats", "seven days", "I love dogs"]
+    rows_a, rows_b = (model.encode(texts).astype(np.float64) for texts in (a, b))
+    norms = np.outer(np.linalg.norm(rows_a, axis=1), np.linalg.norm(rows_b, axis=1))
+    expected = np.divide(rows_a @ rows_b.T, norms, out=np.zeros((2, 3)), where=norms > 0)
+    np.testing.assert_allclose(model.similarity(a, b), expected, atol=1e-6)
+    np.testing.assert_allclose(model.similarity(a[0], b)[0], expected[0], atol=1e-6)
+    with pytest.raises(InputError, match="pool is 'none', which gives one vector per token"):
+        model.similarity(a, b, pool="none")
+
+
+def test_none_is_not_the_sample(monkeypatch):
+    monkeypatch.delenv("MODEL", raising=False)
+    for opened in (inlayer.load, inlayer.inspect):
+        with pytest.raises(DtypeError, match="source is None"):
+            opened(os.environ.get("MODEL"))

@@ -40,7 +40,8 @@ class DefaultToList(TyperGroup):
     """The command group. Without a command, it runs `list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, ["list", *args] if args in ([], ["--json"]) else args)
+        is_list = args in ([], ["--json"]) and not ctx.resilient_parsing  # shell completion is resilient
+        return super().parse_args(ctx, ["list", *args] if is_list else args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         del ctx

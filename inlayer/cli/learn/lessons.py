@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from inlayer.cli.app import Json, print_json
-from inlayer.cli.inputs import read_start
+from inlayer.cli.inputs import read_prefix
 from inlayer.cli.learn.common import FOLDER, command, confirm, open_printer, open_service, paged
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz
 from inlayer.cli.learn.tasks import show_task_file
@@ -162,7 +162,7 @@ def progress(
     elif export is not None:
         export_progress(service.state(), export, overwrite=overwrite)
     elif import_ is not None:
-        exported = read_start(check_path(import_, "--import"), MAX_BYTES)
+        exported = read_prefix(check_path(import_, "--import"), MAX_BYTES)
         service.progress.merge(load_state(exported, format_path(import_)))
         sys.stdout.write(f"Merged the progress in {format_path(import_)} into yours.\n")
     else:
