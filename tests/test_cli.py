@@ -137,9 +137,9 @@ def test_json_output(run: Run) -> None:
 
 def test_json_equals_the_library_result(run: Run) -> None:
     printed = json.loads(
-        run("walk", "dogs love dogs", "Hi", "--json", "--dims", "3", "--tokens", "2", "--pad", "1").out
+        run("walk", "dogs love dogs", "Hi", "--json", "--dims", "3", "--max-tokens", "2", "--pad", "1").out
     )
-    assert printed == inlayer.walk(["dogs love dogs", "Hi"], dims=3, tokens=2, pad=1).to_dict()
+    assert printed == inlayer.walk(["dogs love dogs", "Hi"], dims=3, max_tokens=2, pad=1).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--file", "tests"], "tests is a folder, not a file"),
         (["train", "--preset", "huge"], "--preset is 'huge'; it must be one of 'toy'"),
         (["walk", "--tokenizer", str(Path(__file__).parent)], "is a folder without a tokenizer"),
-        (["walk", "--tokens", "0"], "--tokens"),
+        (["walk", "--max-tokens", "0"], "--max-tokens"),
         (["walk", "--pad", "-1"], "--pad"),
         (["walk", "--theta", "big"], "--theta is 'big'; it must be a number"),
         (["walk", "--theta", "nan"], "positive"),
@@ -203,7 +203,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--json", "--web"], "choose one"),
         (["walk", "--json", "--html", "x.html"], "choose one"),
         (["walk", "--json", "--step", "2"], "every step"),
-        (["walk", "--html", "-", "--tokens", "9"], "own limit"),
+        (["walk", "--html", "-", "--max-tokens", "9"], "own limit"),
         (["walk", "--html", ""], "empty"),
         (["walk", "--html", "."], "folder"),
         (["walk", "--html", os.devnull], "not a regular file"),

@@ -73,7 +73,7 @@ def walk(
     dims: Annotated[
         int, output_option(min=1, max=65_536, help="Number of channels to show per vector.")
     ] = DEFAULT_DIMS,
-    tokens: Annotated[
+    max_tokens: Annotated[
         int | None,
         output_option(
             min=1,
@@ -113,7 +113,7 @@ def walk(
     The rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are random.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
-    window = {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel}
+    window = {"--max-tokens": max_tokens, "--first-token": first_token, "--first-channel": first_channel}
     cut = [option for option, value in window.items() if value]
     has_vectors, is_page = embeds is not None, html is not None or web
     random_option = "--seed" if width is None else "--width"
@@ -148,7 +148,7 @@ def walk(
         return
     trace = pipeline.walk(
         walked or None, inputs_embeds=None if vectors is None else to_tensor(vectors), dims=dims,
-        tokens=tokens or DEFAULT_TOKENS, first_token=first_token, first_channel=first_channel, change=change,
+        max_tokens=max_tokens or DEFAULT_TOKENS, first_token=first_token, first_channel=first_channel, change=change,
     )  # fmt: skip
     if as_json:
         sys.stdout.write(trace.to_json() + "\n")
@@ -156,7 +156,7 @@ def walk(
 
     from inlayer.trace.terminal import show
 
-    show(trace, console(), step=step, tokens=tokens, tokenizer=tokenizer)
+    show(trace, console(), step=step, max_tokens=max_tokens, tokenizer=tokenizer)
 
 
 def _open_pipeline(

@@ -74,7 +74,7 @@ class Loss:
             self.why_sum = "no token has a next token to predict"
         elif head.n_embd != self.layer.n_embd:
             self.why_sum = "the head expects vectors of a different width, which only the decoder produces"
-        elif pipeline.values() > MAX_HEAD_VALUES:
+        elif pipeline.numel() > MAX_HEAD_VALUES:
             self.why_sum = "the head is too large to run here"
 
     @property
@@ -139,7 +139,7 @@ class Loss:
 
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
-    loss, max_tokens = Loss(result), result.recorded.tokens
+    loss, max_tokens = Loss(result), result.recorded.max_tokens
     unique, padding, padding_index, gradients = (
         loss.unique,
         loss.layer.padding_idx,

@@ -49,11 +49,11 @@ def extra_tables(result: Forward) -> dict[str, Any]:
     """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
     pipeline, ids, history = result.pipeline, result.ids_BT, result.history
     if ids is None or history is None:
-        return {"memories": [], "per_layer": None, "value": None, "routing": []}
+        return {"memories": [], "per_layer": None, "value_embeddings": None, "routing": []}
     return {
         "memories": [_ngrams(result, memory, ids, history) for memory in pipeline.layer.memories],
         "per_layer": _per_layer(result, ids),
-        "value": _value(result, ids),
+        "value_embeddings": _value(result, ids),
         "routing": [_routing(pipeline.model, tensor, ids) for tensor in pipeline.routing_tables],
     }
 
@@ -74,7 +74,7 @@ def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) 
         rows=spec.rows, width=spec.width, heads=spec.heads,
         normalized=spec.compressed_size is not None, rows_read=different,
         bytes_read=different * memory.table.source.row_bytes, reads=reads,
-        shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.tokens],
+        shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.max_tokens],
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
     while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stops:
         start -= 1
     parts = ((token.bytes, token.id) for token in tokens[start : index + 1])
-    return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
+    return "".join(text_of_bytes(data) if data else result.pipeline.token_text(token_id) for data, token_id in parts)
 
 
 def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[SharedNgrams]:
@@ -171,8 +171,8 @@ def extra_table_lines(layout: Layout) -> Iterator[Text]:
         yield from _memory_lines(layout, memory)
     if trace.per_layer is not None:
         yield from _per_layer_lines(layout, trace.per_layer)
-    if trace.value is not None:
-        yield from _value_lines(layout, trace.value)
+    if trace.value_embeddings is not None:
+        yield from _value_lines(layout, trace.value_embeddings)
     if trace.routing:
         yield from _routing_lines(layout, trace.routing)
 

@@ -128,7 +128,7 @@ class TableFacts:
     row_bytes: int
     itemsize: int | None  # bytes per value; None if rows are quantized in blocks
 
-    def offset_of(self, row: int) -> int:
+    def row_offset(self, row: int) -> int:
         """Return the offset of a row's first byte in the file, or in the table if that is in memory."""
         return self.offset + row * self.row_bytes
 
@@ -263,7 +263,8 @@ class Trace:
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row. `streams` is the number of copies of each hidden state.
-        memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
+        memories: Which n-gram reads which row of a memory. `per_layer` and `value_embeddings` are second tables,
+            or None.
         routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
@@ -298,7 +299,7 @@ class Trace:
     streams: int  # copies that the model makes of each hidden state, 1 for most
     memories: list[NgramFacts]
     per_layer: PerLayerFacts | None
-    value: ValueFacts | None
+    value_embeddings: ValueFacts | None
     routing: list[RoutingFacts]
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 

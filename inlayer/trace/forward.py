@@ -35,7 +35,7 @@ MAX_PADDING = 4096
 class RecordedRange(NamedTuple):
     """The part of a walk that is recorded."""
 
-    tokens: int  # maximum number of tokens per text
+    max_tokens: int  # per text
     dims: int  # channels per vector
     first_token: int = 0
     first_channel: int = 0
@@ -47,7 +47,7 @@ class RecordedRange(NamedTuple):
     @property
     def end(self) -> int:
         """The token after the last one."""
-        return self.first_token + self.tokens
+        return self.first_token + self.max_tokens
 
 
 class TokenizedText(NamedTuple):
@@ -93,7 +93,7 @@ class Forward:
         pipeline, change = self.pipeline, self.change
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
-        self.texts = [TokenizedText(text, *pipeline.analyze(text)) for text in inputs]
+        self.texts = [pipeline.tokenize(text) for text in inputs]
         self.tokens = [list(text.tokens) for text in self.texts]
         if change.swap is not None:
             swapped = self.tokens[0]
@@ -160,7 +160,7 @@ class Forward:
 
     def label(self, b: int, t: int, token_id: int) -> str:
         """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""
-        name, token = self.pipeline.spelling(token_id), self.token(b, t)
+        name, token = self.pipeline.token_text(token_id), self.token(b, t)
         if token is None:
             return "<pad>" if name == f"#{token_id}" else name
         return name if token.special or not token.bytes else text_of_bytes(token.bytes)

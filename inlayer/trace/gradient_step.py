@@ -93,13 +93,13 @@ def take_gradient_step(
     texts: Sequence[str],
     *,
     rates: Sequence[float] = RATES,
-    tokens: int = 256,
+    max_tokens: int = 256,
     first_token: int = 0,
     change: Change | None = None,
     projection: TableProjection | None = None,
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
-    result = Forward(pipeline, change or Change(), RecordedRange(tokens, 1, first_token)).run_texts(texts)
+    result = Forward(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
     loss = Loss(result) if result.count else None
     facts = GradientStepFacts(
         uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
@@ -108,7 +108,7 @@ def take_gradient_step(
     if loss is None or loss.why_sum:
         return facts if loss is None else replace(facts, note=loss.note())
     facts = replace(facts, kind="next token", note=loss.note())
-    if pipeline.values() > MAX_VALUES:
+    if pipeline.numel() > MAX_VALUES:
         return replace(facts, note="the table is too large to compute a training step here")
     padding, weight_VD, gradient_VD = loss.layer.padding_idx, pipeline.head_rows(), _table_gradient(loss)
     used = dict.fromkeys(loss.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
@@ -154,7 +154,7 @@ def _most_probable(pipeline: Pipeline, probabilities_V: Tensor) -> list[NextToke
 
 
 def _next_token(pipeline: Pipeline, probabilities_V: Tensor, token_id: int) -> NextToken:
-    return NextToken(id=token_id, label=pipeline.spelling(token_id), probability=float(probabilities_V[token_id]))
+    return NextToken(id=token_id, label=pipeline.token_text(token_id), probability=float(probabilities_V[token_id]))
 
 
 def _moved(

@@ -51,7 +51,7 @@ def export(
     """Build the page of one walk and of the changes a reader can try on it."""
 
     def walk(change: Change) -> Trace:
-        trace = pipeline.walk(texts, dims=dims, tokens=MAX_TOKENS, change=change)
+        trace = pipeline.walk(texts, dims=dims, max_tokens=MAX_TOKENS, change=change)
         return replace(trace, source=pipeline.title)
 
     own = {key_of(option): option for option in (Change(), change or Change())}
@@ -81,7 +81,7 @@ def export(
         pipeline.stored_table, lambda: pipeline.vocabulary, remote=pipeline.table.remote
     )
     data["gradient_step"] = {
-        key: plain(take_gradient_step(pipeline, texts, tokens=MAX_TOKENS, change=option, projection=projection))
+        key: plain(take_gradient_step(pipeline, texts, max_tokens=MAX_TOKENS, change=option, projection=projection))
         for key, option in own.items()
     }
     return page(title=f"inlayer: {texts[0][:60]}", data=data)
@@ -92,7 +92,7 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
     scenes: dict[str, Any] = {}
     size = 0
     for key, trace in walks.items():
-        scene = describe_scene(pipeline, texts, change=trace.change, tokens=MAX_TOKENS)
+        scene = describe_scene(pipeline, texts, change=trace.change, max_tokens=MAX_TOKENS)
         size += sum(len(strip.values) for strip in vars(scene.strips).values() if strip is not None)
         if size > MAX_SCENES and scenes:
             break
@@ -103,7 +103,7 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
 def _attention_head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, Any]:
     """Collect what the dial shows: the channels of one attention head, and the frequencies of all its pairs."""
     channels = min(512, 2 * max(rotary.n_pairs for rotary in trace.positions.rotary))
-    walked = pipeline.walk(texts, dims=channels, tokens=HEAD_TOKENS, change=trace.change)
+    walked = pipeline.walk(texts, dims=channels, max_tokens=HEAD_TOKENS, change=trace.change)
     shown = [token for token in walked.texts[0].tokens if token.mask]
     tokens = [{"id": token.id, "label": token.label, "hidden": plain(token.hidden)} for token in shown]
     return {"tokens": tokens, "rotary": plain(walked.positions.rotary)}

@@ -36,10 +36,10 @@ from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tensors import dtype_name, to_tensor
-from inlayer.tokenizers import Token, Tokenizer
+from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import check_text, check_texts, check_tokenizer, token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
-from inlayer.trace.forward import RecordedRange
+from inlayer.trace.forward import RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import (
     RANDOM_POSITIONS,
     ActiveLayer,
@@ -59,11 +59,9 @@ MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 TOKEN_TABLE = "token_embedding.weight"
 STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "position_embedding.weight"}
 CACHE_SIZES = {  # methods whose latest results are cached with the pipeline, and how many
-    "active_layer": 32, "float32_layer": 4, "float32_rows": 2, "rotations": 64, "spelling": 65_536, "merges": 4_096,
+    "active_layer": 32, "float32_layer": 4, "float32_rows": 2, "rotations": 64, "token_text": 65_536, "merges": 4_096,
     "padding": 4,
 }  # fmt: skip
-
-Analysis = tuple[list[Token], list[tuple[int, int]] | None]  # tokens and pre-tokens of a text
 
 
 class LayerInMemory(NamedTuple):
@@ -92,7 +90,7 @@ class Pipeline:
         self.tables = self._describe_tables()
         self.table = self.tables[TOKEN_TABLE]
         self._one_hot_products: dict[int, Tensor] = {}
-        self._analyzed: dict[str, Analysis] = {}  # by text, for the size of a random table, until they are walked
+        self._tokenized: dict[str, TokenizedText] = {}  # by text, for the size of a random table, until they are walked
         for method, size in CACHE_SIZES.items():  # not decorators, whose caches would be shared by all pipelines
             setattr(self, method, lru_cache(size)(getattr(self, method)))
 
@@ -108,10 +106,10 @@ class Pipeline:
         cls, texts: Sequence[str], tokenizer: Tokenizer, *, width: int = 8, positions: str = "learned", seed: int = 0
     ) -> Pipeline:
         """Create a randomly initialized pipeline with one row per token of the tokenizer, and a padding row."""
-        analyzed = {text: tokenizer._analyze(text) for text in check_texts(texts)}
-        highest = max((token.id + 1 for tokens, _ in analyzed.values() for token in tokens), default=0)
+        tokenized = {text: TokenizedText(text, *tokenizer._analyze(text)) for text in check_texts(texts)}
+        highest = max((token.id + 1 for text in tokenized.values() for token in text.tokens), default=0)
         padding_idx = max(tokenizer.get_vocab_size(), highest)  # ids may exceed the count if the vocabulary has gaps
-        longest = max((len(tokens) for tokens, _ in analyzed.values()), default=1)
+        longest = max((len(text.tokens) for text in tokenized.values()), default=1)
         rows = padding_idx + 1
         if rows * width > MAX_RANDOM_VALUES:
             raise InputError(
@@ -124,7 +122,7 @@ class Pipeline:
         layer.tie(head)
         note = f"randomly initialized, seed {seed}"
         pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=note)
-        pipeline._analyzed = analyzed
+        pipeline._tokenized = tokenized
         return pipeline
 
     def walk(
@@ -133,13 +131,13 @@ class Pipeline:
         *,
         inputs_embeds: Tensor | None = None,
         dims: int = 8,
-        tokens: int = 256,
+        max_tokens: int = 256,
         first_token: int = 0,
         first_channel: int = 0,
         change: Change | None = None,
     ) -> Trace:
         """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
-        recorded = RecordedRange(tokens, dims, first_token, first_channel)
+        recorded = RecordedRange(max_tokens, dims, first_token, first_channel)
         return record_walk(self, texts, inputs_embeds, recorded, change or Change())
 
     def facts(self) -> ModelFacts:
@@ -192,7 +190,7 @@ class Pipeline:
         values = raw.reshape(len(raw), self.table.row_bytes // itemsize, itemsize)[:, channels, ::-1]
         return [row.tobytes().hex(" ", itemsize).split() for row in values]
 
-    def table_of(self, stage: str, layer: Embeddings) -> TableFacts | None:
+    def stage_table(self, stage: str, layer: Embeddings) -> TableFacts | None:
         """Return the table whose rows a stage of this layer adds; None if it adds none, or not the model's own."""
         part = STAGE_TABLES.get(stage, "")
         module = part.partition(".")[0]
@@ -228,13 +226,13 @@ class Pipeline:
     def vocabulary(self) -> Vocabulary:
         return Vocabulary(self.tokenizer, self.table.shape[0])
 
-    def values(self) -> int:
+    def numel(self) -> int:
         """Return the number of values in the table."""
         return math.prod(self.table.shape)
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the whole table in float32, block by block, each with the id of its first row."""
-        if self.values() <= MAX_CACHED_VALUES:
+        if self.numel() <= MAX_CACHED_VALUES:
             yield 0, self.float32_rows(self.layer.token_embedding)
         else:
             blocks = self.stored_table.blocks(max(1, BLOCK_VALUES // self.table.shape[1]))
@@ -242,7 +240,7 @@ class Pipeline:
 
     def one_hot_product(self, ids: Sequence[int]) -> Tensor:
         """Multiply the one-hot vectors of distinct ids by the whole table; products with a small table are cached."""
-        products = self._one_hot_products if self.values() <= MAX_CACHED_VALUES else {}
+        products = self._one_hot_products if self.numel() <= MAX_CACHED_VALUES else {}
         if new := [token_id for token_id in ids if token_id not in products]:
             one_hot_NV = torch.zeros(len(new), self.table.shape[0])
             one_hot_NV[range(len(new)), new] = 1.0
@@ -255,7 +253,7 @@ class Pipeline:
     def head_rows(self) -> Tensor:
         """Return the head's rows in float32, which are the table's if it is tied."""
         assert self.head is not None
-        if self.values() > MAX_CACHED_VALUES:
+        if self.numel() > MAX_CACHED_VALUES:
             return self.head.weight.detach().float()
         return self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
 
@@ -278,11 +276,11 @@ class Pipeline:
         """Return the rotary angles of the tokens that are shown, the same for every text of this length."""
         return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
 
-    def analyze(self, text: str) -> Analysis:
+    def tokenize(self, text: str) -> TokenizedText:
         assert self.tokenizer is not None
-        return self._analyzed.pop(check_text(text), None) or self.tokenizer._analyze(text)
+        return self._tokenized.pop(check_text(text), None) or TokenizedText(text, *self.tokenizer._analyze(text))
 
-    def spelling(self, token_id: int) -> str:
+    def token_text(self, token_id: int) -> str:
         """Return the text of a token, or its number."""
         return token_label(self.tokenizer, token_id)
 
@@ -333,7 +331,7 @@ def walk(
     inputs_embeds: Tensor | None = None,
     tokenizer: Tokenizer | None = None,
     dims: int = 8,
-    tokens: int = 256,
+    max_tokens: int = 256,
     first_token: int = 0,
     first_channel: int = 0,
     positions: str | None = None,
@@ -349,7 +347,7 @@ def walk(
         inputs_embeds: Vectors (B, T, D) or (T, D) instead of a text.
         tokenizer: Replaces the model's own tokenizer.
         dims: Number of channels to record per vector.
-        tokens: Maximum number of tokens to record per text (also used in step 8).
+        max_tokens: Maximum number of tokens to record per text (also used in step 8).
         first_token: Index of the first token to record in each text.
         first_channel: Index of the first channel to record in each vector.
         positions: Replaces the model's position scheme: "none", "learned", "sinusoidal" or "rotary".
@@ -378,6 +376,6 @@ def walk(
     texts = [text] if isinstance(text, str) else text
     change = Change(positions=positions, theta=theta, swap=swap, pad=pad)
     return pipeline.walk(
-        texts, inputs_embeds=inputs_embeds, dims=dims, tokens=tokens, first_token=first_token,
+        texts, inputs_embeds=inputs_embeds, dims=dims, max_tokens=max_tokens, first_token=first_token,
         first_channel=first_channel, change=change,
     )  # fmt: skip

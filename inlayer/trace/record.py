@@ -72,7 +72,7 @@ def record_walk(
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
         dims=max(0, min(recorded.dims, width - recorded.first_channel)),
-        max_tokens=recorded.tokens,
+        max_tokens=recorded.max_tokens,
         first_token=recorded.first_token,
         first_channel=recorded.first_channel,
         input="text" if inputs_embeds is None else "inputs_embeds",
@@ -111,7 +111,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         row = offset = None
         if table is not None:
             row = positions[b][t] + first_row if stages[index].name == "position" else 0
-            offset = table.offset_of(row)
+            offset = table.row_offset(row)
         return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, after=after[index][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
@@ -119,14 +119,14 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         token_id, token = (None, None) if ids is None else (ids[b][t], result.token(b, t))
         return TokenTrace(
             id=token_id,
-            token=None if token_id is None else pipeline.spelling(token_id),
+            token=None if token_id is None else pipeline.token_text(token_id),
             label=f"vector {t + result.recorded.first_token}" if token_id is None else result.label(b, t, token_id),
             bytes="" if token is None else token.bytes.hex(),
             span=None if token is None else token.span,
             special=token.special if token is not None else token_id is not None,
             mask=masks[b][t],
             position=positions[b][t],
-            offset=None if token_id is None else pipeline.table.offset_of(token_id),
+            offset=None if token_id is None else pipeline.table.row_offset(token_id),
             stored_hex=[] if token_id is None else hexes[token_id],
             row=rows[b][t],
             stages=values,
@@ -204,7 +204,7 @@ def _gather(result: Forward) -> Gather:
         note = "no lookup: the vectors were given"
         return Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
     one_hot_values = len(unique.ids_U) * table.shape[0]
-    compare_all = max(result.pipeline.values(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
+    compare_all = max(result.pipeline.numel(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
     if compare_all:
         product_UD = result.pipeline.one_hot_product(unique.ids_U.tolist())
     else:
@@ -230,7 +230,7 @@ def _stage(result: Forward, stage: LayerStage) -> StageFacts:
         "norm": "each vector is normalized over its channels",
         "mask": "vectors of padding are set to zero",
     }
-    table = result.pipeline.table_of(stage.name, layer)
+    table = result.pipeline.stage_table(stage.name, layer)
     return StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
 
 

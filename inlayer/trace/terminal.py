@@ -37,18 +37,18 @@ def show(
     console: Console,
     *,
     step: int | None = None,
-    tokens: int | None = None,
+    max_tokens: int | None = None,
     tokenizer: str | None = None,
 ) -> None:
     """Print all steps, or one of them.
 
-    `tokens` limits the tokens shown per text; the default fits a screen. `tokenizer` is the path of a tokenizer that
-    replaced the model's own, for the printed code.
+    `max_tokens` limits the tokens shown per text; the default fits a screen. `tokenizer` is the path of a tokenizer
+    that replaced the model's own, for the printed code.
     """
     if step is not None and not 1 <= step <= len(STEPS):
         raise InputError(f"step is {step}; it must be in 1..{len(STEPS)}")
     color = console.color_system is not None and not console.no_color
-    layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=tokens)
+    layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=max_tokens)
     lines = list(_lines(layout, step, setup_code(trace, step, tokenizer)))
     for line in lines:
         if cell_len(line.plain) > layout.columns:

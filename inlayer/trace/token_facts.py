@@ -74,7 +74,7 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
     note = ""
     if pipeline.table.remote:
         note = "the table is remote; finding neighbors would download all of it"
-    elif pipeline.values() > MAX_SEARCHED:
+    elif pipeline.numel() > MAX_SEARCHED:
         note = "the table is too large to search for neighbors"
     elif not bool(row_D.float().any()):
         note = "the row is all zeros, so it has no nearest neighbors"
@@ -83,16 +83,18 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
     neighbors = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
     return TokenFacts(
         id=token_id,
-        token=pipeline.spelling(token_id),
-        label=pipeline.spelling(token_id),
+        token=pipeline.token_text(token_id),
+        label=pipeline.token_text(token_id),
         bytes=(token_bytes(pipeline.tokenizer, token_id) or b"").hex(),
         special=pipeline.tokenizer is None or token_id in pipeline.tokenizer.special_ids,
-        offset=pipeline.table.offset_of(token_id),
+        offset=pipeline.table.row_offset(token_id),
         stored_hex=pipeline.stored_hex([token_id], row_D[None], slice(0, 8))[0],
         row=values_of(row_D, slice(0, MAX_CHANNELS)),
         width=width,
         norm=float(row_D.float().norm()),
-        neighbors=[NeighborFacts(id=near, label=pipeline.spelling(near), cosine=cosine) for near, cosine in neighbors],
+        neighbors=[
+            NeighborFacts(id=near, label=pipeline.token_text(near), cosine=cosine) for near, cosine in neighbors
+        ],
         note=note,
     )
 

@@ -89,22 +89,22 @@ class WalkService:
     def threads(self, query: WalkRequest | ModelQuery, tokens: int = 0) -> WorkerThreads:
         """Choose the threads for a request that passes this many tokens through the head."""
         pipeline = self.find(query.model)
-        is_large = pipeline.table.remote or pipeline.values() * tokens > LARGE_WALK_VALUES
+        is_large = pipeline.table.remote or pipeline.numel() * tokens > LARGE_WALK_VALUES
         return self.large if is_large else self.small
 
     def walk(self, query: WalkRequest) -> Trace:
         """Walk texts through a model; return a `Trace` (docs/trace.md)."""
         pipeline = self.find(query.model)
         trace = pipeline.walk(
-            query.texts, dims=query.dims, tokens=query.tokens, first_token=query.first_token,
+            query.texts, dims=query.dims, max_tokens=query.max_tokens, first_token=query.first_token,
             first_channel=query.first_channel, change=_change(query),
         )  # fmt: skip
         return replace(trace, source=pipeline.title)
 
     def walk_threads(self, query: WalkRequest) -> WorkerThreads:
         """Choose the threads for a walk. It skips very large heads, which therefore cost nothing."""
-        is_skipped = self.find(query.model).values() > MAX_HEAD_VALUES
-        return self.threads(query, 0 if is_skipped else len(query.texts) * query.tokens)
+        is_skipped = self.find(query.model).numel() > MAX_HEAD_VALUES
+        return self.threads(query, 0 if is_skipped else len(query.texts) * query.max_tokens)
 
     def token(self, query: Annotated[TokenQuery, Query()]) -> TokenFacts:
         """Describe one token and the rows closest to its own."""
@@ -126,13 +126,13 @@ class WalkService:
         """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
         pipeline = self.find(query.model)
         return take_gradient_step(
-            pipeline, query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token,
+            pipeline, query.texts, rates=query.rates, max_tokens=query.max_tokens, first_token=query.first_token,
             change=_change(query), projection=self.maps[id(pipeline)].projection(query.method),
         )  # fmt: skip
 
     def gradient_step_threads(self, query: GradientStepRequest) -> WorkerThreads:
         """Choose the threads for a step of gradient descent with each of the rates."""
-        return self.threads(query, len(query.rates) * len(query.texts) * query.tokens)
+        return self.threads(query, len(query.rates) * len(query.texts) * query.max_tokens)
 
     def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
         """Return coordinates for every row. If there are none, they are still being computed; request them later."""
@@ -147,7 +147,7 @@ class WalkService:
         if pipeline.model is None:
             raise InputError(f"{pipeline.title} was not loaded from a checkpoint, so there is nothing to inspect")
         if pipeline.name not in self.reports:
-            quick = pipeline.table.remote or pipeline.values() > MAX_INSPECTED
+            quick = pipeline.table.remote or pipeline.numel() > MAX_INSPECTED
             report = replace(inspect_model(pipeline.model, quick=quick), source=pipeline.title)
             self.reports[pipeline.name] = json.loads(redact(json.dumps(inspect_facts(report)), self.paths))
         return self.reports[pipeline.name]

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.files import printable, quote
 from inlayer.render import Page, style_sheet
-from inlayer.web.request_body import check_body_headers, limited, max_body
+from inlayer.web.request_body import check_body_headers, limit_body, max_body
 
 HEADERS = {
     "cache-control": "no-store",
@@ -82,7 +82,7 @@ class Guard:
             self._check_origin(scope)
             scope = self._without_token(scope)
             check_body_headers(scope)
-            await self.app(scope, limited(receive, max_body(scope)), send_guarded)
+            await self.app(scope, limit_body(receive, max_body(scope)), send_guarded)
         except HTTPException as error:  # raised by these checks; the application handles its own errors
             if expects_page(scope):
                 response: Response = error_page(error.status_code, error.detail, error.headers)

@@ -81,9 +81,9 @@ def _too_large(limit: int) -> HTTPException:
     return HTTPException(413, f"the body is larger than {limit:,} bytes")
 
 
-def limited(receive: Receive, limit: int) -> Receive:
+def limit_body(receive: Receive, limit: int) -> Receive:
     """Limit a body's size, what it contains, and the time until it has arrived."""
-    size, structure, complete = 0, Structure(), False
+    size, tokens, complete = 0, JsonTokenCounter(), False
     end = asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def receive_limited() -> Message:
@@ -98,19 +98,19 @@ def limited(receive: Receive, limit: int) -> Receive:
         if message["type"] == "http.request":
             body = message.get("body", b"")
             size += len(body)
-            structure.add(body)
+            tokens.add(body)
             complete = not message.get("more_body", False)
         if size > limit:
             raise _too_large(limit)
         for name, maximum in MAX_COUNTS.items():
-            if structure.counts[name] > maximum:
+            if tokens.counts[name] > maximum:
                 raise HTTPException(413, f"the body has more than {maximum:,} {name}; split it into several requests")
         return message
 
     return receive_limited
 
 
-class Structure:
+class JsonTokenCounter:
     """Counts what takes time to parse: values, lists and objects, and strings (keys are the slowest)."""
 
     def __init__(self) -> None:

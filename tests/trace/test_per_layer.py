@@ -139,7 +139,7 @@ def test_value_embeddings(tmp_path: Path) -> None:
     opened.__dict__["tokenizer"] = inlayer.WordTokenizer.from_text(words)
     trace = inlayer.walk("w5 w6 w7", opened, first_token=1, first_channel=2, dims=4)
     jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))
-    facts, ids = trace.value, [token.id for token in trace.texts[0].tokens]
+    facts, ids = trace.value_embeddings, [token.id for token in trace.texts[0].tokens]
     assert facts is not None
     assert (facts.rows, facts.width, facts.layers) == (VOCAB, 32, [1, 3])
     theirs = model.model.value_embeddings.weight.detach()

@@ -188,8 +188,8 @@ WINDOWS: list[tuple[list[str], dict[str, Any]]] = [
     ([LONG, "seven eight nine", ""], {}),
     (["dogs", "seven eight nine", *["more texts"] * 9, LONG], {"change": Change(pad=1)}),
     (["one two three four"], {"first_token": 2, "change": Change(swap=(0, 1))}),
-    (["one two three four"], {"first_token": 1, "tokens": 2, "change": Change(swap=(1, 2))}),
-    (["one two", LONG], {"first_token": 1, "tokens": 1}),
+    (["one two three four"], {"first_token": 1, "max_tokens": 2, "change": Change(swap=(1, 2))}),
+    (["one two", LONG], {"first_token": 1, "max_tokens": 1}),
 ]
 
 
@@ -231,7 +231,7 @@ def test_printed_code_of_long_texts_runs_on_their_beginning(columns: int) -> Non
         assert 60 <= len(names["text"]) < len(text)
         assert names["ids"][0, 3] == trace.texts[0].tokens[3].id
         assert any(line.startswith(f"# only the first {len(names['text'])} ") for line in names["code"])
-    code = run_printed_code(pipeline.walk(["I love dogs and cats"], tokens=2), columns)["code"]
+    code = run_printed_code(pipeline.walk(["I love dogs and cats"], max_tokens=2), columns)["code"]
     assert any(line.startswith("# only a part of your text") for line in code)
     texts = ["I love dogs. " * 30, "", *["dogs"] * 400]
     names = run_printed_code(pipeline.walk(texts), columns)

@@ -48,7 +48,7 @@ def test_partial_characters_are_labeled_by_their_bytes() -> None:
 @given(st.text(max_size=40), st.integers(1, 20))
 def test_shown_text_ends_at_a_character_boundary(text: str, tokens: int) -> None:
     text = text.encode(errors="ignore").decode()
-    trace = BYTES.walk([text], tokens=tokens).texts[0]
+    trace = BYTES.walk([text], max_tokens=tokens).texts[0]
     assert text.startswith(trace.text)
     assert len(trace.text.encode()) >= min(tokens, len(text.encode()))
     assert trace.n_bytes == len(text.encode())

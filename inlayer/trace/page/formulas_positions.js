@@ -259,7 +259,7 @@ Object.assign(EXPLANATIONS, {
 
   value(cell) {
     const { b, d } = cell, t = cell.t - (current.trace.first_token ?? 0);
-    const { tensor, width, offsets, vectors } = current.trace.value;
+    const { tensor, width, offsets, vectors } = current.trace.value_embeddings;
     const value = at(vectors[b][t], d);
     return {
       title: `value embedding of token ${cell.t}, channel ${d}`,

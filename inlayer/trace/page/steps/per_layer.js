@@ -37,7 +37,7 @@ function perLayerTable(trace, text, b) {
 }
 
 function valueRows(trace) {
-  const extra = trace.value;
+  const extra = trace.value_embeddings;
   if (isNothing(extra)) return null;
   const title = "Value embeddings: added to the values of attention";
   const scale = scaleOf(extra.vectors);
