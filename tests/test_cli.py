@@ -365,6 +365,17 @@ def test_vectors_from_a_file(run: Run, tmp_path: Path, dtype: str) -> None:
     assert two["texts"][0]["tokens"][1]["row"] == pytest.approx(vectors[0, 1, :8].astype(float).tolist(), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("texts", "is_noted"), [(["I", "love", "dogs"], True), (["I love", "dogs"], False), (["dogs"], False)]
+)
+def test_unquoted_words_are_pointed_out_on_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, texts: list[str], is_noted: bool
+) -> None:
+    assert run("walk", *texts, "--step", "3").err == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run("walk", *texts, "--step", "3").err == "3 texts; quote them to make one\n" * is_noted
+
+
 def test_errors_about_vectors_name_the_option(run: Run, tmp_path: Path) -> None:
     for width, arguments in ((5, []), (128, ["--swap", "0,1"]), (128, ["--pad", "1"])):
         np.save(tmp_path / "vectors.npy", np.zeros((3, width), np.float32))

@@ -156,7 +156,14 @@ def walk(
 
     from inlayer.trace.terminal import show
 
-    show(trace, console(), step=step, max_tokens=max_tokens, tokenizer=tokenizer)
+    show(trace, console(), step=step, max_tokens=max_tokens, tokenizer=tokenizer, embeds=embeds)
+    _note_separate_words(texts or [])
+
+
+def _note_separate_words(texts: list[str]) -> None:
+    """Point out on a terminal that an unquoted text became one text per word."""
+    if len(texts) > 1 and sys.stdout.isatty() and all(text.split() == [text] != ["-"] for text in texts):
+        sys.stderr.write(f"{len(texts)} texts; quote them to make one\n")
 
 
 def _open_pipeline(

@@ -84,7 +84,7 @@ class TokenTrace:
     """One token of one text through every step. Without a text (inputs_embeds), the fields of steps 1 to 4 are None."""
 
     id: int | None
-    token: str | None  # as spelled in the vocabulary
+    token: str | None  # as spelled in the vocabulary, which differs from the text if the tokenizer normalizes it
     label: str  # for display: its text, its bytes if they are not whole characters, or its name if it is special
     bytes: str  # the bytes of the text it covers
     span: Span | None  # in bytes of the text
@@ -104,6 +104,7 @@ class TextTrace:
     """One text of the batch. Lists cover the recorded range; the counts cover all of the text."""
 
     text: str | None  # the part in the recorded range; None for inputs_embeds
+    normalized: str | None  # `text` as the vocabulary spells it; None if that is the same, ignoring whitespace
     n_characters: int
     n_bytes: int
     characters: list[Character]

@@ -120,7 +120,7 @@ class Pipeline:
         layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
         head = Head(width, rows, padding_idx=padding_idx, device="meta")
         layer.tie(head)
-        note = f"randomly initialized, seed {seed}"
+        note = f"seed {seed}"
         pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=note)
         pipeline._tokenized = tokenized
         return pipeline

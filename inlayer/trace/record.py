@@ -41,6 +41,7 @@ from inlayer.trace.relative_lines import relative_facts
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:
+    from inlayer.tokenizers import Tokenizer
     from inlayer.trace.pipeline import Pipeline
 
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
@@ -141,13 +142,14 @@ def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
     """Record a text of the batch around its recorded tokens."""
     if not result.texts:
         return TextTrace(
-            text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
+            text=None, normalized=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
             n_tokens=result.length, n_padding=0, tokens=tokens,
         )  # fmt: skip
     text = result.texts[b]
     part = _recorded_part(text, result.recorded)
     return TextTrace(
         text=part,
+        normalized=_normalized(result.pipeline.tokenizer, part),
         n_characters=len(text.text),
         n_bytes=len(text.text.encode()),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
@@ -157,6 +159,13 @@ def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
         n_padding=result.length - len(text.tokens),
         tokens=tokens,
     )
+
+
+def _normalized(tokenizer: Tokenizer | None, text: str) -> str | None:
+    """Return a text as the tokenizer normalizes it, or None if only whitespace and its symbol differ."""
+    normalized = text if tokenizer is None else tokenizer._normalize(text)
+    is_same = "".join(normalized.replace("▁", "").split()) == "".join(text.replace("▁", "").split())
+    return None if is_same else normalized
 
 
 def _recorded_part(text: TokenizedText, recorded: RecordedRange) -> str:

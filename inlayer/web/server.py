@@ -12,6 +12,7 @@ Tested as a process, including signals and slow clients, in tests/web/test_serve
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import ipaddress
 import multiprocessing
@@ -300,7 +301,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual_stack)
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        is_used = error.errno == errno.EADDRINUSE
+        reason = "the port is already in use" if is_used else os.strerror(error.errno or 0)
         raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None
 
 

@@ -133,7 +133,7 @@ def test_a_port_in_use_is_one_line(capfd: pytest.CaptureFixture[str], monkeypatc
         with pytest.raises(SystemExit) as stopped:
             main()
     assert stopped.value.code == 2
-    error = f"inlayer: 127.0.0.1 port {port}: Address already in use; use another port, or 0 for any free one\n"
+    error = f"inlayer: 127.0.0.1 port {port}: the port is already in use; use another port, or 0 for any free one\n"
     assert capfd.readouterr() == ("", error)
 
 
