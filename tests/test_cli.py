@@ -148,7 +148,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["nope"], "No such command 'nope'. See inlayer --help"),
         (["learn", "nope"], "No such command 'nope'. See inlayer learn --help"),
         (["search", "king"], "Missing option '--in'. See inlayer search --help"),
-        (["walk", "--tokenizer", "nope"], 'specify "words", "bytes", a model folder or a tokenizer file'),
+        (["walk", "--tokenizer", "nope"], 'specify "words", "bytes", a model folder, or a tokenizer file'),
         (["walk", "--nope"], "--nope"),
         (["walk", "--dims", "0"], "--dims"),
         (["walk", "--width", "wide"], "--width is 'wide'; it must be an integer"),

@@ -1,8 +1,8 @@
 """`inlayer walk`: show what happens to a text, in the terminal, as JSON, or as a page.
 
-- the rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are randomly initialized
-- --positions, --theta, --swap and --pad change the walk; a random table is initialized with its --positions
-- inputs are read and checked before torch is imported, so errors appear at once
+- the rows come from a model; with --width, --seed, or --tokenizer without --model, they are randomly initialized
+- --positions, --theta, --swap, and --pad change the walk; a random table is initialized with its --positions
+- inputs are read and checked before torch is imported, so errors are reported immediately
 - a page file is written completely or not at all
 - see also: reading inputs (cli/inputs.py), the walk (trace/), its output (trace/terminal.py, trace/html.py)
 Tested in tests/test_cli.py.
@@ -94,7 +94,7 @@ def walk(
     positions: Annotated[
         str | None,
         experiment_option(
-            help='Replace the position scheme: "none", "learned", "sinusoidal" or "rotary". '
+            help='Replace the position scheme: "none", "learned", "sinusoidal", or "rotary". '
             "\\[default: the model's own; for a random table: learned]"
         ),
     ] = None,
@@ -108,9 +108,9 @@ def walk(
         int | None, random_table_option(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]")
     ] = None,
 ) -> None:
-    """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states and gradients.
+    """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states, and gradients.
 
-    The rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are random.
+    The rows come from a model. If --width or --seed is given, or --tokenizer without --model, they are random.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
     window = {"--max-tokens": max_tokens, "--first-token": first_token, "--first-channel": first_channel}
@@ -125,7 +125,10 @@ def walk(
         (is_random and model is not None, f"{random_option} is only for a random table; remove it, or remove --model"),
         (has_vectors and (texts or file), "--embeds replaces the text; specify vectors or a text, not both"),
         (has_vectors and is_page, "--embeds applies to the terminal and --json; the page starts with a text"),
-        (has_vectors and is_random, "--embeds needs a model; --tokenizer, --width and --seed create a random table"),
+        (
+            has_vectors and is_random,
+            "--embeds requires a model; --tokenizer, --width, and --seed create a random table",
+        ),
     ):
         if is_wrong:
             raise InputError(problem)
@@ -171,7 +174,9 @@ def _open_pipeline(
 ) -> Pipeline:
     from inlayer.checkpoint import load
 
-    model = load(source) if random_settings is None else None  # before torch is imported: a wrong path fails at once
+    model = (
+        load(source) if random_settings is None else None
+    )  # before torch is imported: so a wrong path is reported immediately
     name = "words" if tokenizer is None and model is None else tokenizer
     chosen = None if name is None else _open_tokenizer(name, texts)
 
@@ -188,14 +193,14 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
     from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer
 
     if not name:
-        raise InputError('--tokenizer is empty; specify "words", "bytes" or a path')
+        raise InputError('--tokenizer is empty; specify "words", "bytes", or a path')
     if name == "words":
         return WordTokenizer.from_text("\n".join(texts))
     if name == "bytes":
         return ByteTokenizer()
     if path_kind(Path(name)) == "missing":
         raise MissingFileError(
-            f'--tokenizer {format_path(name)}: not found; specify "words", "bytes", a model folder or a tokenizer file'
+            f'--tokenizer {format_path(name)}: not found; specify "words", "bytes", a model folder, or a tokenizer file'
         )
     return open_tokenizer(name)
 

@@ -4,7 +4,7 @@ text -> ids -> [rows of other tables] -> hidden states, vectors of each block
 - n-gram memories: which n-gram of the text reads which row, and which n-grams share rows. The text of an n-gram ends
   where its look-back ends. Only the recorded range is shown, but n-grams reach back to the tokens before it
 - per-layer embeddings (Gemma): the terminal shows norms, and the page shows heat strips
-- row indices and vectors come from the layer: `memories`, `per_layer` and `value_embeddings`
+- row indices and vectors come from the layer: `memories`, `per_layer`, and `value_embeddings`
 Part of step 4 of trace/terminal.py. Tested in tests/trace/test_ngrams.py and tests/trace/test_per_layer.py.
 """
 
@@ -154,7 +154,7 @@ def _stored(table: Table | StoredEmbedding | None, ids: Tensor) -> dict[str, Any
 
 
 def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
-    """Return the name of a stored table, the size of a row and, in a local file, the first byte of each row."""
+    """Return the name of a stored table, the row size, and, for a local file, each row's first byte."""
     offsets = None
     if isinstance(source, FileRows):
         offsets = (source.offset + ids.clamp(0, source.rows - 1) * source.row_bytes).tolist()
@@ -178,13 +178,13 @@ def extra_table_lines(layout: Layout) -> Iterator[Text]:
 
 
 def _memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
-    where, done = "added to the rows", "read"
+    use, done = "added to the rows", "read"
     if memory.layer is not None:
-        where, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
+        use, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
     parts = "" if memory.n_tensors == 1 else f" and {count(memory.n_tensors - 1, 'more tensor')}"
     size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
     rows_used = f"{count(memory.rows_read, 'row')} {done}, {count(memory.bytes_read, 'byte')}"
-    yield from layout.table_title(f"n-gram memory, {where}: {memory.tensor}{parts}", f"{size}; {rows_used}")
+    yield from layout.table_title(f"n-gram memory, {use}: {memory.tensor}{parts}", f"{size}; {rows_used}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
     offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])
@@ -216,7 +216,7 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
 
 
 def _per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
-    title, size = "per-layer embeddings: projections of the token's own row", ""
+    title, size = "per-layer embeddings: projections of the token's row", ""
     if facts.rows:
         title = f"per-layer table: {facts.tensor or 'in memory'}"
         size = f"{facts.rows:,} {layout.glyphs.times} {facts.layers * facts.width:,}: "

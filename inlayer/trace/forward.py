@@ -1,7 +1,7 @@
 """The forward pass of a walk, as tensors: texts or vectors through every stage of the layer.
 
 [text -> ids -> rows -> (+ positions) -> hidden states] -> head
-- each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
+- each text is tokenized once; bytes, pre-tokens, merges, and ids all come from that call. Vectors can replace a text
 - only the tokens in the recorded range are run, with the positions they have in the whole text
 - see also: converting the result to facts (trace/record.py)
 Tested in tests/trace/test_walk.py.
@@ -46,7 +46,7 @@ class RecordedRange(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The token after the last one."""
+        """The index after the last recorded token."""
         return self.first_token + self.max_tokens
 
 
@@ -166,7 +166,7 @@ class Forward:
         return name if token.special or not token.bytes else text_of_bytes(token.bytes)
 
     def token(self, b: int, t: int) -> Token | None:
-        """Return a token of the recorded range; None for padding."""
+        """Return a token of the recorded range, or None for padding."""
         t += self.recorded.first_token
         return self.tokens[b][t] if t < len(self.tokens[b]) else None
 

@@ -57,7 +57,7 @@ class UpdatedRow:
     """A row in use after the step."""
 
     id: int
-    shift: tuple[float, float] | None  # on the map; None without a map, and for a zero or non-finite row
+    shift: tuple[float, float] | None  # on the map, or None if there is no map or the row is zero or not finite
     cosine: float | None  # cosine with the row before the step
     norm: float
 
@@ -169,8 +169,8 @@ def _moved(
         if projection.axes is not None:
             shifts[known] = (after[known] - before[known]) @ projection.axes
         else:
-            own = np.array(ids)[known]
-            old, new = (_neighborhood(pipeline, own, rows[known], projection) for rows in (before, after))
+            known_ids = np.array(ids)[known]
+            old, new = (_neighborhood(pipeline, known_ids, rows[known], projection) for rows in (before, after))
             shifts[known] = new - old
     return [
         UpdatedRow(

@@ -57,9 +57,9 @@ def export(
     own = {key_of(option): option for option in (Change(), change or Change())}
     walks = {key: walk(option) for key, option in own.items()}
     first = walks[key_of(Change())]
-    for other in _changes(pipeline, first):
+    for option in _changes(pipeline, first):
         with suppress(PositionRangeError):  # the text is too long for these positions
-            walks[key_of(other)] = walk(other)
+            walks[key_of(option)] = walk(option)
     ids = list(dict.fromkeys(token.id for text in first.texts for token in text.tokens if token.id is not None))
     data: dict[str, Any] = {
         "models": [plain(replace(pipeline.facts(), name=pipeline.title, source=pipeline.title))],

@@ -154,7 +154,7 @@ class Layout:
     def each_token(
         self, lines: Callable[[int, int, TokenTrace], Iterable[Text]], limit: int | None = None
     ) -> Iterator[Text]:
-        """Yield the lines of each token, given the index of its text and its own, and the number of tokens omitted."""
+        """Yield the lines of each token, given the indices of its text and the token, and count those omitted."""
 
         def text_lines(text_index: int, text: TextTrace) -> Iterator[Text]:
             shown = self.tokens(text)[:limit]
@@ -287,7 +287,7 @@ def _breakable(code: str, width: int, patterns: Sequence[re.Pattern[str]] = CODE
 
 
 def padded(line: Text, columns: int) -> Text:
-    """Pad a line with spaces, which, unlike with rich's own method, have no style."""
+    """Pad a line with spaces, which have no style, unlike those of rich's method."""
     line.append(" " * (columns - cell_len(line.plain)))
     return line
 

@@ -1,4 +1,4 @@
-"""The pipeline of a walk: tokenizer, layer, head and the location of every table, prepared once.
+"""The pipeline of a walk: tokenizer, layer, head, and the location of every table, prepared once.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> head
 - a walk does not modify its pipeline, so several threads can share one
@@ -53,7 +53,7 @@ from inlayer.trace.record import record_walk, values_of
 from inlayer.trace.scene import TableScene, sample_table
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
-BLOCK_VALUES = 2**24  # values read at once from a larger table
+BLOCK_VALUES = 2**24  # values of a larger table read at a time
 MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
 MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 TOKEN_TABLE = "token_embedding.weight"
@@ -150,7 +150,7 @@ class Pipeline:
 
     @cached_property
     def title(self) -> str:
-        """The source as others may see it: only the last part of a path on this machine."""
+        """The source as shown to other users: only the last part of a path on this machine."""
         path = Path(self.source)
         return base_name(path) if path.exists() or path.is_absolute() else self.source
 
@@ -191,11 +191,11 @@ class Pipeline:
         return [row.tobytes().hex(" ", itemsize).split() for row in values]
 
     def stage_table(self, stage: str, layer: Embeddings) -> TableFacts | None:
-        """Return the table whose rows a stage of this layer adds; None if it adds none, or not the model's own."""
+        """Return the table whose rows a stage of this layer adds, or None if there is none or it is not the model's."""
         part = STAGE_TABLES.get(stage, "")
         module = part.partition(".")[0]
-        is_own = getattr(layer, module, None) is getattr(self.layer, module, None)
-        return self.tables.get(part) if is_own else None
+        is_original = getattr(layer, module, None) is getattr(self.layer, module, None)
+        return self.tables.get(part) if is_original else None
 
     @cached_property
     def table_scene(self) -> TableScene:
@@ -204,7 +204,7 @@ class Pipeline:
 
     @cached_property
     def routing_tables(self) -> list[TensorInfo]:
-        """The tables with the experts of each token; one with fewer rows than tokens is left to `inspect`."""
+        """The tables with the experts of each token. Those with too few rows are skipped; `inspect` reports them."""
         if self.model is None:
             return []
         store, tokens = self.model.store, self.table.shape[0]
@@ -281,7 +281,7 @@ class Pipeline:
         return self._tokenized.pop(check_text(text), None) or TokenizedText(text, *self.tokenizer._analyze(text))
 
     def token_text(self, token_id: int) -> str:
-        """Return the text of a token, or its number."""
+        """Return a token's text, or `#id` if it has none."""
         return token_label(self.tokenizer, token_id)
 
     def merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
@@ -289,16 +289,18 @@ class Pipeline:
         assert self.tokenizer is not None
         if (merges := self.tokenizer.merges(ids)) is None:
             return None
-        return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
+        return [
+            MergeFacts(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id) for merge in merges
+        ]
 
     def padding(self, first_channel: int, dims: int) -> Padding:
         """Describe the padding token and some channels of its row."""
         if self.padding_id is None:
             return Padding(id=None, is_padding_idx=False, is_zero=False, row=[])
         row_D = self.layer.token_embedding(torch.tensor([self.padding_id]))[0]
-        is_own, is_zero = self.layer.padding_idx is not None, not bool(row_D.float().any())
+        is_padding_idx, is_zero = self.layer.padding_idx is not None, not bool(row_D.float().any())
         row = values_of(row_D, slice(first_channel, first_channel + dims))
-        return Padding(id=self.padding_id, is_padding_idx=is_own, is_zero=is_zero, row=row)
+        return Padding(id=self.padding_id, is_padding_idx=is_padding_idx, is_zero=is_zero, row=row)
 
     def __repr__(self) -> str:
         rows, width = self.table.shape
@@ -343,14 +345,14 @@ def walk(
 
     Args:
         text: A text, or several as a batch; shorter ones are padded.
-        model: Whatever `inlayer.load` accepts or returns. Default: the bundled sample model.
+        model: Anything `inlayer.load` accepts or returns. Default: the bundled sample model.
         inputs_embeds: Vectors (B, T, D) or (T, D) instead of a text.
-        tokenizer: Replaces the model's own tokenizer.
+        tokenizer: Replaces the model's tokenizer.
         dims: Number of channels to record per vector.
         max_tokens: Maximum number of tokens to record per text (also used in step 8).
         first_token: Index of the first token to record in each text.
         first_channel: Index of the first channel to record in each vector.
-        positions: Replaces the model's position scheme: "none", "learned", "sinusoidal" or "rotary".
+        positions: Replaces the model's position scheme: "none", "learned", "sinusoidal", or "rotary".
         theta: Replaces the base of rotary or sinusoidal positions.
         swap: Indices of two tokens of the first text to swap.
         pad: Number of padding tokens to append.
@@ -359,7 +361,7 @@ def walk(
         The trace: every step from text to hidden states, and the gradients of the rows.
 
     Raises:
-        InputError: If an argument is out of range, or the model has no tokenizer or padding token but needs one.
+        InputError: If an argument is out of range, or the model lacks a required tokenizer or padding token.
         InlayerError: If the model cannot be opened; see `load`.
 
     Example:

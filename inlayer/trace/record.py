@@ -93,7 +93,7 @@ def record_walk(
 
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
     pipeline, channels = result.pipeline, result.recorded.channels
-    # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
+    # Whole tensors are converted in one call: token by token, a few thousand tokens would take a second.
     rows, *after = [values_of(stage.after, channels) for stage in result.stages]
     added = [
         None if stage.added is None else values_of(stage.added.expand_as(stage.after), channels)

@@ -56,7 +56,7 @@ class SceneStrips:
 
 @dataclass(frozen=True, kw_only=True)
 class SceneSimilarity:
-    """Cosines between tokens of the first text; None where a vector is zero or not finite."""
+    """Cosines between tokens in the first text, or None where a vector is zero or not finite."""
 
     tokens: list[int]  # indices into the text
     row: list[list[float | None]]

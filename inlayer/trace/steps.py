@@ -1,7 +1,7 @@
 """The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
 Each line uses names from the lines before it; `setup_code` writes the first lines: imports, text, model, tokenizer,
-layer and head. They run as printed, in this order (tests/trace/test_steps.py). A long text is cut, with a comment.
+layer, and head. They run as printed, in this order (tests/trace/test_steps.py). A long text is cut, with a comment.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _ids(trace: Trace) -> tuple[str, str]:
 def _row(trace: Trace) -> tuple[str, str]:
     table = trace.table
     rows, width = table.shape
-    where = "in memory" if table.file is None else f"in {table.file}"
-    note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}"
+    location = "in memory" if table.file is None else f"in {table.file}"
+    note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {location}"
     if trace.padding.is_padding_idx:
         extra = "an additional row for" if trace.padding.id == trace.vocab_size else "for"
         note += f"; row {trace.padding.id} is {extra} padding"
@@ -112,7 +112,7 @@ def _positions(trace: Trace) -> tuple[str, str]:
 
 
 def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
-    """Relative positions on their own: nothing is added to the rows."""
+    """Only relative positions: nothing is added to the rows."""
     at = f"torch.arange({_rows(trace)}.shape[1])"
     if relative.kind == "alibi":
         note = "ALiBi: nothing is added to the embeddings; attention adds slope x position to its scores"
@@ -123,7 +123,7 @@ def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
 
 
 def _position_ids(trace: Trace) -> str:
-    """Return the position ids: a range, or the layer's own rule if they depend on the padding."""
+    """Return the position ids: a range, or the layer's rule if they depend on the padding."""
     rows = [[token.position for token in text.tokens] for text in trace.texts]
     start = rows[0][0] if rows and rows[0] else 0
     if any(row != list(range(start, start + len(row))) for row in rows):
@@ -175,7 +175,7 @@ def _layer(trace: Trace) -> str:
 
 def _backward(trace: Trace) -> tuple[str, str]:
     if trace.input != "text":
-        return "no row of the table was looked up, so none receives a gradient", ""
+        return "no table row was looked up, so none receives a gradient", ""
     back = trace.backward
     if back is None:
         return "the text has no tokens to compute a gradient for", ""
@@ -214,7 +214,7 @@ def setup_code(
     if is_random and (trace.source != "random" or not chosen):
         return []
     module = "inlayer" if trace.positions.from_model else "inlayer.trace"
-    has_layer = step is None or step > 3  # the steps before it need a tokenizer only
+    has_layer = step is None or step > 3  # earlier steps need only a tokenizer
     names, functions = ("tokenizer, layer, head", "; F = torch.nn.functional") if has_layer else ("tokenizer", "")
     lines = [f"import {module}, torch{functions}", *_given(trace, embeds)]
     if is_random:

@@ -213,7 +213,7 @@ def positions_step(layout: Layout) -> Iterator[Text]:
 
 
 def hidden_step(layout: Layout) -> Iterator[Text]:
-    """Step 7: the other stages, the hidden states, the mask and the padding row."""
+    """Step 7: the other stages, the hidden states, the mask, and the padding row."""
     trace = layout.trace
     if any(stage.name != "position" for stage in trace.stages):
         yield from _stages(layout)
@@ -304,7 +304,7 @@ def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channel
 
 
 def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
-    """Yield the rotary frequencies, and the angle, cosine and sine for the first tokens of the longest text."""
+    """Yield the rotary frequencies, and the angle, cosine, and sine for the first tokens of the longest text."""
     glyphs = layout.glyphs
     kind = "" if rotary.layer_type is None else f"{rotary.layer_type}: "
     scaling = "unscaled" if rotary.scaling is None else f"scaled by {rotary.scaling}"

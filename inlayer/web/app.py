@@ -1,7 +1,7 @@
-"""The web application: routes for the page, the walk and its models; the course adds its own (course.py).
+"""The web application: routes for the page, the walk, and its models; course.py adds those of the course.
 
 browser -> guard -> [app] -> Pipeline -> facts -> JSON
-- only the models named at start can be used; nothing in a request is opened, looked up or fetched by name
+- only the models specified at startup can be used; nothing in a request is opened, looked up, or fetched by name
 - work runs in threads (worker_threads.py); an error of the library is status 400 with its one line, without local paths
 - FastAPI validates requests and writes /api/openapi.json from the models in schemas.py
 Tested with a real server on loopback in tests/web/test_app.py and tests/web/test_redact.py.
@@ -107,7 +107,7 @@ class WalkService:
         return self.threads(query, 0 if is_skipped else len(query.texts) * query.max_tokens)
 
     def token(self, query: Annotated[TokenQuery, Query()]) -> TokenFacts:
-        """Describe one token and the rows closest to its own."""
+        """Describe one token and the rows closest to its row."""
         return describe_token(self.find(query.model), query.id, k=query.k)
 
     def initialization(self, query: Annotated[InitializationQuery, Query()]) -> InitializationFacts:
@@ -170,10 +170,10 @@ def make_app(
 
     Args:
         pipelines: The models by name.
-        token: What every request must present.
-        hosts: Host names to answer to, in addition to localhost and IP addresses.
+        token: The token that every request must present.
+        hosts: Host names to accept, in addition to localhost and IP addresses.
         runs_code: Whether clients may run code on this machine, in the tasks of the course.
-        api_key: What requests to /v1/ may present instead of the token.
+        api_key: A key that requests to /v1/ may present instead of the token.
 
     Returns:
         The application, behind the guard that checks every request.
@@ -222,7 +222,7 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
     async def bad_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         problem = error.errors()[0]
-        param = next((one for one in problem["loc"][1:2] if isinstance(one, str)), None)
+        param = next((name for name in problem["loc"][1:2] if isinstance(name, str)), None)
         return error_response(400, _describe(problem), None, request.url.path, param)
 
     @app.exception_handler(HTTPException)
@@ -269,17 +269,17 @@ def redact(message: str, paths: Mapping[str, str]) -> str:
 
 def _describe(problem: dict[str, Any]) -> str:
     """Turn a pydantic error into one line: the field, what is wrong, and the value if it is short."""
-    where = ".".join(str(part) for part in problem["loc"][1:])
+    field = ".".join(str(part) for part in problem["loc"][1:])
     if problem["type"] == "json_invalid":
         return f"the body is not valid JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
     if problem["type"] == "extra_forbidden":
-        return f"unknown field {quote(where)}"
+        return f"unknown field {quote(field)}"
     message = problem["msg"].removeprefix("Value error, ")
     if message.startswith(("Input should ", "List should ")):
         message = message.split(" ", 1)[1].replace("should", "must", 1).replace(" after validation", "")
         message = re.sub(r"\d{5,19}", lambda digits: f"{int(digits[0]):,}", message)
-        where = where or "the body"
+        field = field or "the body"
     value = problem.get("input")
     shown = json.dumps(value) if value is None or isinstance(value, bool) else quote(value)
     received = "" if isinstance(value, (dict, list)) else f" (got {shown})"
-    return f"{where}: {message}{received}" if where else message
+    return f"{field}: {message}{received}" if field else message

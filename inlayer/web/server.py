@@ -1,9 +1,9 @@
 """The server: worker processes on one port until Ctrl-C.
 
 models -> [serve] -> guard -> app
-- uvicorn supervises the workers, one per core; each opens the models itself, and all share one listening socket
-- connections are limited in number, time and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
-  slow client, and parse a quarter of a megabyte at once
+- uvicorn supervises the workers, one per core; each opens the models separately, and all share one listening socket
+- connections are limited in number, time, and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
+  slow client, and parse a quarter of a megabyte in one go
 - stopping takes about a second: connections are closed and running jobs are abandoned
 - requests are not logged, because their addresses contain the token
 Tested as a process, including signals and slow clients, in tests/web/test_server.py.
@@ -64,7 +64,7 @@ class Address:
     Args:
         host: Address it listens on.
         port: Its port.
-        token: What every request must present.
+        token: The token that every request must present.
         fragment: Part of the page's address after "#".
         models: Names of the models.
 
@@ -188,11 +188,11 @@ def serve(
         port: Port to listen on; 0 is any free port.
         fragment: Part of the address after "#", which the page reads.
         announce: Called with the address once the server answers. By default it prints the address to stdout.
-        api_key: What requests to /v1/ may present instead of the random token.
+        api_key: A key that requests to /v1/ may present instead of the random token.
 
     Raises:
         KeyboardInterrupt: On Ctrl-C.
-        InputError: If the address, the port or the API key cannot be used, or the workers stopped.
+        InputError: If the address, the port, or the API key cannot be used, or the workers stopped.
         InlayerError: If a model cannot be opened.
     """
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
@@ -264,7 +264,7 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
         app,
         factory=True,
         workers=workers,
-        # asyncio also accepts this many connections at once: the first worker to wake up would accept them all. The
+        # asyncio also accepts this many connections at a time: the first worker to wake up would accept them all. The
         # supervisor makes the queue longer again.
         backlog=1 if workers > 1 else BACKLOG,
         loop="asyncio",

@@ -53,7 +53,7 @@ def test_invalid_json(client: Client, body: bytes, error: str) -> None:
         ({"texts": ["Hi"] * 17}, "texts: must have at most 16 items"),
         ({**HI, "model": "no/such"}, "model 'no/such' is not served here; available models: 'default'"),
         ({**HI, "model": "../../etc/passwd"}, "is not served here"),
-        ({**HI, "model": "minilm"}, "is not served here"),  # a sample, but not named at start
+        ({**HI, "model": "minilm"}, "is not served here"),  # a sample, but not specified at startup
         ({**HI, "model": ""}, "is not served here"),
         ({**HI, "model": 1}, "model: must be a valid string"),
         ({**HI, "dims": 0}, "dims: must be greater than or equal to 1 (got 0)"),

@@ -161,7 +161,7 @@ Object.assign(EXPLANATIONS, {
   mask(cell) {
     const { mask } = tokenAt(cell);
     const title = indexed("mask", cell.b, cell.t);
-    const words = mask ? "A token of the text." : "Padding: it fills the text up to the length of the batch.";
+    const words = mask ? "A token in the text." : "Padding: it fills the text up to the length of the batch.";
     return { title, formula: [`${title} = ${mask}`], words };
   },
 
