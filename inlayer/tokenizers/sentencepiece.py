@@ -90,7 +90,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
 
     def _normalize(self, text: str) -> str:
         self._check_growth(text)
-        return self._exact.normalize(text)
+        return str(self._exact.normalize(text))
 
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""

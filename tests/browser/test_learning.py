@@ -44,6 +44,16 @@ def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines)
     assert learned.steps[8].loss > learned.steps[7].loss  # too large a step
 
 
+def test_loss_axis_has_round_labels(open_page):
+    watched = open_learning(open_page)
+    labels = [float(label) for label in watched.page.locator(".loss-tick").all_text_contents()]
+    assert labels == [index * labels[1] for index in range(len(labels))]
+    assert len(labels) in (3, 4, 5)
+    assert watched.page.evaluate("[ticksUpTo(44.8), ticksUpTo(9), ticksUpTo(0.9)].map((ticks) => ticks.join(' '))") == [
+        "0 20 40", "0 2 4 6 8", "0 0.2 0.4 0.6000000000000001 0.8",
+    ]  # fmt: skip
+
+
 CROSSED = """() => { const label = document.querySelector(".loss-value").getBBox(), found = [];
   const isInside = ({ x, y }) => x > label.x && x < label.x + label.width && y > label.y && y < label.y + label.height;
   for (const line of document.querySelectorAll(".loss-plot .plot-line, .loss-plot .loss-uniform")) {

@@ -90,7 +90,7 @@ function lossChart({ uniform_loss: uniform, steps }) {
   const stem = draw("line", { y2: bottom, class: "plot-mark" });
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot loss-plot", role: "img" },
     draw("line", { x1: 0, x2: width, y1: bottom, y2: bottom, class: "plot-zero" }),
-    draw("line", { x1: 0, x2: width, y1: y(uniform), y2: y(uniform), class: "loss-uniform" }),
+    draw("line", { x1: CHART_LEFT - 8, x2: width, y1: y(uniform), y2: y(uniform), class: "loss-uniform" }),
     stem, draw("path", { d: `M${points.join("L")}`, class: "plot-line" }),
     ticksUpTo(highest).map((loss) => draw("text", { x: CHART_LEFT - 10, y: y(loss) + 3, "text-anchor": "end", class: "loss-tick" },
       brief(loss))),
