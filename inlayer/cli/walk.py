@@ -83,8 +83,8 @@ def walk(
             f"{DEFAULT_TOKENS} in JSON]",
         ),
     ] = None,
-    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show in each text.")] = 0,
-    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show in each vector.")] = 0,
+    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show per text.")] = 0,
+    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show per vector.")] = 0,
     as_json: Annotated[bool, output_option("--json", help="Print the trace as JSON.")] = False,
     html: Annotated[
         str | None,
@@ -103,7 +103,7 @@ def walk(
         str | None, experiment_option(metavar="I,J", help="Swap two tokens of the first text, counting from 0.")
     ] = None,
     pad: Annotated[int, experiment_option(min=0, max=4096, help="Number of padding tokens to append.")] = 0,
-    width: Annotated[int | None, random_table_option(min=1, max=4096, help="Width of the rows. \\[default: 8]")] = None,
+    width: Annotated[int | None, random_table_option(min=1, max=4096, help="Row width. \\[default: 8]")] = None,
     seed: Annotated[
         int | None, random_table_option(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]")
     ] = None,

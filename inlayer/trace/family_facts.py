@@ -92,7 +92,7 @@ class RoutingFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RelativeFacts:
-    """Relative positions: what attention adds to its scores, or the rows it uses, for the recorded tokens.
+    """Relative positions: the bias that attention adds to its scores, or the rows it uses, for the recorded tokens.
 
     The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `columns`.
     """

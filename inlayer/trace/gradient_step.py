@@ -1,4 +1,4 @@
-"""One gradient step: the rows of the table move against their gradient, and the loss is computed again.
+"""One gradient step: the table rows move against their gradient, and the loss is computed again.
 
 text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next tokens
 - plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
@@ -184,7 +184,7 @@ def _moved(
 
 
 def _neighborhood(pipeline: Pipeline, ids: IdArray, rows: Rows, projection: TableProjection) -> npt.NDArray[np.float64]:
-    """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
+    """Return the mean map position of the rows nearest to each vector, excluding the row it comes from."""
     near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
     is_found = (near_ids >= 0)[..., None]
     means: npt.NDArray[np.float64] = projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)

@@ -88,7 +88,7 @@ def export(
 
 
 def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -> dict[str, Any]:
-    """Return the scenes of as many walks as fit into the file, by the key of the walk."""
+    """Return the scenes that fit into the file, by the key of their walk."""
     scenes: dict[str, Any] = {}
     size = 0
     for key, trace in walks.items():
@@ -141,7 +141,7 @@ def _page() -> Page:
 
 
 def page(*, title: str, data: dict[str, Any] | None) -> str:
-    """Build the whole document. `data` is the content of an exported page; a served page has none."""
+    """Build the whole document. `data` is the content of an exported page, or None for a served page."""
     return _page().document(title, data, mode="served" if data is None else "exported")
 
 

@@ -180,7 +180,7 @@ class Layout:
             yield from self.note(f"followed by {count(hidden_padding, 'padding token')}")
 
     def label(self, token: TokenTrace) -> Text:
-        """Return a token's label: its text, its bytes if it is not whole characters, or its name if it is special."""
+        """Return a token's label: its text, its bytes if not whole characters, or its name if it is special."""
         data = bytes.fromhex(token.bytes)
         if not token.special and data.decode(errors="ignore").encode() != data:
             return Text(self.glyphs.truncate_bytes(token.bytes, self.widest_label), style="yellow")
@@ -280,7 +280,7 @@ class Layout:
 
 
 def _breakable(code: str, width: int, patterns: Sequence[re.Pattern[str]] = CODE_PARTS) -> Iterator[str]:
-    """Split code where a backslash can continue it, into words, or if these are too wide into tokens or characters."""
+    """Split code where a backslash can continue it: into words or, if these are too wide, tokens or characters."""
     pattern, *finer = patterns
     for part in pattern.findall(code):
         yield from _breakable(part, width, finer) if finer and cell_len(part) >= width else (part,)

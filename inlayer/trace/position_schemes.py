@@ -51,7 +51,7 @@ def scheme_of(layer: Embeddings) -> str:
 
 
 def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, init_std: float) -> ActiveLayer:
-    """Return the layer with a different scheme or theta; or the layer itself if nothing changes."""
+    """Return the layer with a different scheme or theta, or the layer itself if nothing changes."""
     own = scheme_of(layer)
     if scheme is not None and scheme not in SCHEMES:
         raise InputError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")

@@ -37,7 +37,7 @@ from inlayer.trace.facts import (
 )
 from inlayer.trace.forward import Forward, RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import scheme_of
-from inlayer.trace.relative_lines import relative_facts
+from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:

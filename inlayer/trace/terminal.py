@@ -21,7 +21,7 @@ from inlayer.render.numbers import count
 from inlayer.trace.extra_table_facts import extra_table_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, padded
-from inlayer.trace.relative_lines import relative_lines
+from inlayer.trace.relative_positions import relative_lines
 from inlayer.trace.steps import setup_code
 
 FIRST_WITH_STRIPS = 5

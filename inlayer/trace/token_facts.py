@@ -51,7 +51,7 @@ class InitializationStep:
 class InitializationFacts:
     """How a table of the model's width is initialized: drawn, redrawn with the model's std, padding row zeroed."""
 
-    vocab_size: int  # rows of the table shown, which has fewer rows than a very large model's
+    vocab_size: int  # rows of the table shown, which is smaller than that of a very large model
     width: int
     padding_idx: int | None
     seed: int

@@ -73,12 +73,12 @@ class WalkService:
         }
 
     def models(self) -> ModelList:
-        """List the models that were named when the server started."""
+        """List the models that were specified at startup."""
         named = self.pipelines.items()
         return ModelList([replace(model.facts(), name=name, source=model.title) for name, model in named])
 
     def find(self, name: str | None) -> Pipeline:
-        """Return the model of that name; the first one by default."""
+        """Return the model with this name, or the first model by default."""
         if name is None:
             return next(iter(self.pipelines.values()))
         if name not in self.pipelines:
@@ -102,7 +102,7 @@ class WalkService:
         return replace(trace, source=pipeline.title)
 
     def walk_threads(self, query: WalkRequest) -> WorkerThreads:
-        """Choose the threads for a walk. It skips very large heads, which therefore cost nothing."""
+        """Choose the threads for a walk. Very large heads are skipped, so they add no work."""
         is_skipped = self.find(query.model).numel() > MAX_HEAD_VALUES
         return self.threads(query, 0 if is_skipped else len(query.texts) * query.max_tokens)
 
@@ -115,7 +115,7 @@ class WalkService:
         return initialize(self.find(query.model), seed=query.seed, dims=query.dims)
 
     def scene(self, query: WalkRequest) -> SceneFacts:
-        """Walk texts and return all tokens and channels as colors; `dims` and `tokens` do not apply."""
+        """Walk texts and return all tokens and channels as colors; `dims` and `max_tokens` are ignored."""
         return describe_scene(self.find(query.model), query.texts, change=_change(query), first_token=query.first_token)
 
     def table_scene(self, query: Annotated[ModelQuery, Query()]) -> TableScene:
@@ -139,7 +139,7 @@ class WalkService:
         return self.maps[id(self.find(query.model))].get(query.method)
 
     def inspect(self, query: Annotated[ModelQuery, Query()]) -> dict[str, Any]:
-        """Return the report of `inlayer inspect --json`, a histogram of norms, and the ids of each kind of finding.
+        """Return the report of `inlayer inspect --json`, a histogram of norms, and the affected ids of each finding.
 
         A very large or remote table is inspected by a sample of its rows. A model is inspected once.
         """
@@ -166,7 +166,7 @@ def make_app(
     runs_code: bool = False,
     api_key: str | None = None,
 ) -> Guard:
-    """Build the ASGI application that serves these models to clients with this token.
+    """Build the ASGI application that serves these models to clients that present this token.
 
     Args:
         pipelines: The models by name.
@@ -246,7 +246,7 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
 
 
 def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Map each path that errors of these models may contain to its last part, longest path first."""
+    """Map each path that may appear in errors about these models to its last part, longest path first."""
     known: set[Path] = set()
     for pipeline in pipelines:
         if pipeline.title != pipeline.source:

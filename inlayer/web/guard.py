@@ -143,13 +143,13 @@ class Guard:
 
 
 def expects_page(scope: Scope) -> bool:
-    """Return whether the request is a browser opening a page, as opposed to a program calling the API."""
+    """Return whether the request is a browser opening a page, rather than a program calling the API."""
     is_api = scope["path"].startswith(("/api/", API))
     return scope["method"] == "GET" and not is_api and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def error_page(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error as a small page, for someone who opened an address in a browser."""
+    """Return an error as a small page, for users who opened the address in a browser."""
     page = Page(ERROR_PAGE, style_sheet() + ERROR_STYLE, "")
     text = printable(" ".join(message.split()))
     title = "The token is missing or wrong" if status == 401 else "This page cannot be shown"

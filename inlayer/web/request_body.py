@@ -111,7 +111,7 @@ def limit_body(receive: Receive, limit: int) -> Receive:
 
 
 class JsonTokenCounter:
-    """Counts what takes time to parse: values, lists and objects, and strings (keys are the slowest)."""
+    """Counts the parts of a body that are slow to parse: values, lists, objects, and strings (above all keys)."""
 
     def __init__(self) -> None:
         self.counts, self._inside, self._escape = Counter[str](), False, b""

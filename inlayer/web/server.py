@@ -59,7 +59,7 @@ PRELOADED = "inlayer.web.app"  # imports torch, which takes seconds, once for al
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a server listens, and the token it requires.
+    """The address where a server listens, and the token it requires.
 
     Args:
         host: Address it listens on.
@@ -100,7 +100,7 @@ class Address:
         return self._url_of("/learn")
 
     def _url_of(self, path: str) -> str:
-        """Return the address of a server; one that listens everywhere is reached on loopback."""
+        """Return the address of a server. A server that listens everywhere is reached on loopback."""
         address, host = _address(self.host), self.host
         if address is not None and address.is_unspecified:
             host = "127.0.0.1" if address.version == 4 else "::1"
@@ -138,7 +138,7 @@ class Supervisor(Multiprocess):
         self.listener, self.ready = listener, ready
 
     def init_processes(self) -> None:
-        """Start the workers, and announce the server once all of them answer."""
+        """Start the workers, and announce the server once every worker answers."""
         super().init_processes()
         try:
             self.ready()
@@ -148,7 +148,7 @@ class Supervisor(Multiprocess):
             raise
 
     def wait_until_ready(self, worker: Process) -> bool:
-        """Wait until a worker answers; return False if it stopped, or if the server should."""
+        """Wait until a worker answers. Return False if the worker stopped or the server should stop."""
         while worker.process.is_alive() and not self.should_exit.is_set():
             is_ready = worker.wait_until_ready(1.0, self.should_exit)
             self.handle_signals()
@@ -231,7 +231,7 @@ def serve(
 
 
 def report_names(open_pipelines: OpenPipelines, report: Connection) -> Mapping[str, Pipeline]:
-    """Open the models in a worker, and send their names, or the error of one that cannot be opened."""
+    """Open the models in a worker, and send their names, or the error if a model cannot be opened."""
     try:
         pipelines = open_pipelines()
     except Exception as error:
@@ -242,7 +242,7 @@ def report_names(open_pipelines: OpenPipelines, report: Connection) -> Mapping[s
 
 
 def start_fork_server() -> BaseContext:
-    """Return the context that starts processes: if the system has fork, they are forked from one that has torch."""
+    """Return the context that starts processes: forked from a process with torch loaded, if the system has fork."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker
@@ -307,7 +307,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection, closed when it takes longer than any client needs."""
+    """One connection, which is closed when it takes longer than any client needs."""
 
     _timer: asyncio.TimerHandle | None = None
     _timed: object = None  # the request that the timer runs for
@@ -341,7 +341,7 @@ class BoundedProtocol(H11Protocol):
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with an error in our format, unless a response has already started."""
+        """Answer invalid HTTP with an error in our format, unless a response has already started."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = bytes(error_response(400, f"{msg} Send HTTP/1.1 with smaller headers.").body)
             headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}

@@ -81,7 +81,7 @@ def test_value_embeddings_are_those_of_the_trace(open_file: Any, tmp_path: Path)
     model = inlayer.load(tmp_path)
     words = inlayer.WordTokenizer.from_text(" ".join(f"w{number}" for number in range(VOCAB - 10)))
     model.__dict__["tokenizer"] = words  # in place of the cached property
-    facts = inlayer.walk(TEXT, model).value
+    facts = inlayer.walk(TEXT, model).value_embeddings
     assert facts is not None
     assert facts.offsets is not None
     watched = opened(open_file, tmp_path, model, 4)
