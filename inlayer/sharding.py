@@ -5,7 +5,7 @@
 - there are two collectives, and each is the other's backward pass: `copy_to_processes` uses the same values everywhere
   and sums their gradients; `all_reduce_sum` sums values and passes the gradient to all processes
 - torch's RowwiseParallel and loss_parallel give the same results, but they require the backward pass inside their
-  context and materialize all logits of their rows at a time
+  context and materialize all logits of their rows at the same time
 Tested against one process and against torch's loss_parallel in tests/training/test_parallel.py.
 """
 

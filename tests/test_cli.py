@@ -138,9 +138,9 @@ def test_json_output(run: Run) -> None:
 
 def test_json_equals_the_library_result(run: Run) -> None:
     printed = json.loads(
-        run("walk", "dogs love dogs", "Hi", "--json", "--dims", "3", "--tokens", "2", "--pad", "1").out
+        run("walk", "dogs love dogs", "Hi", "--json", "--dims", "3", "--max-tokens", "2", "--pad", "1").out
     )
-    assert printed == inlayer.walk(["dogs love dogs", "Hi"], dims=3, tokens=2, pad=1).to_dict()
+    assert printed == inlayer.walk(["dogs love dogs", "Hi"], dims=3, max_tokens=2, pad=1).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["nope"], "No such command 'nope'. See inlayer --help"),
         (["learn", "nope"], "No such command 'nope'. See inlayer learn --help"),
         (["search", "king"], "Missing option '--in'. See inlayer search --help"),
-        (["walk", "--tokenizer", "nope"], 'specify "words", "bytes", a model folder or a tokenizer file'),
+        (["walk", "--tokenizer", "nope"], 'specify "words", "bytes", a model folder, or a tokenizer file'),
         (["walk", "--nope"], "--nope"),
         (["walk", "--dims", "0"], "--dims"),
         (["walk", "--width", "wide"], "--width is 'wide'; it must be an integer"),
@@ -191,7 +191,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--file", "tests"], "tests is a folder, not a file"),
         (["train", "--preset", "huge"], "--preset is 'huge'; it must be one of 'toy'"),
         (["walk", "--tokenizer", str(Path(__file__).parent)], "is a folder without a tokenizer"),
-        (["walk", "--tokens", "0"], "--tokens"),
+        (["walk", "--max-tokens", "0"], "--max-tokens"),
         (["walk", "--pad", "-1"], "--pad"),
         (["walk", "--theta", "big"], "--theta is 'big'; it must be a number"),
         (["walk", "--theta", "nan"], "positive"),
@@ -204,7 +204,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--json", "--web"], "choose one"),
         (["walk", "--json", "--html", "x.html"], "choose one"),
         (["walk", "--json", "--step", "2"], "every step"),
-        (["walk", "--html", "-", "--tokens", "9"], "own limit"),
+        (["walk", "--html", "-", "--max-tokens", "9"], "own limit"),
         (["walk", "--html", ""], "empty"),
         (["walk", "--html", "."], "folder"),
         (["walk", "--html", os.devnull], "not a regular file"),
@@ -365,6 +365,17 @@ def test_vectors_from_a_file(run: Run, tmp_path: Path, dtype: str) -> None:
     assert three["input"] == "inputs_embeds"
     assert three["texts"][0]["tokens"] == two["texts"][0]["tokens"]
     assert two["texts"][0]["tokens"][1]["row"] == pytest.approx(vectors[0, 1, :8].astype(float).tolist(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_noted"), [(["I", "love", "dogs"], True), (["I love", "dogs"], False), (["dogs"], False)]
+)
+def test_unquoted_words_are_pointed_out_on_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, texts: list[str], is_noted: bool
+) -> None:
+    assert run("walk", *texts, "--step", "3").err == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run("walk", *texts, "--step", "3").err == "3 texts; quote them to make one\n" * is_noted
 
 
 def test_errors_about_vectors_name_the_option(run: Run, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Model folder, .safetensors, .gguf or .bin file, hub id, URL or sample name; can be repeated. "
+            help="Model folder, .safetensors, .gguf, or .bin file, hub id, URL, or sample name; can be repeated. "
             "No other model can be opened. \\[default: the bundled sample model]"
         ),
     ] = None,
@@ -54,7 +54,7 @@ def serve(
         typer.Option(
             envvar="INLAYER_API_KEY",
             help="Key for the embeddings API at /v1, in addition to the random access token. Prefer the environment "
-            "variable: other users of this machine can see arguments.",
+            "variable: other users on this machine can see command-line arguments.",
         ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
@@ -102,7 +102,7 @@ def open_models(sources: tuple[str, ...]) -> dict[str, Model]:
 
 
 def open_pipelines(sources: tuple[str, ...]) -> dict[str, Pipeline]:
-    """Prepare models for walks. Every process that needs them opens them itself."""
+    """Prepare models for walks. Each process that needs models opens them itself."""
     from inlayer.trace import Pipeline
 
     return {name: Pipeline(model, name=name) for name, model in open_models(sources).items()}

@@ -1,8 +1,8 @@
 """`inlayer walk`: show what happens to a text, in the terminal, as JSON, or as a page.
 
-- the rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are randomly initialized
-- --positions, --theta, --swap and --pad change the walk; a random table is initialized with its --positions
-- inputs are read and checked before torch is imported, so errors appear at once
+- the rows come from a model; with --width, --seed, or --tokenizer without --model, they are randomly initialized
+- --positions, --theta, --swap, and --pad change the walk; a random table is initialized with its --positions
+- inputs are read and checked before torch is imported, so errors are reported immediately
 - a page file is written completely or not at all
 - see also: reading inputs (cli/inputs.py), the walk (trace/), its output (trace/terminal.py, trace/html.py)
 Tested in tests/test_cli.py.
@@ -73,7 +73,7 @@ def walk(
     dims: Annotated[
         int, output_option(min=1, max=65_536, help="Number of channels to show per vector.")
     ] = DEFAULT_DIMS,
-    tokens: Annotated[
+    max_tokens: Annotated[
         int | None,
         output_option(
             min=1,
@@ -83,8 +83,8 @@ def walk(
             f"{DEFAULT_TOKENS} in JSON]",
         ),
     ] = None,
-    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show in each text.")] = 0,
-    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show in each vector.")] = 0,
+    first_token: Annotated[int, output_option(min=0, help="Index of the first token to show per text.")] = 0,
+    first_channel: Annotated[int, output_option(min=0, help="Index of the first channel to show per vector.")] = 0,
     as_json: Annotated[bool, output_option("--json", help="Print the trace as JSON.")] = False,
     html: Annotated[
         str | None,
@@ -94,7 +94,7 @@ def walk(
     positions: Annotated[
         str | None,
         experiment_option(
-            help='Replace the position scheme: "none", "learned", "sinusoidal" or "rotary". '
+            help='Replace the position scheme: "none", "learned", "sinusoidal", or "rotary". '
             "\\[default: the model's own; for a random table: learned]"
         ),
     ] = None,
@@ -103,17 +103,17 @@ def walk(
         str | None, experiment_option(metavar="I,J", help="Swap two tokens of the first text, counting from 0.")
     ] = None,
     pad: Annotated[int, experiment_option(min=0, max=4096, help="Number of padding tokens to append.")] = 0,
-    width: Annotated[int | None, random_table_option(min=1, max=4096, help="Width of the rows. \\[default: 8]")] = None,
+    width: Annotated[int | None, random_table_option(min=1, max=4096, help="Row width. \\[default: 8]")] = None,
     seed: Annotated[
         int | None, random_table_option(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]")
     ] = None,
 ) -> None:
-    """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states and gradients.
+    """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states, and gradients.
 
-    The rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are random.
+    The rows come from a model. If --width or --seed is given, or --tokenizer without --model, they are random.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
-    window = {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel}
+    window = {"--max-tokens": max_tokens, "--first-token": first_token, "--first-channel": first_channel}
     cut = [option for option, value in window.items() if value]
     has_vectors, is_page = embeds is not None, html is not None or web
     random_option = "--seed" if width is None else "--width"
@@ -126,7 +126,10 @@ def walk(
         (has_vectors and (texts or file), "--embeds replaces the text; specify vectors or a text, not both"),
         (has_vectors and is_page, "--embeds applies to the terminal and --json; the page starts with a text"),
         ((width or 0) % 2 and positions == "rotary", f"--width is {width}; rotary positions need an even width"),
-        (has_vectors and is_random, "--embeds needs a model; --tokenizer, --width and --seed create a random table"),
+        (
+            has_vectors and is_random,
+            "--embeds requires a model; --tokenizer, --width, and --seed create a random table",
+        ),
     ):
         if is_wrong:
             raise InputError(problem)
@@ -149,7 +152,7 @@ def walk(
         return
     trace = pipeline.walk(
         walked or None, inputs_embeds=None if vectors is None else to_tensor(vectors), dims=dims,
-        tokens=tokens or DEFAULT_TOKENS, first_token=first_token, first_channel=first_channel, change=change,
+        max_tokens=max_tokens or DEFAULT_TOKENS, first_token=first_token, first_channel=first_channel, change=change,
     )  # fmt: skip
     if as_json:
         sys.stdout.write(trace.to_json() + "\n")
@@ -157,7 +160,14 @@ def walk(
 
     from inlayer.trace.terminal import show
 
-    show(trace, console(), step=step, tokens=tokens, tokenizer=tokenizer)
+    show(trace, console(), step=step, max_tokens=max_tokens, tokenizer=tokenizer, embeds=embeds)
+    _note_separate_words(texts or [])
+
+
+def _note_separate_words(texts: list[str]) -> None:
+    """Point out on a terminal that an unquoted text became one text per word."""
+    if len(texts) > 1 and sys.stdout.isatty() and all(text.split() == [text] != ["-"] for text in texts):
+        sys.stderr.write(f"{len(texts)} texts; quote them to make one\n")
 
 
 def _open_pipeline(
@@ -181,14 +191,14 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
     from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer
 
     if not name:
-        raise InputError('--tokenizer is empty; specify "words", "bytes" or a path')
+        raise InputError('--tokenizer is empty; specify "words", "bytes", or a path')
     if name == "words":
         return WordTokenizer.from_text("\n".join(texts))
     if name == "bytes":
         return ByteTokenizer()
     if path_kind(Path(name)) == "missing":
         raise MissingFileError(
-            f'--tokenizer {format_path(name)}: not found; specify "words", "bytes", a model folder or a tokenizer file'
+            f'--tokenizer {format_path(name)}: not found; specify "words", "bytes", a model folder, or a tokenizer file'
         )
     return open_tokenizer(name)
 

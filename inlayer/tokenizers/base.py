@@ -292,6 +292,10 @@ class Tokenizer(ABC):
 
     # -- hooks --
 
+    def _normalize(self, text: str) -> str:
+        """Return a text as the vocabulary spells it: lowercase, for example, or without accents."""
+        return text
+
     @abstractmethod
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Check a text and return its tokens and, if `split`, its pre-tokens."""

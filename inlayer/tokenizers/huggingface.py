@@ -165,6 +165,13 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     # -- explanations --
 
+    def _normalize(self, text: str) -> str:
+        normalizer, special = self._exact.normalizer, self._special_pattern  # special tokens are kept as they are
+        if normalizer is None:
+            return text
+        parts = itertools.zip_longest(special.split(text), special.findall(text), fillvalue="")
+        return "".join(normalizer.normalize_str(part) + token for part, token in parts)
+
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Where the bytes of tokens do not add up to the text, spans follow the rules in offsets.py.
 
@@ -181,11 +188,14 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             raise TokenizerError(
                 f"the post-processor of {self._source} changes ids, so the bytes of its tokens are not known"
             )
-        offsets, own = byte_offsets(text, body.offsets), [self._bytes_of(token_id) for token_id in body.ids]
+        spelled = {token_id: self._bytes_of(token_id) for token_id in {*body.ids}}  # a long text repeats its tokens
+        offsets, own = byte_offsets(text, body.offsets), [spelled[token_id] for token_id in body.ids]
         if self._byte_level and b"".join(own) == source:
             offsets = [(0, len(source))] * len(own)  # the bytes of the tokens divide the whole text
         tokens = tokens_from_offsets(source, body.ids, offsets, own, self.special_ids)
         spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
+        if len(added) == len(tokens):
+            return tokens, spans
         ends = [*(token.span[1] for token in tokens[:-1]), len(source)]
         rest, result, end = zip(tokens, ends, strict=False), list[Token](), 0
         for token_id, is_added in added:

@@ -86,6 +86,10 @@ class SentencePieceTokenizer(LibraryTokenizer):
             return bytes([int(piece[3:5], 16)])
         return piece.encode()
 
+    def _normalize(self, text: str) -> str:
+        self._check_growth(text)
+        return str(self._exact.normalize(text))
+
     def _explain(self, text: str, add_special_tokens: bool, parse_special: bool, split: bool) -> Analysis:
         """Spans come from the library's offsets, by the rules in offsets.py. There are no pre-tokens."""
         source = check_text(text).encode()

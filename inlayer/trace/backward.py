@@ -30,7 +30,7 @@ MAX_LOGITS = 2**23  # logits held at once; in a longer text, only the first toke
 
 
 class Gradients(NamedTuple):
-    """The gradients of the loss, and what the gradient of a tied head's rows is computed from."""
+    """The gradients of the loss, and the matrices that give the gradient of a tied head's rows."""
 
     loss: Tensor
     unique_UD: Tensor  # of the unique rows, through the lookup
@@ -74,7 +74,7 @@ class Loss:
             self.why_sum = "no token has a next token to predict"
         elif head.n_embd != self.layer.n_embd:
             self.why_sum = "the head expects vectors of a different width, which only the decoder produces"
-        elif pipeline.values() > MAX_HEAD_VALUES:
+        elif pipeline.numel() > MAX_HEAD_VALUES:
             self.why_sum = "the head is too large to run here"
 
     @property
@@ -122,7 +122,7 @@ class Loss:
             return Gradients(loss.detach(), of_unique, of_gathered, of_products, hidden_ND.detach())
 
     def note(self) -> str:
-        """Describe what the loss is computed from."""
+        """Describe the targets or the sum that the loss is computed from."""
         result, n_targets, part = self.result, len(self.index_N), ""
         if result.count < result.length:
             first, end, is_batch = result.shown.start, result.shown.stop, len(result.texts) > 1
@@ -139,7 +139,7 @@ class Loss:
 
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
-    loss, max_tokens = Loss(result), result.recorded.tokens
+    loss, max_tokens = Loss(result), result.recorded.max_tokens
     unique, padding, padding_index, gradients = (
         loss.unique,
         loss.layer.padding_idx,

@@ -4,7 +4,7 @@ text -> ids -> [rows of other tables] -> hidden states, vectors of each block
 - n-gram memories: which n-gram of the text reads which row, and which n-grams share rows. The text of an n-gram ends
   where its look-back ends. Only the recorded range is shown, but n-grams reach back to the tokens before it
 - per-layer embeddings (Gemma): the terminal shows norms, and the page shows heat strips
-- row indices and vectors come from the layer: `ngram_memories`, `per_layer` and `value_embeddings`
+- row indices and vectors come from the layer: `ngram_memories`, `per_layer`, and `value_embeddings`
 Part of step 4 of trace/terminal.py. Tested in tests/trace/test_ngrams.py and tests/trace/test_per_layer.py.
 """
 
@@ -49,11 +49,11 @@ def extra_tables(result: Forward) -> dict[str, Any]:
     """Return what the recorded tokens read from other tables, as fields of a trace; nothing for a walk without ids."""
     pipeline, ids, history = result.pipeline, result.ids_BT, result.history
     if ids is None or history is None:
-        return {"ngram_memories": [], "per_layer": None, "value": None, "routing": []}
+        return {"ngram_memories": [], "per_layer": None, "value_embeddings": None, "routing": []}
     return {
         "ngram_memories": [_ngrams(result, memory, ids, history) for memory in pipeline.layer.ngram_memories],
         "per_layer": _per_layer(result, ids),
-        "value": _value(result, ids),
+        "value_embeddings": _value(result, ids),
         "routing": [_routing(pipeline.model, tensor, ids) for tensor in pipeline.routing_tables],
     }
 
@@ -74,7 +74,7 @@ def _ngrams(result: Forward, memory: NgramMemory, ids: Tensor, history: Tensor) 
         rows=spec.rows, width=spec.width, heads=spec.n_hash_heads,
         normalized=spec.compressed_vocab_size is not None, rows_read=different,
         bytes_read=different * memory.table.source.row_bytes, reads=reads,
-        shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.tokens],
+        shared=_shared(reads, result.mask_BT.tolist())[: result.recorded.max_tokens],
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, index: int, order: int) -> s
     while start > max(0, index - order + 1) and tokens[start - 1].id not in spec.stop_ids:
         start -= 1
     parts = ((token.bytes, token.id) for token in tokens[start : index + 1])
-    return "".join(text_of_bytes(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
+    return "".join(text_of_bytes(data) if data else result.pipeline.token_text(token_id) for data, token_id in parts)
 
 
 def _shared(reads: list[list[list[NgramRead]]], mask: list[list[int]]) -> list[SharedNgrams]:
@@ -154,7 +154,7 @@ def _stored(table: Table | StoredEmbedding | None, ids: Tensor) -> dict[str, Any
 
 
 def _place(name: str, source: RowSource, ids: Tensor) -> dict[str, Any]:
-    """Return the name of a stored table, the size of a row and, in a local file, the first byte of each row."""
+    """Return the name of a stored table, the row size, and, for a local file, each row's first byte."""
     offsets = None
     if isinstance(source, FileRows):
         offsets = (source.offset + ids.clamp(0, source.rows - 1) * source.row_bytes).tolist()
@@ -171,20 +171,20 @@ def extra_table_lines(layout: Layout) -> Iterator[Text]:
         yield from _memory_lines(layout, memory)
     if trace.per_layer is not None:
         yield from _per_layer_lines(layout, trace.per_layer)
-    if trace.value is not None:
-        yield from _value_lines(layout, trace.value)
+    if trace.value_embeddings is not None:
+        yield from _value_lines(layout, trace.value_embeddings)
     if trace.routing:
         yield from _routing_lines(layout, trace.routing)
 
 
 def _memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
-    where, done = "added to the rows", "read"
+    use, done = "added to the rows", "read"
     if memory.layer is not None:
-        where, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
+        use, done = f"read by layer {memory.layer}", "located"  # a walk ends before the layers
     parts = "" if memory.n_tensors == 1 else f" and {pluralize(memory.n_tensors - 1, 'more tensor')}"
     size = f"{memory.rows:,} {layout.glyphs.times} {memory.width:,} {memory.dtype}, {memory.heads} hash heads"
     rows_used = f"{pluralize(memory.rows_read, 'row')} {done}, {pluralize(memory.bytes_read, 'byte')}"
-    yield from layout.table_title(f"n-gram memory, {where}: {memory.tensor}{parts}", f"{size}; {rows_used}")
+    yield from layout.table_title(f"n-gram memory, {use}: {memory.tensor}{parts}", f"{size}; {rows_used}")
     shown = [read for text in memory.reads for token in text for read in token]
     rows = max([len("row"), *(len(f"{read.rows[0]:,}") for read in shown)])
     offsets = max([len("byte"), *(len(f"{read.offsets[0]:,}") for read in shown)])
@@ -216,7 +216,7 @@ def _sharing(layout: Layout, group: SharedNgrams) -> str:
 
 
 def _per_layer_lines(layout: Layout, facts: PerLayerFacts) -> Iterator[Text]:
-    title, size = "per-layer embeddings: projections of the token's own row", ""
+    title, size = "per-layer embeddings: projections of the token's row", ""
     if facts.rows:
         title = f"per-layer table: {facts.tensor or 'in memory'}"
         size = f"{facts.rows:,} {layout.glyphs.times} {facts.layers * facts.width:,}: "

@@ -1,8 +1,9 @@
-"""Facts of a walk: the dataclasses that the terminal, the page and the JSON show.
+"""Facts of a walk: the dataclasses that the terminal, the page, and the JSON show.
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
-- a walk records a range: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each
-  vector from `first_channel` on (rotary: the first `dims` pairs). Token indices count from its start; `n_` is a total
+- a walk records a range: up to `max_tokens` tokens of each text, starting at `first_token`, and `dims` channels of each
+  vector, starting at `first_channel` (rotary: the first `dims` pairs). Token indices are relative to `first_token`;
+  fields with the prefix `n_` count everything
 - bytes are hexadecimal strings, because a token may end in the middle of a character
 Tested against library calls and against the schema in tests/trace/.
 """
@@ -22,7 +23,7 @@ from inlayer.trace.family_facts import (
     ValueFacts,
 )
 
-Vector = list[float]  # in JSON, non-finite values are the strings "nan", "inf" and "-inf"
+Vector = list[float]  # in JSON, non-finite values are the strings "nan", "inf", and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
 Shape2D = tuple[int, int]  # rows, channels
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # spelling in Python's JSON -> ours
@@ -40,7 +41,7 @@ class Character:
 class MergeFacts:
     """One BPE merge: two adjacent tokens that became one. The lowest `rank` is merged first.
 
-    The bytes are those the tokenizer sees, which differ from the text's own where it normalizes (NFC).
+    The bytes are those the tokenizer sees, which differ from the text's where it normalizes (NFC).
     """
 
     left: str
@@ -51,7 +52,7 @@ class MergeFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class PreToken:
-    """One pre-token: a piece of text that the tokenizer encodes on its own. No token crosses its edges."""
+    """One pre-token: a piece of text that the tokenizer encodes separately. No token crosses its edges."""
 
     span: Span  # in bytes of the text
     bytes: str
@@ -84,7 +85,7 @@ class TokenTrace:
     """One token of one text through every step. Without a text (inputs_embeds), the fields of steps 1 to 4 are None."""
 
     id: int | None
-    token: str | None  # as spelled in the vocabulary
+    token: str | None  # as spelled in the vocabulary, which differs from the text if the tokenizer normalizes it
     label: str  # for display: its text, its bytes if they are not whole characters, or its name if it is special
     bytes: str  # the bytes of the text it covers
     span: Span | None  # in bytes of the text
@@ -104,6 +105,7 @@ class TextTrace:
     """One text of the batch. Lists cover the recorded range; the counts cover all of the text."""
 
     text: str | None  # the part in the recorded range; None for inputs_embeds
+    normalized: str | None  # `text` as the vocabulary spells it; None if that is the same, ignoring whitespace
     n_characters: int
     n_bytes: int
     characters: list[Character]
@@ -128,7 +130,7 @@ class TableFacts:
     row_bytes: int
     itemsize: int | None  # bytes per value; None if rows are quantized in blocks
 
-    def offset_of(self, row: int) -> int:
+    def row_offset(self, row: int) -> int:
         """Return the offset of a row's first byte in the file, or in the table if that is in memory."""
         return self.offset + row * self.row_bytes
 
@@ -175,7 +177,7 @@ class RotaryFacts:
     attention_factor: float  # multiplies cos and sin
     frequencies: Vector  # radians per position
     unscaled_frequencies: Vector  # frequencies before RoPE scaling
-    rescaled: list[ScaledFrequencies]  # RoPE scalings a reader can compare; none if the model has its own
+    rescaled: list[ScaledFrequencies]  # RoPE scalings a reader can compare; empty if the model has one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +204,7 @@ class Padding:
 
 @dataclass(frozen=True, kw_only=True)
 class RowGradient:
-    """The gradient of one row of the table."""
+    """The gradient of one table row."""
 
     id: int
     label: str
@@ -255,18 +257,19 @@ class Trace:
     """One walk of a batch of texts through a model's embedding layer, as `inlayer.walk` returns it.
 
     Attributes:
-        source: The model; `note`, `family`, `tokenizer` and `vocab_size` describe it.
-        shape: Shape of the hidden states: batch, tokens, width. Vectors below have `dims` channels from `first_channel`
-            on, and each text at most `max_tokens` tokens from `first_token` on.
-        texts: Each text with its characters, pre-tokens and tokens; tokens have ids, rows and hidden states.
+        source: The model; `note`, `family`, `tokenizer`, and `vocab_size` describe it.
+        shape: Shape of the hidden states: batch, tokens, width. The vectors below have `dims` channels,
+            starting at `first_channel`, and each text has up to `max_tokens` tokens, starting at `first_token`.
+        texts: Each text with its characters, pre-tokens, and tokens; tokens have ids, rows, and hidden states.
         table: Where the rows are stored.
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row. `n_streams` is the number of copies of each hidden state.
-        ngram_memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
+        ngram_memories: Which n-gram reads which row of a memory. `per_layer` and `value_embeddings` are second tables,
+            or None.
         routing: The experts of each token, by block.
         backward: The gradients of the rows, or None.
-        steps: Title, summary and line of PyTorch of each of the eight steps.
+        steps: Title, summary, and line of PyTorch for each of the eight steps.
         format: Version of the JSON format. `input` and `change` repeat the arguments of the walk.
 
     Example:
@@ -298,15 +301,15 @@ class Trace:
     n_streams: int  # copies that the model makes of each hidden state, 1 for most
     ngram_memories: list[NgramFacts]
     per_layer: PerLayerFacts | None
-    value: ValueFacts | None
+    value_embeddings: ValueFacts | None
     routing: list[RoutingFacts]
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the trace to what JSON has.
+        """Convert the trace to JSON-compatible values.
 
         Returns:
-            Plain dicts, lists, strings and numbers.
+            Plain dicts, lists, strings, and numbers.
 
         Example:
             >>> inlayer.walk("I love dogs").to_dict()["shape"]
@@ -318,7 +321,7 @@ class Trace:
         """Convert the trace to one line of JSON.
 
         Returns:
-            What `inlayer walk --json` prints.
+            The JSON that `inlayer walk --json` prints.
 
         Example:
             >>> inlayer.walk("I love dogs").to_json()[:31]
@@ -332,7 +335,7 @@ class Trace:
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborFacts:
-    """A row of the table that is close to another by cosine similarity."""
+    """A table row that is close to another by cosine similarity."""
 
     id: int
     label: str
@@ -382,5 +385,5 @@ def to_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Convert dataclasses and tuples to what JSON has; NaN and infinities become strings."""
+    """Convert dataclasses and tuples to JSON-compatible values; NaN and infinities become strings."""
     return json.loads(json.dumps(value, default=vars), parse_constant=NOT_FINITE.get)

@@ -1,6 +1,6 @@
 """Facts that only some models have: n-gram memories, per-layer and value embeddings, relative positions.
 
-Part of a trace (trace/facts.py). Tested against the schema in tests/trace/test_ngrams.py, test_per_layer.py and
+Part of a trace (trace/facts.py). Tested against the schema in tests/trace/test_ngrams.py, test_per_layer.py, and
 test_relative.py.
 """
 
@@ -59,10 +59,10 @@ class PerLayerFacts:
     tensor: str  # empty: in memory
     rows: int
     layers: int
-    width: int  # width of one block's vector
+    width: int  # width of each block's vector
     row_bytes: int | None
     offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
-    norms: list[list[list[float]]]  # per text, token and block
+    norms: list[list[list[float]]]  # per text, token, and block
     vectors: list[list[list[list[float]]]]  # the same, the first `dims` channels
 
 
@@ -92,18 +92,18 @@ class RoutingFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RelativeFacts:
-    """Relative positions: what attention adds to its scores, or the rows it uses, for the recorded tokens.
+    """Relative positions: the bias that attention adds to its scores, or the rows it uses, for the recorded tokens.
 
     The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `columns`.
     """
 
     kind: Literal["alibi", "t5", "deberta"]
     n_heads: int | None  # None: the rows are vectors, not one bias per head
-    slopes: list[float]  # slopes of all heads; empty without ALiBi
+    slopes: list[float]  # slopes of all heads, or empty if there is no ALiBi
     from_last: bool  # ALiBi of MPT: positions count from the last token
     column_label: str  # what a column is, in words: the position of a key, or a distance
     columns: list[int]
-    tensor: str  # the learned table; empty without one
-    rows: list[int]  # rows of the table; empty without one
-    offsets: list[int]  # first byte of each row in its file; empty without a file
+    tensor: str  # the learned table, or empty if there is none
+    rows: list[int]  # rows of the table, or empty if there is none
+    offsets: list[int]  # first byte of each row in its file, or empty if it is not in a file
     bias: list[list[float]]  # bias of the first `dims` heads; empty if it depends on the tokens (DeBERTa)

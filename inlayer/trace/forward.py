@@ -1,7 +1,7 @@
 """The forward pass of a walk, as tensors: texts or vectors through every stage of the layer.
 
 [text -> ids -> rows -> (+ positions) -> hidden states] -> head
-- each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
+- each text is tokenized once; bytes, pre-tokens, merges, and ids all come from that call. Vectors can replace a text
 - only the tokens in the recorded range are run, with the positions they have in the whole text
 - see also: converting the result to facts (trace/record.py)
 Tested in tests/trace/test_walk.py.
@@ -35,7 +35,7 @@ MAX_PADDING = 4096
 class RecordedRange(NamedTuple):
     """The part of a walk that is recorded."""
 
-    tokens: int  # maximum number of tokens per text
+    max_tokens: int  # per text
     dims: int  # channels per vector
     first_token: int = 0
     first_channel: int = 0
@@ -46,8 +46,8 @@ class RecordedRange(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The token after the last one."""
-        return self.first_token + self.tokens
+        """The index after the last recorded token."""
+        return self.first_token + self.max_tokens
 
 
 class TokenizedText(NamedTuple):
@@ -93,7 +93,7 @@ class Forward:
         pipeline, change = self.pipeline, self.change
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
-        self.texts = [TokenizedText(text, *pipeline.analyze(text)) for text in inputs]
+        self.texts = [pipeline.tokenize(text) for text in inputs]
         self.tokens = [list(text.tokens) for text in self.texts]
         if change.swap is not None:
             swapped = self.tokens[0]
@@ -160,13 +160,13 @@ class Forward:
 
     def label(self, b: int, t: int, token_id: int) -> str:
         """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""
-        name, token = self.pipeline.spelling(token_id), self.token(b, t)
+        name, token = self.pipeline.token_text(token_id), self.token(b, t)
         if token is None:
             return "<pad>" if name == f"#{token_id}" else name
         return name if token.special or not token.bytes else text_of_bytes(token.bytes)
 
     def token(self, b: int, t: int) -> Token | None:
-        """Return a token of the recorded range; None for padding."""
+        """Return a token of the recorded range, or None for padding."""
         t += self.recorded.first_token
         return self.tokens[b][t] if t < len(self.tokens[b]) else None
 

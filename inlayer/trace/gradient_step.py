@@ -1,4 +1,4 @@
-"""One gradient step: the rows of the table move against their gradient, and the loss is computed again.
+"""One gradient step: the table rows move against their gradient, and the loss is computed again.
 
 text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next tokens
 - plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
@@ -57,7 +57,7 @@ class UpdatedRow:
     """A row in use after the step."""
 
     id: int
-    shift: tuple[float, float] | None  # on the map; None without a map, and for a zero or non-finite row
+    shift: tuple[float, float] | None  # on the map, or None if there is no map or the row is zero or not finite
     cosine: float | None  # cosine with the row before the step
     norm: float
 
@@ -93,13 +93,13 @@ def take_gradient_step(
     texts: Sequence[str],
     *,
     rates: Sequence[float] = RATES,
-    tokens: int = 256,
+    max_tokens: int = 256,
     first_token: int = 0,
     change: Change | None = None,
     projection: TableProjection | None = None,
 ) -> GradientStepFacts:
     """Take one step from the stored rows with each learning rate. Other arguments are the same as for a walk."""
-    result = Forward(pipeline, change or Change(), RecordedRange(tokens, 1, first_token)).run_texts(texts)
+    result = Forward(pipeline, change or Change(), RecordedRange(max_tokens, 1, first_token)).run_texts(texts)
     loss = Loss(result) if result.count else None
     facts = GradientStepFacts(
         uniform_loss=math.log(pipeline.table.shape[0]), kind="sum", note="the text has no tokens", predicted_at=None,
@@ -108,7 +108,7 @@ def take_gradient_step(
     if loss is None or loss.why_sum:
         return facts if loss is None else replace(facts, note=loss.note())
     facts = replace(facts, kind="next token", note=loss.note())
-    if pipeline.values() > MAX_VALUES:
+    if pipeline.numel() > MAX_VALUES:
         return replace(facts, note="the table is too large to compute a training step here")
     padding, weight_VD, gradient_VD = loss.layer.padding_idx, pipeline.head_rows(), _table_gradient(loss)
     used = dict.fromkeys(loss.ids_BT[result.mask_BT].tolist())  # in order of first occurrence
@@ -154,7 +154,7 @@ def _most_probable(pipeline: Pipeline, probabilities_V: Tensor) -> list[NextToke
 
 
 def _next_token(pipeline: Pipeline, probabilities_V: Tensor, token_id: int) -> NextToken:
-    return NextToken(id=token_id, label=pipeline.spelling(token_id), probability=float(probabilities_V[token_id]))
+    return NextToken(id=token_id, label=pipeline.token_text(token_id), probability=float(probabilities_V[token_id]))
 
 
 def _moved(
@@ -169,8 +169,8 @@ def _moved(
         if projection.axes is not None:
             shifts[known] = (after[known] - before[known]) @ projection.axes
         else:
-            own = np.array(ids)[known]
-            old, new = (_neighborhood(pipeline, own, rows[known], projection) for rows in (before, after))
+            known_ids = np.array(ids)[known]
+            old, new = (_neighborhood(pipeline, known_ids, rows[known], projection) for rows in (before, after))
             shifts[known] = new - old
     return [
         UpdatedRow(
@@ -184,7 +184,7 @@ def _moved(
 
 
 def _neighborhood(pipeline: Pipeline, ids: IdArray, rows: Rows, projection: TableProjection) -> npt.NDArray[np.float64]:
-    """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
+    """Return the mean map position of the rows nearest to each vector, excluding the row it comes from."""
     near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
     is_found = (near_ids >= 0)[..., None]
     means: npt.NDArray[np.float64] = projection.points[near_ids].mean(axis=1, where=is_found, dtype=np.float64)

@@ -51,15 +51,15 @@ def export(
     """Build the page of one walk and of the changes a reader can try on it."""
 
     def walk(change: Change) -> Trace:
-        trace = pipeline.walk(texts, dims=dims, tokens=MAX_TOKENS, change=change)
+        trace = pipeline.walk(texts, dims=dims, max_tokens=MAX_TOKENS, change=change)
         return replace(trace, source=pipeline.title)
 
     own = {key_of(option): option for option in (Change(), change or Change())}
     walks = {key: walk(option) for key, option in own.items()}
     first = walks[key_of(Change())]
-    for other in _changes(pipeline, first):
+    for option in _changes(pipeline, first):
         with suppress(PositionRangeError):  # the text is too long for these positions
-            walks[key_of(other)] = walk(other)
+            walks[key_of(option)] = walk(option)
     ids = list(dict.fromkeys(token.id for text in first.texts for token in text.tokens if token.id is not None))
     data: dict[str, Any] = {
         "models": [plain(replace(pipeline.facts(), name=pipeline.title, source=pipeline.title))],
@@ -81,18 +81,18 @@ def export(
         pipeline.stored_table, lambda: pipeline.vocabulary, remote=pipeline.table.remote
     )
     data["gradient_step"] = {
-        key: plain(take_gradient_step(pipeline, texts, tokens=MAX_TOKENS, change=option, projection=projection))
+        key: plain(take_gradient_step(pipeline, texts, max_tokens=MAX_TOKENS, change=option, projection=projection))
         for key, option in own.items()
     }
     return page(title=f"inlayer: {texts[0][:60]}", data=data)
 
 
 def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -> dict[str, Any]:
-    """Return the scenes of as many walks as fit into the file, by the key of the walk."""
+    """Return the scenes that fit into the file, by the key of their walk."""
     scenes: dict[str, Any] = {}
     size = 0
     for key, trace in walks.items():
-        scene = describe_scene(pipeline, texts, change=trace.change, tokens=MAX_TOKENS)
+        scene = describe_scene(pipeline, texts, change=trace.change, max_tokens=MAX_TOKENS)
         size += sum(len(strip.values) for strip in vars(scene.strips).values() if strip is not None)
         if size > MAX_SCENES and scenes:
             break
@@ -103,7 +103,7 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
 def _attention_head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, Any]:
     """Collect what the dial shows: the channels of one attention head, and the frequencies of all its pairs."""
     channels = min(512, 2 * max(rotary.n_pairs for rotary in trace.positions.rotary))
-    walked = pipeline.walk(texts, dims=channels, tokens=HEAD_TOKENS, change=trace.change)
+    walked = pipeline.walk(texts, dims=channels, max_tokens=HEAD_TOKENS, change=trace.change)
     shown = [token for token in walked.texts[0].tokens if token.mask]
     tokens = [{"id": token.id, "label": token.label, "hidden": plain(token.hidden)} for token in shown]
     return {"tokens": tokens, "rotary": plain(walked.positions.rotary)}
@@ -141,7 +141,7 @@ def _page() -> Page:
 
 
 def page(*, title: str, data: dict[str, Any] | None) -> str:
-    """Build the whole document. `data` is the content of an exported page; a served page has none."""
+    """Build the whole document. `data` is the content of an exported page, or None for a served page."""
     return _page().document(title, data, mode="served" if data is None else "exported")
 
 

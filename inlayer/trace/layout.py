@@ -154,7 +154,7 @@ class Layout:
     def each_token(
         self, lines: Callable[[int, int, TokenTrace], Iterable[Text]], limit: int | None = None
     ) -> Iterator[Text]:
-        """Yield the lines of each token, given the index of its text and its own, and the number of tokens omitted."""
+        """Yield the lines of each token, given the indices of its text and the token, and count those omitted."""
 
         def text_lines(text_index: int, text: TextTrace) -> Iterator[Text]:
             shown = self.tokens(text)[:limit]
@@ -180,7 +180,7 @@ class Layout:
             yield from self.note(f"followed by {pluralize(hidden_padding, 'padding token')}")
 
     def label(self, token: TokenTrace) -> Text:
-        """Return a token's label: its text, its bytes if it is not whole characters, or its name if it is special."""
+        """Return a token's label: its text, its bytes if not whole characters, or its name if it is special."""
         data = bytes.fromhex(token.bytes)
         if not token.special and data.decode(errors="ignore").encode() != data:
             return Text(self.glyphs.truncate_bytes(token.bytes, self.widest_label), style="yellow")
@@ -280,14 +280,14 @@ class Layout:
 
 
 def _breakable(code: str, width: int, patterns: Sequence[re.Pattern[str]] = CODE_PARTS) -> Iterator[str]:
-    """Split code where a backslash can continue it, into words, or if these are too wide into tokens or characters."""
+    """Split code where a backslash can continue it: into words or, if these are too wide, tokens or characters."""
     pattern, *finer = patterns
     for part in pattern.findall(code):
         yield from _breakable(part, width, finer) if finer and cell_len(part) >= width else (part,)
 
 
 def padded(line: Text, columns: int) -> Text:
-    """Pad a line with spaces, which, unlike with rich's own method, have no style."""
+    """Pad a line with spaces, which have no style, unlike those of rich's method."""
     line.append(" " * (columns - cell_len(line.plain)))
     return line
 

@@ -1,4 +1,4 @@
-"""The pipeline of a walk: tokenizer, layer, head and the location of every table, prepared once.
+"""The pipeline of a walk: tokenizer, layer, head, and the location of every table, prepared once.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> head
 - a walk does not modify its pipeline, so several threads can share one
@@ -36,10 +36,10 @@ from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tables.stored_table import StoredTable
 from inlayer.tensors import dtype_name, to_tensor
-from inlayer.tokenizers import Token, Tokenizer
+from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import check_text, check_texts, check_tokenizer, token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
-from inlayer.trace.forward import RecordedRange
+from inlayer.trace.forward import RecordedRange, TokenizedText
 from inlayer.trace.position_schemes import (
     RANDOM_POSITIONS,
     ActiveLayer,
@@ -53,17 +53,15 @@ from inlayer.trace.record import record_walk, values_of
 from inlayer.trace.scene import TableScene, sample_table
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
-BLOCK_VALUES = 2**24  # values read at once from a larger table
+BLOCK_VALUES = 2**24  # values of a larger table read at a time
 MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
 MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 TOKEN_TABLE = "token_embedding.weight"
 STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "position_embedding.weight"}
 CACHE_SIZES = {  # methods whose latest results are cached with the pipeline, and how many
-    "active_layer": 32, "float32_layer": 4, "float32_rows": 2, "rotations": 64, "spelling": 65_536, "merges": 4_096,
+    "active_layer": 32, "float32_layer": 4, "float32_rows": 2, "rotations": 64, "token_text": 65_536, "merges": 4_096,
     "padding": 4,
 }  # fmt: skip
-
-Analysis = tuple[list[Token], list[tuple[int, int]] | None]  # tokens and pre-tokens of a text
 
 
 class LayerInMemory(NamedTuple):
@@ -92,7 +90,7 @@ class Pipeline:
         self.tables = self._describe_tables()
         self.table = self.tables[TOKEN_TABLE]
         self._one_hot_products: dict[int, Tensor] = {}
-        self._analyzed: dict[str, Analysis] = {}  # by text, for the size of a random table, until they are walked
+        self._tokenized: dict[str, TokenizedText] = {}  # by text, for the size of a random table, until they are walked
         for method, size in CACHE_SIZES.items():  # not decorators, whose caches would be shared by all pipelines
             setattr(self, method, lru_cache(size)(getattr(self, method)))
 
@@ -108,10 +106,10 @@ class Pipeline:
         cls, texts: Sequence[str], tokenizer: Tokenizer, *, width: int = 8, positions: str = "learned", seed: int = 0
     ) -> Pipeline:
         """Create a randomly initialized pipeline with one row per token of the tokenizer, and a padding row."""
-        analyzed = {text: tokenizer._analyze(text) for text in check_texts(texts)}
-        highest = max((token.id + 1 for tokens, _ in analyzed.values() for token in tokens), default=0)
+        tokenized = {text: TokenizedText(text, *tokenizer._analyze(text)) for text in check_texts(texts)}
+        highest = max((token.id + 1 for text in tokenized.values() for token in text.tokens), default=0)
         padding_idx = max(tokenizer.get_vocab_size(), highest)  # ids may exceed the count if the vocabulary has gaps
-        longest = max((len(tokens) for tokens, _ in analyzed.values()), default=1)
+        longest = max((len(text.tokens) for text in tokenized.values()), default=1)
         rows = padding_idx + 1
         if rows * width > MAX_RANDOM_VALUES:
             raise InputError(
@@ -122,9 +120,9 @@ class Pipeline:
         layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
         head = Head(width, rows, padding_idx=padding_idx, device="meta")
         layer.tie(head)
-        note = f"randomly initialized, seed {seed}"
+        note = f"seed {seed}"
         pipeline = cls.from_layer(layer, tokenizer, head, source="random", note=note)
-        pipeline._analyzed = analyzed
+        pipeline._tokenized = tokenized
         return pipeline
 
     def walk(
@@ -133,13 +131,13 @@ class Pipeline:
         *,
         inputs_embeds: Tensor | None = None,
         dims: int = 8,
-        tokens: int = 256,
+        max_tokens: int = 256,
         first_token: int = 0,
         first_channel: int = 0,
         change: Change | None = None,
     ) -> Trace:
         """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
-        recorded = RecordedRange(tokens, dims, first_token, first_channel)
+        recorded = RecordedRange(max_tokens, dims, first_token, first_channel)
         return record_walk(self, texts, inputs_embeds, recorded, change or Change())
 
     def facts(self) -> ModelFacts:
@@ -152,7 +150,7 @@ class Pipeline:
 
     @cached_property
     def title(self) -> str:
-        """The source as others may see it: only the last part of a path on this machine."""
+        """The source as shown to other users: only the last part of a path on this machine."""
         path = Path(self.source)
         return base_name(path) if path.exists() or path.is_absolute() else self.source
 
@@ -192,12 +190,12 @@ class Pipeline:
         values = raw.reshape(len(raw), self.table.row_bytes // itemsize, itemsize)[:, channels, ::-1]
         return [row.tobytes().hex(" ", itemsize).split() for row in values]
 
-    def table_of(self, stage: str, layer: Embeddings) -> TableFacts | None:
-        """Return the table whose rows a stage of this layer adds; None if it adds none, or not the model's own."""
+    def stage_table(self, stage: str, layer: Embeddings) -> TableFacts | None:
+        """Return the table whose rows a stage of this layer adds, or None if there is none or it is not the model's."""
         part = STAGE_TABLES.get(stage, "")
         module = part.partition(".")[0]
-        is_own = getattr(layer, module, None) is getattr(self.layer, module, None)
-        return self.tables.get(part) if is_own else None
+        is_original = getattr(layer, module, None) is getattr(self.layer, module, None)
+        return self.tables.get(part) if is_original else None
 
     @cached_property
     def table_scene(self) -> TableScene:
@@ -206,7 +204,7 @@ class Pipeline:
 
     @cached_property
     def routing_tables(self) -> list[TensorInfo]:
-        """The tables with the experts of each token; one with fewer rows than tokens is left to `inspect`."""
+        """The tables with the experts of each token. Those with too few rows are skipped; `inspect` reports them."""
         if self.model is None:
             return []
         store, tokens = self.model.store, self.table.shape[0]
@@ -228,13 +226,13 @@ class Pipeline:
     def vocabulary(self) -> Vocabulary:
         return Vocabulary(self.tokenizer, self.table.shape[0])
 
-    def values(self) -> int:
+    def numel(self) -> int:
         """Return the number of values in the table."""
         return math.prod(self.table.shape)
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the whole table in float32, block by block, each with the id of its first row."""
-        if self.values() <= MAX_CACHED_VALUES:
+        if self.numel() <= MAX_CACHED_VALUES:
             yield 0, self.float32_rows(self.layer.token_embedding)
         else:
             blocks = self.stored_table.blocks(max(1, BLOCK_VALUES // self.table.shape[1]))
@@ -242,7 +240,7 @@ class Pipeline:
 
     def one_hot_product(self, ids: Sequence[int]) -> Tensor:
         """Multiply the one-hot vectors of distinct ids by the whole table; products with a small table are cached."""
-        products = self._one_hot_products if self.values() <= MAX_CACHED_VALUES else {}
+        products = self._one_hot_products if self.numel() <= MAX_CACHED_VALUES else {}
         if new := [token_id for token_id in ids if token_id not in products]:
             one_hot_NV = torch.zeros(len(new), self.table.shape[0])
             one_hot_NV[range(len(new)), new] = 1.0
@@ -255,7 +253,7 @@ class Pipeline:
     def head_rows(self) -> Tensor:
         """Return the head's rows in float32, which are the table's if it is tied."""
         assert self.head is not None
-        if self.values() > MAX_CACHED_VALUES:
+        if self.numel() > MAX_CACHED_VALUES:
             return self.head.weight.detach().float()
         return self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
 
@@ -278,12 +276,12 @@ class Pipeline:
         """Return the rotary angles of the tokens that are shown, the same for every text of this length."""
         return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
 
-    def analyze(self, text: str) -> Analysis:
+    def tokenize(self, text: str) -> TokenizedText:
         assert self.tokenizer is not None
-        return self._analyzed.pop(check_text(text), None) or self.tokenizer._analyze(text)
+        return self._tokenized.pop(check_text(text), None) or TokenizedText(text, *self.tokenizer._analyze(text))
 
-    def spelling(self, token_id: int) -> str:
-        """Return the text of a token, or its number."""
+    def token_text(self, token_id: int) -> str:
+        """Return a token's text, or `#id` if it has none."""
         return token_label(self.tokenizer, token_id)
 
     def merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
@@ -291,16 +289,18 @@ class Pipeline:
         assert self.tokenizer is not None
         if (merges := self.tokenizer.merges(ids)) is None:
             return None
-        return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
+        return [
+            MergeFacts(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id) for merge in merges
+        ]
 
     def padding(self, first_channel: int, dims: int) -> Padding:
         """Describe the padding token and some channels of its row."""
         if self.padding_id is None:
             return Padding(id=None, is_padding_idx=False, is_zero=False, row=[])
         row_D = self.layer.token_embedding(torch.tensor([self.padding_id]))[0]
-        is_own, is_zero = self.layer.padding_idx is not None, not bool(row_D.float().any())
+        is_padding_idx, is_zero = self.layer.padding_idx is not None, not bool(row_D.float().any())
         row = values_of(row_D, slice(first_channel, first_channel + dims))
-        return Padding(id=self.padding_id, is_padding_idx=is_own, is_zero=is_zero, row=row)
+        return Padding(id=self.padding_id, is_padding_idx=is_padding_idx, is_zero=is_zero, row=row)
 
     def __repr__(self) -> str:
         rows, width = self.table.shape
@@ -333,7 +333,7 @@ def walk(
     inputs_embeds: Tensor | None = None,
     tokenizer: Tokenizer | None = None,
     dims: int = 8,
-    tokens: int = 256,
+    max_tokens: int = 256,
     first_token: int = 0,
     first_channel: int = 0,
     positions: str | None = None,
@@ -345,14 +345,14 @@ def walk(
 
     Args:
         text: A text, or several as a batch; shorter ones are padded.
-        model: Whatever `inlayer.load` accepts or returns. Default: the bundled sample model.
+        model: Anything `inlayer.load` accepts or returns. Default: the bundled sample model.
         inputs_embeds: Vectors (B, T, D) or (T, D) instead of a text.
-        tokenizer: Replaces the model's own tokenizer.
+        tokenizer: Replaces the model's tokenizer.
         dims: Number of channels to record per vector.
-        tokens: Maximum number of tokens to record per text (also used in step 8).
+        max_tokens: Maximum number of tokens to record per text (also used in step 8).
         first_token: Index of the first token to record in each text.
         first_channel: Index of the first channel to record in each vector.
-        positions: Replaces the model's position scheme: "none", "learned", "sinusoidal" or "rotary".
+        positions: Replaces the model's position scheme: "none", "learned", "sinusoidal", or "rotary".
         theta: Replaces the base of rotary or sinusoidal positions.
         swap: Indices of two tokens of the first text to swap.
         pad: Number of padding tokens to append.
@@ -361,7 +361,7 @@ def walk(
         The trace: every step from text to hidden states, and the gradients of the rows.
 
     Raises:
-        InputError: If an argument is out of range, or the model has no tokenizer or padding token but needs one.
+        InputError: If an argument is out of range, or the model lacks a required tokenizer or padding token.
         InlayerError: If the model cannot be opened; see `load`.
 
     Example:
@@ -379,6 +379,6 @@ def walk(
     texts = [text] if isinstance(text, str) else text
     change = Change(positions=positions, theta=theta, swap=swap, pad=pad)
     return pipeline.walk(
-        texts, inputs_embeds=inputs_embeds, dims=dims, tokens=tokens, first_token=first_token,
+        texts, inputs_embeds=inputs_embeds, dims=dims, max_tokens=max_tokens, first_token=first_token,
         first_channel=first_channel, change=change,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from inlayer.positions.rotary import deduplicate_angles
 from inlayer.trace.facts import RotaryFacts, Rotation, ScaledFrequencies
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
-DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
+DEFAULT_HEAD_DIM = 64  # for a model without rotary positions
 COMPARED_LENGTH = 64  # original context length of the compared scalings; short, so their effect shows in one dial
 COMPARED_SCALINGS: dict[str, RopeScaling] = {
     "YaRN": YarnScaling(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
@@ -38,7 +38,7 @@ Rotary: TypeAlias = tuple[RotaryFacts, list[Rotation]]  # one layer type; one ro
 
 
 class ActiveLayer(NamedTuple):
-    """The layer that a walk uses, with the model's own positions or others."""
+    """The layer that a walk uses, with the model's positions or replacements."""
 
     layer: Embeddings
     from_model: bool
@@ -51,7 +51,7 @@ def scheme_of(layer: Embeddings) -> str:
 
 
 def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, init_std: float) -> ActiveLayer:
-    """Return the layer with a different scheme or theta; the layer itself if neither differs from its own."""
+    """Return the layer with a different scheme or theta, or the layer itself if nothing changes."""
     own = scheme_of(layer)
     if scheme is not None and scheme not in SCHEMES:
         raise InputError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
@@ -65,9 +65,9 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
         return ActiveLayer(layer, True, "")
     positions = _positions(layer, chosen, 10_000.0 if theta is None else theta, init_std)
     changed = with_modules(layer, position_embedding=positions)
-    changed.position_id_rule = PositionIdRule()  # the model's own rule may fit only its own position table
+    changed.position_id_rule = PositionIdRule()  # the model's rule may fit only its position table
     drawn = "randomly initialized, " if chosen == "learned" else ""
-    return ActiveLayer(changed, False, f"{drawn}replaces the model's own for this walk")
+    return ActiveLayer(changed, False, f"{drawn}replaces the model's positions for this walk")
 
 
 def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> nn.Module | None:
@@ -102,7 +102,7 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
 
 
 def rotate(layer: Embeddings, shown: range, length: int, dims: int) -> list[Rotary]:
-    """Compute the rotary angles of some tokens of a text of `length` tokens, for each layer type."""
+    """Compute rotary angles for some tokens of a text with `length` tokens, for each layer type."""
     rotary, position_T, rotations = layer.position_embedding, torch.arange(shown.start, shown.stop), list[Rotary]()
     if not isinstance(rotary, RotaryPositions):
         return []
@@ -113,7 +113,7 @@ def rotate(layer: Embeddings, shown: range, length: int, dims: int) -> list[Rota
         # The last position is included because some kinds of RoPE scaling depend on the length of the text.
         tables = layer.rotary(torch.cat((position_T, torch.tensor([max(length - 1, 0)]))), layer_type)
         cos, sin = (deduplicate_angles(table[:-1], rotary.layout)[:, :dims].tolist() for table in tables)
-        angles, plain = (torch.outer(position_T.float(), one[:dims]).tolist() for one in (frequencies, unscaled))
+        angles, plain = (torch.outer(position_T.float(), rates[:dims]).tolist() for rates in (frequencies, unscaled))
         facts = RotaryFacts(
             layer_type=layer_type,
             theta=float(settings.theta),
@@ -141,7 +141,7 @@ def _rescale(dim: int, theta: float, dims: int) -> list[ScaledFrequencies]:
 
 
 def _describe_scaling(scaling: RopeScaling) -> str:
-    """Describe RoPE scaling by its name, its factor and the length the model was trained on."""
+    """Describe RoPE scaling by its name, its factor, and the length the model was trained on."""
     factor, trained = getattr(scaling, "factor", None), getattr(scaling, "original_max_position_embeddings", None)
     words = scaling.kind + ("" if factor is None else f", factor {factor:g}")
     return words + ("" if trained is None else f", original context length {trained:,}")

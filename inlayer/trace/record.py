@@ -41,6 +41,7 @@ from inlayer.trace.relative_positions import relative_facts
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:
+    from inlayer.tokenizers import Tokenizer
     from inlayer.trace.pipeline import Pipeline
 
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
@@ -72,7 +73,7 @@ def record_walk(
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
         dims=max(0, min(recorded.dims, width - recorded.first_channel)),
-        max_tokens=recorded.tokens,
+        max_tokens=recorded.max_tokens,
         first_token=recorded.first_token,
         first_channel=recorded.first_channel,
         input="text" if inputs_embeds is None else "inputs_embeds",
@@ -92,7 +93,7 @@ def record_walk(
 
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
     pipeline, channels = result.pipeline, result.recorded.channels
-    # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
+    # Whole tensors are converted in one call: token by token, a few thousand tokens would take a second.
     rows, *outputs = [values_of(stage.output, channels) for stage in result.stages]
     added = [
         None if stage.added is None else values_of(stage.added.expand_as(stage.output), channels)
@@ -111,7 +112,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         row = offset = None
         if table is not None:
             row = positions[b][t] + first_row if stages[index].name == "position" else 0
-            offset = table.offset_of(row)
+            offset = table.row_offset(row)
         return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, output=outputs[index][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
@@ -119,14 +120,14 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         token_id, token = (None, None) if ids is None else (ids[b][t], result.token(b, t))
         return TokenTrace(
             id=token_id,
-            token=None if token_id is None else pipeline.spelling(token_id),
+            token=None if token_id is None else pipeline.token_text(token_id),
             label=f"vector {t + result.recorded.first_token}" if token_id is None else result.label(b, t, token_id),
             bytes="" if token is None else token.bytes.hex(),
             span=None if token is None else token.span,
             special=token.special if token is not None else token_id is not None,
             mask=masks[b][t],
             position=positions[b][t],
-            offset=None if token_id is None else pipeline.table.offset_of(token_id),
+            offset=None if token_id is None else pipeline.table.row_offset(token_id),
             stored_hex=[] if token_id is None else hexes[token_id],
             row=rows[b][t],
             stages=values,
@@ -141,13 +142,14 @@ def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
     """Record a text of the batch around its recorded tokens."""
     if not result.texts:
         return TextTrace(
-            text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
+            text=None, normalized=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
             n_tokens=result.length, n_padding=0, tokens=tokens,
         )  # fmt: skip
     text = result.texts[b]
     part = _recorded_part(text, result.recorded)
     return TextTrace(
         text=part,
+        normalized=_normalized(result.pipeline.tokenizer, part),
         n_characters=len(text.text),
         n_bytes=len(text.text.encode()),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
@@ -157,6 +159,13 @@ def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
         n_padding=result.length - len(text.tokens),
         tokens=tokens,
     )
+
+
+def _normalized(tokenizer: Tokenizer | None, text: str) -> str | None:
+    """Return a text as the tokenizer normalizes it, or None if only whitespace and its symbol differ."""
+    normalized = text if tokenizer is None else tokenizer._normalize(text)
+    is_same = "".join(normalized.replace("▁", "").split()) == "".join(text.replace("▁", "").split())
+    return None if is_same else normalized
 
 
 def _recorded_part(text: TokenizedText, recorded: RecordedRange) -> str:
@@ -204,7 +213,7 @@ def _gather(result: Forward) -> Gather:
         note = "no lookup: the vectors were given"
         return Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
     one_hot_values = len(unique.ids_U) * table.shape[0]
-    compare_all = max(result.pipeline.values(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
+    compare_all = max(result.pipeline.numel(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
     if compare_all:
         product_UD = result.pipeline.one_hot_product(unique.ids_U.tolist())
     else:
@@ -230,7 +239,7 @@ def _stage(result: Forward, stage: LayerStage) -> StageFacts:
         "norm": "each vector is normalized over its channels",
         "mask": "vectors of padding are set to zero",
     }
-    table = result.pipeline.table_of(stage.name, layer)
+    table = result.pipeline.stage_table(stage.name, layer)
     return StageFacts(name=stage.name, note=notes[stage.name], table=table)  # type: ignore[arg-type]  # not "row"
 
 

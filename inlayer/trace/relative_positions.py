@@ -35,7 +35,7 @@ MAX_BIAS_BYTES = 16 << 20
 
 
 def relative_facts(result: Forward) -> RelativeFacts | None:
-    """Return the relative positions of the recorded range; None for a model without them."""
+    """Return the relative positions of the recorded range, or None if the model has none."""
     spec = result.pipeline.layer.relative
     if isinstance(spec, AlibiSpec):
         return _alibi(result, spec)
@@ -71,7 +71,7 @@ def _buckets(result: Forward, spec: RelativeBucketSpec) -> RelativeFacts:
 
 
 def _find_table(model: Model, spec: RelativeBucketSpec) -> TensorInfo | None:
-    """Return the learned table, checked against the config; None if the files have none."""
+    """Return the learned table, checked against the config, or None if the files contain none."""
     name = next(filter(RELATIVE.fullmatch, model.store.names()), None)
     if name is None:
         return None
@@ -119,6 +119,6 @@ def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
 def _description(facts: RelativeFacts) -> str:
     if facts.kind == "alibi":
         return f"ALiBi: bias = slope x ({facts.column_label}), one column for each"
-    where = f"rows of {facts.tensor}" if facts.tensor else "rows of a learned table"
+    source = f"rows of {facts.tensor}" if facts.tensor else "rows of a learned table"
     use = "one bias per head" if facts.kind == "t5" else "a vector that attention multiplies by queries and keys"
-    return f"relative positions: {where}, {use}; one column for each distance ({facts.column_label})"
+    return f"relative positions: {source}, {use}; one column for each distance ({facts.column_label})"

@@ -56,7 +56,7 @@ class SceneStrips:
 
 @dataclass(frozen=True, kw_only=True)
 class SceneSimilarity:
-    """Cosines between tokens of the first text; None where a vector is zero or not finite."""
+    """Cosines between tokens in the first text, or None where a vector is zero or not finite."""
 
     tokens: list[int]  # indices into the text
     row: list[list[float | None]]
@@ -92,13 +92,13 @@ def describe_scene(
     pipeline: Pipeline,
     texts: Sequence[str],
     *,
-    tokens: int = MAX_VALUES,
+    max_tokens: int = MAX_VALUES,
     first_token: int = 0,
     change: Change | None = None,
 ) -> SceneFacts:
-    """Run texts and record at most `tokens` tokens of each as strips; cosines are computed from `first_token` on."""
+    """Run texts and record up to `max_tokens` tokens of each as strips, with cosines starting at `first_token`."""
     change = change or Change()
-    recorded = RecordedRange(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
+    recorded = RecordedRange(min(max_tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
     result = Forward(pipeline, change, recorded).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].output, result.stages[-1].output
     added = [stage.added.expand_as(stage.output) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]

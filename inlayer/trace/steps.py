@@ -1,7 +1,7 @@
 """The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
 Each line uses names from the lines before it; `setup_code` writes the first lines: imports, text, model, tokenizer,
-layer and head. They run as printed, in this order (tests/trace/test_steps.py). A long text is cut, with a comment.
+layer, and head. They run as printed, in this order (tests/trace/test_steps.py). A long text is cut, with a comment.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def _pre_tokens(trace: Trace) -> tuple[str, str]:
     note += f"; no token crosses {'its' if number == 1 else 'their'} boundaries" if number else ""
     if all(text.pre_tokens is None for text in trace.texts):
         note = f"{trace.tokenizer} does not split this text into pre-tokens, or does not report them"
+    if trace.tokenizer == "ByteTokenizer":
+        note = "a byte tokenizer has no pre-tokens"
     return note, _for_each(trace, "tokenizer.pre_tokens(text)")
 
 
@@ -74,10 +76,11 @@ def _ids(trace: Trace) -> tuple[str, str]:
 def _row(trace: Trace) -> tuple[str, str]:
     table = trace.table
     rows, width = table.shape
-    where = "in memory" if table.file is None else f"in {table.file}"
-    note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}"
+    location = "in memory" if table.file is None else f"in {table.file}"
+    note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {location}"
     if trace.padding.is_padding_idx:
-        note += f"; row {trace.padding.id} is for padding"
+        extra = "an additional row for" if trace.padding.id == trace.vocab_size else "for"
+        note += f"; row {trace.padding.id} is {extra} padding"
     return note, "E[ids[0, 0]]" if trace.shape[1] else "E[ids[0]]"
 
 
@@ -94,7 +97,7 @@ def _positions(trace: Trace) -> tuple[str, str]:
         "none": "none: the vectors carry no information about order",
         "learned": "learned: an embedding of the position is added to the row",
         "sinusoidal": "sinusoidal: a fixed encoding of the position is added to the row",
-        "rotary": "rotary: RoPE adds nothing to the embeddings; it prepares the cos/sin tables that attention uses to "
+        "rotary": "RoPE adds nothing to the embeddings; it prepares the cos/sin tables that attention uses to "
         "rotate queries and keys",
     }[positions.scheme]
     if positions.relative is not None and positions.scheme == "none":
@@ -104,12 +107,12 @@ def _positions(trace: Trace) -> tuple[str, str]:
         layer_type = positions.rotary[0].layer_type
         argument = "" if layer_type is None else f", {layer_type!r}"
         return note, f"cos, sin = layer.rotary(torch.arange({_rows(trace)}.shape[1]){argument})"
-    code = f"x = {_sum(trace)}"
-    return note, f"position_ids = {_position_ids(trace)}; {code}" if "position_ids" in code else code
+    code = _sum(trace)
+    return note, f"position_ids = {_position_ids(trace)}; x = {code}" if "position_ids" in code else code
 
 
 def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
-    """Relative positions on their own: nothing is added to the rows."""
+    """Only relative positions: nothing is added to the rows."""
     at = f"torch.arange({_rows(trace)}.shape[1])"
     if relative.kind == "alibi":
         note = "ALiBi: nothing is added to the embeddings; attention adds slope x position to its scores"
@@ -120,7 +123,7 @@ def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
 
 
 def _position_ids(trace: Trace) -> str:
-    """Return the position ids: a range, or the layer's own rule if they depend on the padding."""
+    """Return the position ids: a range, or the layer's rule if they depend on the padding."""
     rows = [[token.position for token in text.tokens] for text in trace.texts]
     start = rows[0][0] if rows and rows[0] else 0
     if any(row != list(range(start, start + len(row))) for row in rows):
@@ -172,7 +175,7 @@ def _layer(trace: Trace) -> str:
 
 def _backward(trace: Trace) -> tuple[str, str]:
     if trace.input != "text":
-        return "no row of the table was looked up, so none receives a gradient", ""
+        return "no table row was looked up, so none receives a gradient", ""
     back = trace.backward
     if back is None:
         return "the text has no tokens to compute a gradient for", ""
@@ -192,11 +195,13 @@ def _backward(trace: Trace) -> tuple[str, str]:
     )
 
 
-def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = None) -> list[str]:
+def setup_code(
+    trace: Trace, step: int | None = None, tokenizer: str | None = None, embeds: str | None = None
+) -> list[str]:
     """Write the lines that come before step 1, or before a step that is shown alone.
 
-    `tokenizer` is the path of a tokenizer that replaced the model's own. Empty if the walk used a layer or a tokenizer
-    that was made in Python.
+    `tokenizer` is the path of a tokenizer that replaced the model's, `embeds` that of the vectors. Empty if the walk
+    used a layer or a tokenizer that was made in Python.
     """
     is_random = trace.table.file is None
     texts = "[text]" if len(trace.texts) == 1 else "texts"
@@ -209,18 +214,20 @@ def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = No
     if is_random and (trace.source != "random" or not chosen):
         return []
     module = "inlayer" if trace.positions.from_model else "inlayer.trace"
-    has_layer = step is None or step > 3  # the steps before it need a tokenizer only
+    has_layer = step is None or step > 3  # earlier steps need only a tokenizer
     names, functions = ("tokenizer, layer, head", "; F = torch.nn.functional") if has_layer else ("tokenizer", "")
-    lines = [f"import {module}, torch{functions}", *_given(trace)]
+    lines = [f"import {module}, torch{functions}", *_given(trace, embeds)]
     if is_random:
         (rows, width), scheme, seed = trace.table.shape, trace.positions.scheme, trace.note.split()[-1]
         if trace.positions.from_model:
             lines.append(f"tokenizer = {chosen}")
             if has_layer:
-                sizes = f"{rows}, {width}" + (f", {size}" if (size := trace.positions.block_size) else "")
-                settings = f"positions={scheme!r}, padding_idx={rows - 1}, seed={seed}"
+                padding_idx = f"padding_idx={rows - 1}"
+                size = f", block_size={size}" if (size := trace.positions.block_size) else ""
+                sizes = f"vocab_size={rows}, n_embd={width}{size}"
+                settings = f"positions={scheme!r}, {padding_idx}, seed={seed}"
                 lines.append(f"layer = inlayer.Embeddings({sizes}, {settings})")
-                lines.append(f"head = inlayer.Head({width}, {rows}, padding_idx={rows - 1}); layer.tie(head)")
+                lines.append(f"head = inlayer.Head(n_embd={width}, vocab_size={rows}, {padding_idx}); layer.tie(head)")
         else:  # the positions that were replaced are not part of the trace
             settings = f"width={width}, positions={scheme!r}, seed={seed}"
             lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {chosen}, {settings})")
@@ -239,8 +246,11 @@ def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = No
     return [*lines, trace.steps[4].code] if step == 6 else lines
 
 
-def _given(trace: Trace) -> list[str]:
+def _given(trace: Trace, embeds: str | None) -> list[str]:
     """Write the input of the walk, or its beginning."""
+    if embeds is not None:
+        vectors = f"torch.from_numpy(numpy.load({_literal(embeds)}))"
+        return ["import numpy", f"inputs_embeds = {vectors}.reshape{trace.gather.shape}"]
     if trace.input != "text":
         return ["# your vectors", f"inputs_embeds = torch.zeros{trace.gather.shape}"]
     texts, comment = [text.text or "" for text in trace.texts], []

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inlayer.errors import InputError
-from inlayer.render.glyphs import NUMBER, number
+from inlayer.render.glyphs import NUMBER, number, with_spaces
 from inlayer.render.numbers import pluralize
 from inlayer.trace.extra_table_facts import extra_table_lines
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
@@ -37,19 +37,20 @@ def show(
     console: Console,
     *,
     step: int | None = None,
-    tokens: int | None = None,
+    max_tokens: int | None = None,
     tokenizer: str | None = None,
+    embeds: str | None = None,
 ) -> None:
     """Print all steps, or one of them.
 
-    `tokens` limits the tokens shown per text; the default fits a screen. `tokenizer` is the path of a tokenizer that
-    replaced the model's own, for the printed code.
+    `max_tokens` limits the tokens shown per text; the default fits a screen. `tokenizer` is the path of a tokenizer
+    that replaced the model's, and `embeds` the path of the vectors, for the printed code.
     """
     if step is not None and not 1 <= step <= len(STEPS):
         raise InputError(f"step is {step}; it must be in 1..{len(STEPS)}")
     color = console.color_system is not None and not console.no_color
-    layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=tokens)
-    lines = list(_lines(layout, step, setup_code(trace, step, tokenizer)))
+    layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=max_tokens)
+    lines = list(_lines(layout, step, setup_code(trace, step, tokenizer, embeds)))
     for line in lines:
         if cell_len(line.plain) > layout.columns:
             line.truncate(layout.columns - len(layout.glyphs.more))
@@ -125,6 +126,10 @@ def pre_tokens_step(layout: Layout) -> Iterator[Text]:
 def ids_step(layout: Layout) -> Iterator[Text]:
     """Step 3: the id of each token, and the merges that produced it."""
     digits = max([2, *(len(str(token.id)) for token in layout.shown_tokens)])
+    for index, text in enumerate(layout.texts, start=1):
+        if text.normalized is not None:
+            name = f"text {index}" if layout.is_batch else "this text"
+            yield from layout.note(f"the tokenizer normalizes {name} to: {text.normalized}")
     yield _token_heading(layout).append(f"  {'id':>{digits}}  bytes")
 
     def lines(_: int, text: TextTrace) -> Iterator[Text]:
@@ -135,7 +140,10 @@ def ids_step(layout: Layout) -> Iterator[Text]:
             data = layout.glyphs.hex(token.bytes, available)
             line = layout.head(index, token)
             line.append(f"  {token.id:>{digits}}", style="bold cyan" if token.mask else "dim")
-            yield line.append(f"  {data}" if data else "", style="dim").append(mark, style="magenta")
+            line.append(f"  {data}" if data else "", style="dim").append(mark, style="magenta")
+            yield line.append(
+                f"  in vocabulary: {layout.words(token.token or '')}" if is_respelled(text, token) else ""
+            )
         yield from layout.omitted_tokens(text, len(tokens))
         yield from _merges(layout, text, len(tokens))
 
@@ -205,7 +213,7 @@ def positions_step(layout: Layout) -> Iterator[Text]:
 
 
 def hidden_step(layout: Layout) -> Iterator[Text]:
-    """Step 7: the other stages, the hidden states, the mask and the padding row."""
+    """Step 7: the other stages, the hidden states, the mask, and the padding row."""
     trace = layout.trace
     if any(stage.name != "position" for stage in trace.stages):
         yield from _stages(layout)
@@ -250,6 +258,13 @@ def _token_heading(layout: Layout) -> Text:
     return padded(Text(" " * layout.label_start + "token", style="dim"), layout.head_width)
 
 
+def is_respelled(text: TextTrace, token: TokenTrace) -> bool:
+    """Return whether a token's text is spelled differently in the vocabulary, because the tokenizer normalized it."""
+    if text.normalized is None or token.special or not token.bytes:
+        return False
+    return with_spaces(token.label).strip() not in with_spaces(token.token or "")
+
+
 def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
     every = [pre_token for pre_token in text.pre_tokens or [] if pre_token.merges and pre_token.tokens[0] < tokens]
     merged = list({pre_token.bytes: pre_token for pre_token in every}.values())  # equal pre-tokens have equal merges
@@ -289,7 +304,7 @@ def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channel
 
 
 def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
-    """Yield the rotary frequencies, and the angle, cosine and sine for the first tokens of the longest text."""
+    """Yield the rotary frequencies, and the angle, cosine, and sine for the first tokens of the longest text."""
     glyphs = layout.glyphs
     kind = "" if rotary.layer_type is None else f"{rotary.layer_type}: "
     scaling = "unscaled" if rotary.scaling is None else f"scaled by {rotary.scaling}"

@@ -1,6 +1,6 @@
 """Facts about a model outside of a walk: one token with its neighbors, and how a table like it is initialized.
 
-- nn.Embedding draws from N(0, 1). The model's own initialization then draws again with a small std, which overwrites
+- nn.Embedding draws from N(0, 1). The model's initialization then redraws all values with a small std, which overwrites
   the padding row as well, so that row has to be zeroed again. The table is shown after each of these steps
 - the table has the model's width, and as many rows as can be drawn without a noticeable delay
 Tested in tests/trace/test_pipeline.py.
@@ -49,9 +49,9 @@ class InitializationStep:
 
 @dataclass(frozen=True, kw_only=True)
 class InitializationFacts:
-    """How a table of the model's width is initialized: drawn, drawn again with the model's std, padding row zeroed."""
+    """How a table of the model's width is initialized: drawn, redrawn with the model's std, padding row zeroed."""
 
-    vocab_size: int  # rows of the table shown, which has fewer rows than a very large model's
+    vocab_size: int  # rows of the table shown, which is smaller than that of a very large model
     width: int
     padding_idx: int | None
     seed: int
@@ -74,7 +74,7 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
     note = ""
     if pipeline.table.remote:
         note = "the table is remote; finding neighbors would download all of it"
-    elif pipeline.values() > MAX_SEARCHED:
+    elif pipeline.numel() > MAX_SEARCHED:
         note = "the table is too large to search for neighbors"
     elif not bool(row_D.float().any()):
         note = "the row is all zeros, so it has no nearest neighbors"
@@ -83,16 +83,18 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
     neighbors = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
     return TokenFacts(
         id=token_id,
-        token=pipeline.spelling(token_id),
-        label=pipeline.spelling(token_id),
+        token=pipeline.token_text(token_id),
+        label=pipeline.token_text(token_id),
         bytes=(token_bytes(pipeline.tokenizer, token_id) or b"").hex(),
         special=pipeline.tokenizer is None or token_id in pipeline.tokenizer.special_ids,
-        offset=pipeline.table.offset_of(token_id),
+        offset=pipeline.table.row_offset(token_id),
         stored_hex=pipeline.stored_hex([token_id], row_D[None], slice(0, 8))[0],
         row=values_of(row_D, slice(0, MAX_CHANNELS)),
         width=width,
         norm=float(row_D.float().norm()),
-        neighbors=[NeighborFacts(id=near, label=pipeline.spelling(near), cosine=cosine) for near, cosine in neighbors],
+        neighbors=[
+            NeighborFacts(id=near, label=pipeline.token_text(near), cosine=cosine) for near, cosine in neighbors
+        ],
         note=note,
     )
 
@@ -108,7 +110,7 @@ def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> Initializ
         padding = min(padding, rows - 1)  # the last row of a shortened table stands for the padding row
     ids = [token_id for token_id in sorted({*range(SHOWN_ROWS), padding or 0}) if token_id < rows]
     generator = torch.Generator().manual_seed(check_seed(seed))
-    # The same draw as nn.Embedding's own, but with a separate generator: torch's global one belongs to the caller.
+    # The same draw as in nn.Embedding, but with a separate generator: torch's global one belongs to the caller.
     table = nn.Embedding(rows, width, padding_idx=padding, _weight=torch.empty(rows, width))
     steps: list[InitializationStep] = []
 
@@ -131,11 +133,11 @@ def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> Initializ
     note = "nn.Embedding draws every value from N(0, 1)" + " and zeroes the padding row" * has_padding
     record("drawn from N(0, 1)", note, f"table = nn.Embedding({rows}, {width}{argument})")
     nn.init.normal_(table.weight, std=std, generator=generator)
-    note = f"the model draws again with std {std:g}" + ", which overwrites the padding row" * has_padding
+    note = f"the model redraws all values with std {std:g}" + ", which overwrites the padding row" * has_padding
     record("initialized by the model", note, f"nn.init.normal_(table.weight, std={std:g})")
     if has_padding:
         table.weight[padding].zero_()
-        note = "the padding row is zeroed again; from here on, rows are only looked up until training updates them"
+        note = "the padding row is zeroed again; from now on, rows are only looked up until training updates them"
         record("padding row zeroed", note, "with torch.no_grad(): table.weight[table.padding_idx].zero_()")
     return InitializationFacts(
         vocab_size=rows, width=width, padding_idx=padding, seed=seed, init_std=std, dims=min(dims, width), ids=ids,

@@ -1,4 +1,4 @@
-"""The web server behind `inlayer serve`: the page, the walk's API and the course, on this machine.
+"""The web server behind `inlayer serve`: the page, the walk's API, and the course, on this machine.
 
 browser -> guard -> app -> Pipeline -> Trace
 - `server.py` listens and supervises workers; `guard.py` decides who may send requests; `app.py` has the routes of the

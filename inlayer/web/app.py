@@ -1,7 +1,7 @@
-"""The web application: routes for the page, the walk and its models; the course adds its own (course.py).
+"""The web application: routes for the page, the walk, and its models; course.py adds those of the course.
 
 browser -> guard -> [app] -> Pipeline -> facts -> JSON
-- only the models named at start can be used; nothing in a request is opened, looked up or fetched by name
+- only the models specified at startup can be used; nothing in a request is opened, looked up, or fetched by name
 - work runs in threads (worker_threads.py); an error of the library is status 400 with its one line, without local paths
 - FastAPI validates requests and writes /api/openapi.json from the models in schemas.py
 Tested with a real server on loopback in tests/web/test_app.py and tests/web/test_redact.py.
@@ -73,12 +73,12 @@ class WalkService:
         }
 
     def models(self) -> ModelList:
-        """List the models that were named when the server started."""
+        """List the models that were specified at startup."""
         named = self.pipelines.items()
         return ModelList([replace(model.facts(), name=name, source=model.title) for name, model in named])
 
     def find(self, name: str | None) -> Pipeline:
-        """Return the model of that name; the first one by default."""
+        """Return the model with this name, or the first model by default."""
         if name is None:
             return next(iter(self.pipelines.values()))
         if name not in self.pipelines:
@@ -89,25 +89,25 @@ class WalkService:
     def threads(self, query: WalkRequest | ModelQuery, tokens: int = 0) -> WorkerThreads:
         """Choose the threads for a request that passes this many tokens through the head."""
         pipeline = self.find(query.model)
-        is_large = pipeline.table.remote or pipeline.values() * tokens > LARGE_WALK_VALUES
+        is_large = pipeline.table.remote or pipeline.numel() * tokens > LARGE_WALK_VALUES
         return self.large if is_large else self.small
 
     def walk(self, query: WalkRequest) -> Trace:
         """Walk texts through a model; return a `Trace` (docs/trace.md)."""
         pipeline = self.find(query.model)
         trace = pipeline.walk(
-            query.texts, dims=query.dims, tokens=query.tokens, first_token=query.first_token,
+            query.texts, dims=query.dims, max_tokens=query.max_tokens, first_token=query.first_token,
             first_channel=query.first_channel, change=_change(query),
         )  # fmt: skip
         return replace(trace, source=pipeline.title)
 
     def walk_threads(self, query: WalkRequest) -> WorkerThreads:
-        """Choose the threads for a walk. It skips very large heads, which therefore cost nothing."""
-        is_skipped = self.find(query.model).values() > MAX_HEAD_VALUES
-        return self.threads(query, 0 if is_skipped else len(query.texts) * query.tokens)
+        """Choose the threads for a walk. Very large heads are skipped, so they add no work."""
+        is_skipped = self.find(query.model).numel() > MAX_HEAD_VALUES
+        return self.threads(query, 0 if is_skipped else len(query.texts) * query.max_tokens)
 
     def token(self, query: Annotated[TokenQuery, Query()]) -> TokenFacts:
-        """Describe one token and the rows closest to its own."""
+        """Describe one token and the rows closest to its row."""
         return describe_token(self.find(query.model), query.id, k=query.k)
 
     def initialization(self, query: Annotated[InitializationQuery, Query()]) -> InitializationFacts:
@@ -115,7 +115,7 @@ class WalkService:
         return initialize(self.find(query.model), seed=query.seed, dims=query.dims)
 
     def scene(self, query: WalkRequest) -> SceneFacts:
-        """Walk texts and return all tokens and channels as colors; `dims` and `tokens` do not apply."""
+        """Walk texts and return all tokens and channels as colors; `dims` and `max_tokens` are ignored."""
         return describe_scene(self.find(query.model), query.texts, change=_change(query), first_token=query.first_token)
 
     def table_scene(self, query: Annotated[ModelQuery, Query()]) -> TableScene:
@@ -126,20 +126,20 @@ class WalkService:
         """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
         pipeline = self.find(query.model)
         return take_gradient_step(
-            pipeline, query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token,
+            pipeline, query.texts, rates=query.rates, max_tokens=query.max_tokens, first_token=query.first_token,
             change=_change(query), projection=self.maps[id(pipeline)].projection(query.method),
         )  # fmt: skip
 
     def gradient_step_threads(self, query: GradientStepRequest) -> WorkerThreads:
         """Choose the threads for a step of gradient descent with each of the rates."""
-        return self.threads(query, len(query.rates) * len(query.texts) * query.tokens)
+        return self.threads(query, len(query.rates) * len(query.texts) * query.max_tokens)
 
     def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
         """Return coordinates for every row. If there are none, they are still being computed; request them later."""
         return self.maps[id(self.find(query.model))].get(query.method)
 
     def inspect(self, query: Annotated[ModelQuery, Query()]) -> dict[str, Any]:
-        """Return the report of `inlayer inspect --json`, a histogram of norms, and the ids of each kind of finding.
+        """Return the report of `inlayer inspect --json`, a histogram of norms, and the affected ids of each finding.
 
         A very large or remote table is inspected by a sample of its rows. A model is inspected once.
         """
@@ -147,7 +147,7 @@ class WalkService:
         if pipeline.model is None:
             raise InputError(f"{pipeline.title} was not loaded from a checkpoint, so there is nothing to inspect")
         if pipeline.name not in self.reports:
-            quick = pipeline.table.remote or pipeline.values() > MAX_INSPECTED
+            quick = pipeline.table.remote or pipeline.numel() > MAX_INSPECTED
             report = replace(inspect_model(pipeline.model, quick=quick), source=pipeline.title)
             self.reports[pipeline.name] = json.loads(redact(json.dumps(inspect_facts(report)), self.paths))
         return self.reports[pipeline.name]
@@ -166,14 +166,14 @@ def make_app(
     runs_code: bool = False,
     api_key: str | None = None,
 ) -> Guard:
-    """Build the ASGI application that serves these models to clients with this token.
+    """Build the ASGI application that serves these models to clients that present this token.
 
     Args:
         pipelines: The models by name.
-        token: What every request must present.
-        hosts: Host names to answer to, in addition to localhost and IP addresses.
+        token: The token that every request must present.
+        hosts: Host names to accept, in addition to localhost and IP addresses.
         runs_code: Whether clients may run code on this machine, in the tasks of the course.
-        api_key: What requests to /v1/ may present instead of the token.
+        api_key: A key that requests to /v1/ may present instead of the token.
 
     Returns:
         The application, behind the guard that checks every request.
@@ -222,7 +222,7 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
     async def bad_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         problem = error.errors()[0]
-        param = next((one for one in problem["loc"][1:2] if isinstance(one, str)), None)
+        param = next((name for name in problem["loc"][1:2] if isinstance(name, str)), None)
         return error_response(400, _describe(problem), None, request.url.path, param)
 
     @app.exception_handler(HTTPException)
@@ -246,7 +246,7 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
 
 
 def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Map each path that errors of these models may contain to its last part, longest path first."""
+    """Map each path that may appear in errors about these models to its last part, longest path first."""
     known: set[Path] = set()
     for pipeline in pipelines:
         if pipeline.title != pipeline.source:
@@ -269,17 +269,17 @@ def redact(message: str, paths: Mapping[str, str]) -> str:
 
 def _describe(problem: dict[str, Any]) -> str:
     """Turn a pydantic error into one line: the field, what is wrong, and the value if it is short."""
-    where = ".".join(str(part) for part in problem["loc"][1:])
+    field = ".".join(str(part) for part in problem["loc"][1:])
     if problem["type"] == "json_invalid":
         return f"the body is not valid JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
     if problem["type"] == "extra_forbidden":
-        return f"unknown field {quote(where)}"
+        return f"unknown field {quote(field)}"
     message = problem["msg"].removeprefix("Value error, ")
     if message.startswith(("Input should ", "List should ")):
         message = message.split(" ", 1)[1].replace("should", "must", 1).replace(" after validation", "")
         message = re.sub(r"\d{5,19}", lambda digits: f"{int(digits[0]):,}", message)
-        where = where or "the body"
+        field = field or "the body"
     value = problem.get("input")
     shown = json.dumps(value) if value is None or isinstance(value, bool) else quote(value)
     received = "" if isinstance(value, (dict, list)) else f" (got {shown})"
-    return f"{where}: {message}{received}" if where else message
+    return f"{field}: {message}{received}" if field else message

@@ -1,12 +1,11 @@
 """The guard: who may send requests, and which headers every response has.
 
 request -> [guard] -> app
-- every request, even one from the server's own page, presents the token, which is compared in constant time
+- every request, even one from the server's page, presents the token, which is compared in constant time
 - protection from other websites: Host must be an IP address or a name of this server (against DNS rebinding), Origin
   must be this server, and Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No
   CORS header is sent
-- responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
-  a page
+- responses are not cached, framed, or sniffed, and contain no traceback; for page loads, errors are returned as HTML
 - see also: limits of a body (request_body.py)
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
@@ -27,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.files import printable, quote
 from inlayer.render import Page, style_sheet
-from inlayer.web.request_body import check_body_headers, limited, max_body
+from inlayer.web.request_body import check_body_headers, limit_body, max_body
 
 HEADERS = {
     "cache-control": "no-store",
@@ -48,13 +47,13 @@ ERROR_PAGE = """<!doctype html>
 </html>
 """
 ERROR_STYLE = ".error-page { max-width: 40rem; margin: 4rem auto; padding: 0 1rem; }\n"
-ADVICE = "The server prints its address, including the token, in the terminal where it was started; copy all of it."
+ADVICE = "Run inlayer serve again, and open the address that it prints, including the token."
 
 log = logging.getLogger("inlayer.web")  # writes to stderr unless a handler is added
 
 
 class Guard:
-    """ASGI middleware. `hosts`: the names it answers to, in addition to localhost and any IP address.
+    """ASGI middleware. `hosts`: host names to accept, in addition to localhost and any IP address.
 
     `api_key` is accepted like the token, but only by the routes in OpenAI's format.
     """
@@ -82,7 +81,7 @@ class Guard:
             self._check_origin(scope)
             scope = self._without_token(scope)
             check_body_headers(scope)
-            await self.app(scope, limited(receive, max_body(scope)), send_guarded)
+            await self.app(scope, limit_body(receive, max_body(scope)), send_guarded)
         except HTTPException as error:  # raised by these checks; the application handles its own errors
             if expects_page(scope):
                 response: Response = error_page(error.status_code, error.detail, error.headers)
@@ -98,7 +97,7 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
-            message = f"Host is {quote(host)}; expected an IP address, localhost or the host name given with --host"
+            message = f"Host is {quote(host)}; expected an IP address, localhost, or the host name given with --host"
             raise HTTPException(403, message)
         for origin in headers.getlist("origin"):
             if origin.lower() != f"http://{host}".lower():
@@ -134,23 +133,23 @@ class Guard:
         # Compare all of them, so that the time does not depend on which one matches.
         matches = [[hmac.compare_digest(value, secret) for secret in secrets] for value in tokens]
         if not matches or not all(map(any, matches)):
-            what, advice = "token", "open the complete address that the server printed"
+            credential, advice = "token", "open the complete address that the server printed"
             if is_api:
-                what, advice = "API key", "use the key given with --api-key, or the token that the server printed"
-            message = f"the {what} is {'wrong' if tokens else 'missing'}; {advice}"
+                credential, advice = "API key", "use the key given with --api-key, or the token that the server printed"
+            message = f"the {credential} is {'wrong' if tokens else 'missing'}; {advice}"
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
         rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
         return {**scope, "query_string": rest.encode("ascii")}
 
 
 def expects_page(scope: Scope) -> bool:
-    """Return whether the request is a browser opening a page, as opposed to a program calling the API."""
+    """Return whether the request is a browser opening a page, rather than a program calling the API."""
     is_api = scope["path"].startswith(("/api/", API))
     return scope["method"] == "GET" and not is_api and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def error_page(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error as a small page, for someone who opened an address in a browser."""
+    """Return an error as a small page, for users who opened the address in a browser."""
     page = Page(ERROR_PAGE, style_sheet() + ERROR_STYLE, "")
     text = printable(" ".join(message.split()))
     title = "The token is missing or wrong" if status == 401 else "This page cannot be shown"

@@ -1,7 +1,7 @@
 """The embeddings API in OpenAI's format: POST /v1/embeddings, GET /v1/models.
 
 request -> guard -> [input: texts or ids] -> Encoder -> vectors, as numbers or base64
-- the API key is the token of the page, or the one given at start; requests with either pass the guard
+- the API key is the token of the page, or the one given at startup; requests with either pass the guard
 - vectors have norm 1, like OpenAI's
 - errors on these routes have OpenAI's format (guard.py)
 Tested with the unmodified `openai` client in tests/web/test_openai.py.
@@ -94,7 +94,7 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
             raise InputError(f"the vector of input {bad[0]} is not finite: a token row contains NaN or infinity")
     as_text = query.encoding_format == "base64"
     values = (base64.b64encode(row).decode() if as_text else row.tolist() for row in vectors.astype("<f4"))
-    # One by one: writing all vectors at once would hold the GIL, and block other clients.
+    # One by one: writing all vectors together would hold the GIL, and block other clients.
     data = [to_json({"object": "embedding", "index": index, "embedding": value}) for index, value in enumerate(values)]
     usage = {"prompt_tokens": int(ids.flat.size), "total_tokens": int(ids.flat.size)}
     rest = to_json({"object": "list", "model": query.model, "usage": usage})
@@ -102,7 +102,7 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
 
 
 def parse_input(encoder: Encoder, value: Any) -> Ragged:
-    """Return the ids of each input."""
+    """Return each input's ids."""
     items: Any = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         raise InputError("input must be a nonempty text, list of texts, list of ids, or list of lists of ids")
@@ -115,5 +115,5 @@ def parse_input(encoder: Encoder, value: Any) -> Ragged:
     if all(isinstance(item, str) for item in items):
         return encoder.all_ids(items)
     if not all(isinstance(item, list) and all(type(token_id) is int for token_id in item) for item in items):
-        raise InputError("input mixes texts, ids and other values; all items must be of the same kind")
+        raise InputError("input mixes texts, ids, and other values; all items must be of the same kind")
     return Ragged.from_lists(items)

@@ -3,7 +3,7 @@
 guard -> [body] -> routes
 - a body is JSON; its size and arrival time are limited while it is read
 - parsing blocks the event loop, even in a thread, because it holds the GIL. What makes it slow is therefore counted
-  first: values, lists and objects, strings and keys. Commas, brackets and escaped quotes inside strings do not count
+  first: values, lists and objects, strings and keys. Commas, brackets, and escaped quotes inside strings are ignored
 - jiter (pydantic's parser) reads numbers ten times as fast as the json module, and stops at 200 levels of nesting
 Tested in tests/web/test_request_body.py with the slowest bodies of each kind.
 """
@@ -81,9 +81,9 @@ def _too_large(limit: int) -> HTTPException:
     return HTTPException(413, f"the body is larger than {limit:,} bytes")
 
 
-def limited(receive: Receive, limit: int) -> Receive:
+def limit_body(receive: Receive, limit: int) -> Receive:
     """Limit a body's size, what it contains, and the time until it has arrived."""
-    size, structure, complete = 0, Structure(), False
+    size, tokens, complete = 0, JsonTokenCounter(), False
     end = asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def receive_limited() -> Message:
@@ -98,20 +98,20 @@ def limited(receive: Receive, limit: int) -> Receive:
         if message["type"] == "http.request":
             body = message.get("body", b"")
             size += len(body)
-            structure.add(body)
+            tokens.add(body)
             complete = not message.get("more_body", False)
         if size > limit:
             raise _too_large(limit)
         for name, maximum in MAX_COUNTS.items():
-            if structure.counts[name] > maximum:
+            if tokens.counts[name] > maximum:
                 raise HTTPException(413, f"the body has more than {maximum:,} {name}; split it into several requests")
         return message
 
     return receive_limited
 
 
-class Structure:
-    """Counts what takes time to parse: values, lists and objects, and strings (keys are the slowest)."""
+class JsonTokenCounter:
+    """Counts the parts of a body that are slow to parse: values, lists, objects, and strings (above all keys)."""
 
     def __init__(self) -> None:
         self.counts, self._inside, self._escape = Counter[str](), False, b""

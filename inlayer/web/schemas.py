@@ -15,8 +15,8 @@ from inlayer.trace.gradient_step import RATES
 from inlayer.web.request_body import MAX_CHARACTERS, MAX_TEXTS
 
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
-MAX_POSITIONS = 1_024  # texts x tokens: the work
-MAX_VALUES = 32_768  # texts x tokens x dims: the size of the response
+MAX_BATCH_TOKENS = 1_024  # texts x max_tokens: the work
+MAX_VALUES = 32_768  # texts x max_tokens x dims: the size of the response
 MAX_FIELDS = 1_024
 MAX_INTEGER = 2**63 - 1
 MAX_CODE = 65_536  # characters of a learner's file
@@ -52,7 +52,7 @@ class WalkRequest(RequestModel):
     texts: list[str] = Field(min_length=1, max_length=MAX_TEXTS, examples=[["I love dogs"]])
     model: ModelName = None
     dims: int = Field(8, ge=1, le=MAX_DIMS, description="Channels to return.")
-    tokens: int = Field(64, ge=1, le=MAX_TOKENS, description="Tokens to return per text.")
+    max_tokens: int = Field(64, ge=1, le=MAX_TOKENS, description="Tokens to return per text.")
     first_token: int = Field(0, ge=0, le=MAX_INTEGER, description="Index of the first token to return.")
     first_channel: int = Field(0, ge=0, le=MAX_INTEGER, description="Index of the first channel to return.")
     positions: Literal["none", "learned", "sinusoidal", "rotary"] | None = Field(
@@ -69,15 +69,15 @@ class WalkRequest(RequestModel):
     @model_validator(mode="after")
     def check_size(self) -> WalkRequest:
         """Limit the work and the size of the response."""
-        texts, tokens, dims = len(self.texts), self.tokens, self.dims
+        texts, tokens, dims = len(self.texts), self.max_tokens, self.dims
         if (characters := sum(map(len, self.texts))) > MAX_CHARACTERS:
             raise ValueError(
                 f"the texts have {characters:,} characters; the limit is {MAX_CHARACTERS:,}; `inlayer walk --file` "
                 "takes longer texts"
             )
         for name, value, limit in (
-            (f"texts x tokens ({texts} x {tokens})", texts * tokens, MAX_POSITIONS),
-            (f"texts x tokens x dims ({texts} x {tokens} x {dims})", texts * tokens * dims, MAX_VALUES),
+            (f"texts x max_tokens ({texts} x {tokens})", texts * tokens, MAX_BATCH_TOKENS),
+            (f"texts x max_tokens x dims ({texts} x {tokens} x {dims})", texts * tokens * dims, MAX_VALUES),
         ):
             if value > limit:
                 raise ValueError(f"{name}: {value:,} is more than the limit of {limit:,}")

@@ -1,9 +1,9 @@
 """The server: worker processes on one port until Ctrl-C.
 
 models -> [serve] -> guard -> app
-- uvicorn supervises the workers, one per core; each opens the models itself, and all share one listening socket
-- connections are limited in number, time and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
-  slow client, and parse a quarter of a megabyte at once
+- uvicorn supervises the workers, one per core; each opens the models separately, and all share one listening socket
+- connections are limited in number, time, and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
+  slow client, and parse a quarter of a megabyte in one go
 - stopping takes about a second: connections are closed and running jobs are abandoned
 - requests are not logged, because their addresses contain the token
 Tested as a process, including signals and slow clients, in tests/web/test_server.py.
@@ -12,6 +12,7 @@ Tested as a process, including signals and slow clients, in tests/web/test_serve
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import ipaddress
 import multiprocessing
@@ -58,12 +59,12 @@ PRELOADED = "inlayer.web.app"  # imports torch, which takes seconds, once for al
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a server listens, and the token it requires.
+    """The address where a server listens, and the token it requires.
 
     Args:
         host: Address it listens on.
         port: Its port.
-        token: What every request must present.
+        token: The token that every request must present.
         fragment: Part of the page's address after "#".
         models: Names of the models.
 
@@ -99,7 +100,7 @@ class Address:
         return self._url_of("/learn")
 
     def _url_of(self, path: str) -> str:
-        """Return the address of a server; one that listens everywhere is reached on loopback."""
+        """Return the address of a server. A server that listens everywhere is reached on loopback."""
         address, host = _address(self.host), self.host
         if address is not None and address.is_unspecified:
             host = "127.0.0.1" if address.version == 4 else "::1"
@@ -137,7 +138,7 @@ class Supervisor(Multiprocess):
         self.listener, self.ready = listener, ready
 
     def init_processes(self) -> None:
-        """Start the workers, and announce the server once all of them answer."""
+        """Start the workers, and announce the server once every worker answers."""
         super().init_processes()
         try:
             self.ready()
@@ -147,7 +148,7 @@ class Supervisor(Multiprocess):
             raise
 
     def wait_until_ready(self, worker: Process) -> bool:
-        """Wait until a worker answers; return False if it stopped, or if the server should."""
+        """Wait until a worker answers. Return False if the worker stopped or the server should stop."""
         while worker.process.is_alive() and not self.should_exit.is_set():
             is_ready = worker.wait_until_ready(1.0, self.should_exit)
             self.handle_signals()
@@ -187,11 +188,11 @@ def serve(
         port: Port to listen on; 0 is any free port.
         fragment: Part of the address after "#", which the page reads.
         announce: Called with the address once the server answers. By default it prints the address to stdout.
-        api_key: What requests to /v1/ may present instead of the random token.
+        api_key: A key that requests to /v1/ may present instead of the random token.
 
     Raises:
         KeyboardInterrupt: On Ctrl-C.
-        InputError: If the address, the port or the API key cannot be used, or the workers stopped.
+        InputError: If the address, the port, or the API key cannot be used, or the workers stopped.
         InlayerError: If a model cannot be opened.
     """
     if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
@@ -230,7 +231,7 @@ def serve(
 
 
 def report_names(open_pipelines: OpenPipelines, report: Connection) -> Mapping[str, Pipeline]:
-    """Open the models in a worker, and send their names, or the error of one that cannot be opened."""
+    """Open the models in a worker, and send their names, or the error if a model cannot be opened."""
     try:
         pipelines = open_pipelines()
     except Exception as error:
@@ -241,7 +242,7 @@ def report_names(open_pipelines: OpenPipelines, report: Connection) -> Mapping[s
 
 
 def start_fork_server() -> BaseContext:
-    """Return the context that starts processes: if the system has fork, they are forked from one that has torch."""
+    """Return the context that starts processes: forked from a process with torch loaded, if the system has fork."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker
@@ -263,7 +264,7 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
         app,
         factory=True,
         workers=workers,
-        # asyncio also accepts this many connections at once: the first worker to wake up would accept them all. The
+        # asyncio also accepts this many connections at a time: the first worker to wake up would accept them all. The
         # supervisor makes the queue longer again.
         backlog=1 if workers > 1 else BACKLOG,
         loop="asyncio",
@@ -300,12 +301,13 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=dual_stack)
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        is_used = error.errno == errno.EADDRINUSE
+        reason = "the port is already in use" if is_used else os.strerror(error.errno or 0)
         raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection, closed when it takes longer than any client needs."""
+    """One connection, which is closed when it takes longer than any client needs."""
 
     _timer: asyncio.TimerHandle | None = None
     _timed: object = None  # the request that the timer runs for
@@ -339,7 +341,7 @@ class BoundedProtocol(H11Protocol):
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with an error in our format, unless a response has already started."""
+        """Answer invalid HTTP with an error in our format, unless a response has already started."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = bytes(error_response(400, f"{msg} Send HTTP/1.1 with smaller headers.").body)
             headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}

@@ -39,7 +39,7 @@ class WorkerThreads:
             threading.Thread(target=self._work_forever, name="inlayer-job", daemon=True).start()
 
     async def run(self, call: Callable[[], T], request: Request) -> T:
-        """Return the result of a call, or raise what it raises. Stops waiting when the client disconnects."""
+        """Return the result of a call, or raise its exception. Stops waiting when the client disconnects."""
         if self._waiting >= self._queue:
             message = f"{self._waiting} requests are already waiting; try again in a moment"
             raise HTTPException(503, message, {"Retry-After": "1"})
@@ -80,7 +80,7 @@ class WorkerThreads:
 
 
 def as_json(value: Any) -> bytes | str:
-    """Encode facts with the values of `to_json`, in half the time: pydantic-core writes 1e-6 for 1e-06."""
+    """Encode facts as `to_json` does, in half the time. The values are equal: pydantic-core writes 1e-06 as 1e-6."""
     try:
         body = write_json(value)
     except ValueError:  # a file name that is not valid Unicode

@@ -121,7 +121,7 @@ def test_inputs_embeds(pipelines, open_file, tmp_path):
         watched.step(step)
         assert "starts from vectors" in watched.text(".figure")
     watched.step(8)
-    assert "No row of the table was looked up" in watched.text(".figure")
+    assert "No table row was looked up" in watched.text(".figure")
     watched.page.click("#predict")
     for step in (7, 6, 5, 4, 1):
         watched.step(step)

@@ -61,7 +61,7 @@ def test_per_layer_strips_have_the_bytes_of_each_block(open_file: Any, tmp_path:
 def test_vectors_without_a_table(open_file: Any, tmp_path: Path) -> None:
     save_tiny("embedding_gemma2_text", "encoder", str(tmp_path))
     watched = opened(open_file, tmp_path, opened_with_words(tmp_path), 4)
-    assert "Each block gets a projection of the token's own row." in watched.text(".per-layer")
+    assert "Each block gets a projection of the token's row." in watched.text(".per-layer")
     assert "Tensor" not in watched.text(".per-layer")
     watched.page.hover("[data-field=perLayer][data-t='1'][data-s='2']")
     assert "token 1, block 2" in watched.inspector()
@@ -81,7 +81,7 @@ def test_value_embeddings_are_those_of_the_trace(open_file: Any, tmp_path: Path)
     model = inlayer.load(tmp_path)
     words = inlayer.WordTokenizer.from_text(" ".join(f"w{number}" for number in range(VOCAB - 10)))
     model.__dict__["tokenizer"] = words  # in place of the cached property
-    facts = inlayer.walk(TEXT, model).value
+    facts = inlayer.walk(TEXT, model).value_embeddings
     assert facts is not None
     assert facts.offsets is not None
     watched = opened(open_file, tmp_path, model, 4)

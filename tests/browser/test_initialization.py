@@ -42,6 +42,22 @@ def test_padding_row_is_zeroed_last(open_page):
     assert 0.0 not in by_step[1]
 
 
+def test_padding_row_is_zero_as_soon_as_its_step_is_selected(open_page):
+    watched = open_page(VIEW.format(model="default"))
+    watched.page.click("#initialization-1")
+    watched.page.wait_for_timeout(1200)
+    background = "(cell) => getComputedStyle(cell).backgroundColor"
+    cells = ".padding-strip .block"
+    colored = watched.page.eval_on_selector(cells, background)
+    at_once = watched.page.evaluate(
+        f"""() => {{ document.querySelector("#initialization-2").click();
+        return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+          done(Array.from(document.querySelectorAll("{cells}"), {background}))))); }}"""
+    )
+    assert len({*at_once}) == 1
+    assert at_once[0] != colored
+
+
 def test_seed_changes_the_initialization_but_not_the_lookups(open_page):
     watched = open_page(VIEW.format(model="default"))
 

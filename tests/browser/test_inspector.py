@@ -38,6 +38,13 @@ def test_row_values_show_their_row_and_offset(open_page, pipelines):
         assert trace.steps[4].code in text
 
 
+def test_exact_values_have_a_minus_sign(open_page, pipelines):
+    watched = open_page(BATCH.format(model="default", step=5))
+    row = pipelines["default"].walk(["I love dogs"]).texts[0].tokens[0].row
+    d = next(d for d, value in enumerate(row) if value < 0)
+    assert f"Exact\u2212{-row[d]}" in re.sub(r"\s", "", point(watched, "row", 0, d))
+
+
 RECT = """(selector) => { const { top, bottom, height } = document.querySelector(selector).getBoundingClientRect();
   return { top, bottom, height }; }"""
 
@@ -53,6 +60,9 @@ def test_details_are_visible_as_a_whole_and_move_nothing(open_page, is_token_ope
     details = page.evaluate(RECT, "#inspector")
     assert details["bottom"] <= 768
     assert details["top"] >= page.evaluate(RECT, "#steps")["bottom"]
+    if not is_token_open:
+        for selector in (".map-tools", ".map-legend"):
+            assert details["top"] >= page.evaluate(RECT, selector)["bottom"]
     assert page.eval_on_selector("#inspector", "(one) => one.scrollHeight === one.clientHeight")
     assert [page.evaluate(RECT, one) for one in ("#map", "#side")] == before
     if is_token_open:

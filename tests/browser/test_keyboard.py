@@ -129,7 +129,8 @@ def test_swap_by_keyboard(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     page = watched.page
     page.keyboard.press("s")
-    assert watched.text("#swap") == "Select the first token"
+    assert watched.text("#swap") == "Swap two tokens"
+    assert watched.text(".swap .note") == "Select the first token."
     assert focus_is(watched, "[data-token][data-b='0']")  # focused without Tab
     for key in ("ArrowRight", "Enter", "ArrowRight", "Enter"):
         page.keyboard.press(key)
@@ -145,6 +146,17 @@ def test_escape_cancels_a_swap(open_page):
     watched.page.keyboard.press("s")
     watched.page.keyboard.press("Escape")
     assert watched.text("#swap") == "Swap two tokens"
+    assert watched.page.locator(".swap .note").count() == 0
+
+
+def test_cancel_ends_a_swap(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    watched.page.click("#swap")
+    outline = "(one) => getComputedStyle(one).outlineStyle"
+    assert watched.page.eval_on_selector("[data-field=token][data-t='1']", outline) == "dashed"
+    watched.page.click("#swap-cancel")
+    assert watched.page.get_attribute("#swap", "aria-pressed") == "false"
+    assert watched.page.eval_on_selector("[data-field=token][data-t='1']", outline) == "none"
 
 
 def test_help_opens_and_closes(open_page):

@@ -44,6 +44,13 @@ def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines)
     assert learned.steps[8].loss > learned.steps[7].loss  # too large a step
 
 
+def test_loss_axis_has_round_labels(open_page):
+    watched = open_learning(open_page)
+    labels = [float(label) for label in watched.page.locator(".loss-tick").all_text_contents()]
+    assert labels == [index * labels[1] for index in range(len(labels))]
+    assert len(labels) in (3, 4, 5)
+
+
 CROSSED = """() => { const label = document.querySelector(".loss-value").getBBox(), found = [];
   const isInside = ({ x, y }) => x > label.x && x < label.x + label.width && y > label.y && y < label.y + label.height;
   for (const line of document.querySelectorAll(".loss-plot .plot-line, .loss-plot .loss-uniform")) {

@@ -148,7 +148,7 @@ def test_exported_numbers_equal_the_trace(name, open_file, pipelines, tmp_path):
     model, texts, change = WALKS[name]
     file = tmp_path / "walk.html"
     file.write_text(export(pipelines[model], texts, change=change), encoding="utf-8")
-    assert compare(open_file(file), pipelines[model].walk(texts, change=change, tokens=64)) > 50
+    assert compare(open_file(file), pipelines[model].walk(texts, change=change, max_tokens=64)) > 50
 
 
 def test_comparison_detects_differences(open_page, pipelines):

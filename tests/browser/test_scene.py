@@ -68,6 +68,18 @@ def test_similarities_equal_the_library(open_page):
     assert np.abs(after - before[np.ix_(order, order)]).max() > 0.01  # with positions, it is not
 
 
+def test_a_note_about_the_scale_stands_under_the_vectors_and_not_the_cosines(open_page):
+    watched = open_page("text=I+love+dogs&model=default&step=7")
+    lines = watched.page.locator("#scene-caption .legends > span").all_inner_texts()
+    assert [line.split()[0] for line in lines] == ["hidden", "full", "full", "cosine"]
+
+
+def test_legend_of_the_map_explains_the_tokens_and_arcs(open_page):
+    watched = open_page("text=I+love+dogs&model=default&step=7")
+    watched.page.wait_for_selector(".marks-legend")
+    assert watched.text(".marks-legend") == "large dots: tokens of your text, in its colors; arcs: their order"
+
+
 def test_table_is_drawn_from_stored_values(open_page):
     model = inlayer.load("default")
     watched = open_page(f"{START}&step=4")

@@ -166,11 +166,11 @@ def test_walk_leaves_gradients_of_the_caller_alone() -> None:
     ("texts", "window", "part"),
     [
         (["I love dogs"], {}, "3 next tokens, predicted"),
-        (["I love dogs"], {"tokens": 2}, "1 next token in the first 2 of 4 tokens, predicted"),
-        (["I love dogs"], {"tokens": 2, "first_token": 2}, "1 next token in tokens 2 to 3 of 4, predicted"),
-        (["I love dogs", "Hi"], {"tokens": 2}, "2 next tokens in the first 2 tokens of each text, predicted"),
-        (["I love dogs", "I love"], {"tokens": 2, "first_token": 2}, "1 next token in tokens 2 to 3 of each text,"),
-        (["the " * 2000], {"tokens": 2000}, "the first 1,365 next tokens"),
+        (["I love dogs"], {"max_tokens": 2}, "1 next token in the first 2 of 4 tokens, predicted"),
+        (["I love dogs"], {"max_tokens": 2, "first_token": 2}, "1 next token in tokens 2 to 3 of 4, predicted"),
+        (["I love dogs", "Hi"], {"max_tokens": 2}, "2 next tokens in the first 2 tokens of each text, predicted"),
+        (["I love dogs", "I love"], {"max_tokens": 2, "first_token": 2}, "1 next token in tokens 2 to 3 of each text,"),
+        (["the " * 2000], {"max_tokens": 2000}, "the first 1,365 next tokens"),
     ],
 )
 def test_the_note_names_the_part_of_a_text(texts: list[str], window: dict[str, int], part: str) -> None:

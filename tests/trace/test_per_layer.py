@@ -77,7 +77,7 @@ def test_terminal_and_json_show_them(gemma: inlayer.Model) -> None:
 
 
 def test_vectors_without_a_second_table(tmp_path: Path) -> None:
-    """EmbeddingGemma-2 projects them from the token's own row."""
+    """EmbeddingGemma-2 projects them from the token's row."""
     save_tiny("embedding_gemma2_text", "encoder", str(tmp_path))
     trace = inlayer.walk("w5 w6", opened_with_words(tmp_path))
     jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))
@@ -87,7 +87,7 @@ def test_vectors_without_a_second_table(tmp_path: Path) -> None:
     ids = torch.tensor([[token.id for token in trace.texts[0].tokens]])
     vectors = inlayer.load(tmp_path).embeddings.per_layer(ids)
     torch.testing.assert_close(torch.tensor(facts.norms), vectors.norm(dim=-1))
-    assert "per-layer embeddings: projections of the token's own row" in printed(trace, 80)
+    assert "per-layer embeddings: projections of the token's row" in printed(trace, 80)
 
 
 def test_experts_of_each_token(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_value_embeddings(tmp_path: Path) -> None:
     opened.__dict__["tokenizer"] = inlayer.WordTokenizer.from_text(words)
     trace = inlayer.walk("w5 w6 w7", opened, first_token=1, first_channel=2, dims=4)
     jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))
-    facts, ids = trace.value, [token.id for token in trace.texts[0].tokens]
+    facts, ids = trace.value_embeddings, [token.id for token in trace.texts[0].tokens]
     assert facts is not None
     assert (facts.rows, facts.width, facts.layers) == (VOCAB, 32, [1, 3])
     theirs = model.model.value_embeddings.weight.detach()

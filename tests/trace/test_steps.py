@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -123,11 +124,11 @@ def test_vectors_skip_the_steps_before_them() -> None:
 
 
 def run_printed_code(
-    trace: Trace, columns: int = 80, step: int | None = None, tokenizer: str | None = None
+    trace: Trace, columns: int = 80, step: int | None = None, tokenizer: str | None = None, embeds: str | None = None
 ) -> dict[str, Any]:
     """Run the code in the terminal output as printed, as if it were pasted; returns its names."""
     console = Console(file=io.StringIO(), width=columns, force_terminal=True, color_system="truecolor", highlight=False)
-    show(trace, console, step=step, tokenizer=tokenizer)
+    show(trace, console, step=step, tokenizer=tokenizer, embeds=embeds)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     setup, _, steps = printed.partition("\n\n")
     code, later = (re.findall(r"\x1b\[2;36m(.*?)\x1b\[0m", part) for part in (setup, steps))  # dim cyan is code
@@ -177,6 +178,21 @@ def test_printed_code_for_vectors_runs() -> None:
     assert not any(re.search(r"\bids\b", line) for line in names["code"])
 
 
+def test_printed_code_loads_the_vectors_of_a_file(tmp_path: Path) -> None:
+    vectors = torch.randn(3, 128, generator=torch.Generator().manual_seed(0))
+    np.save(tmp_path / "v.npy", vectors.numpy())
+    names = run_printed_code(sample("default").walk(None, inputs_embeds=vectors), embeds=str(tmp_path / "v.npy"))
+    assert torch.equal(names["inputs_embeds"], vectors[None])
+    assert names["hidden"].shape == (1, 3, 128)
+
+
+def test_notes_of_a_byte_tokenizer_and_of_no_positions() -> None:
+    steps = random_bytes("none").walk(["Hi"]).steps
+    assert steps[1].note == "a byte tokenizer has no pre-tokens"
+    assert steps[3].note.endswith("in memory; row 256 is an additional row for padding")
+    assert steps[5].code == "rows"
+
+
 LONG = "one two three four five six " * 12
 WINDOWS: list[tuple[list[str], dict[str, Any]]] = [
     ([""], {}),
@@ -188,8 +204,8 @@ WINDOWS: list[tuple[list[str], dict[str, Any]]] = [
     ([LONG, "seven eight nine", ""], {}),
     (["dogs", "seven eight nine", *["more texts"] * 9, LONG], {"change": Change(pad=1)}),
     (["one two three four"], {"first_token": 2, "change": Change(swap=(0, 1))}),
-    (["one two three four"], {"first_token": 1, "tokens": 2, "change": Change(swap=(1, 2))}),
-    (["one two", LONG], {"first_token": 1, "tokens": 1}),
+    (["one two three four"], {"first_token": 1, "max_tokens": 2, "change": Change(swap=(1, 2))}),
+    (["one two", LONG], {"first_token": 1, "max_tokens": 1}),
 ]
 
 
@@ -231,7 +247,7 @@ def test_printed_code_of_long_texts_runs_on_their_beginning(columns: int) -> Non
         assert 60 <= len(names["text"]) < len(text)
         assert names["ids"][0, 3] == trace.texts[0].tokens[3].id
         assert any(line.startswith(f"# only the first {len(names['text'])} ") for line in names["code"])
-    code = run_printed_code(pipeline.walk(["I love dogs and cats"], tokens=2), columns)["code"]
+    code = run_printed_code(pipeline.walk(["I love dogs and cats"], max_tokens=2), columns)["code"]
     assert any(line.startswith("# only a part of your text") for line in code)
     texts = ["I love dogs. " * 30, "", *["dogs"] * 400]
     names = run_printed_code(pipeline.walk(texts), columns)

@@ -118,8 +118,8 @@ def test_snapshot(name: str, columns: int) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_keep_the_layout(text: str) -> None:
-    check_lines(rendered(sample("default").walk([text], dims=9, tokens=16), 30), 30)
-    check_lines(rendered(sample("default").walk([text, "Hi", text], tokens=16), 80), 80)
+    check_lines(rendered(sample("default").walk([text], dims=9, max_tokens=16), 30), 30)
+    check_lines(rendered(sample("default").walk([text, "Hi", text], max_tokens=16), 80), 80)
 
 
 @pytest.mark.slow
@@ -294,8 +294,8 @@ def test_backward_step_shows_gradients() -> None:
     ("texts", "options", "last"),
     [
         (["I love dogs"], {"first_token": 2}, ["tokens 2 to 3 of 4"]),
-        (["I love dogs"], {"first_token": 1, "tokens": 2}, ["tokens 1 to 2 of 4"]),
-        (["I love dogs"], {"tokens": 2}, ["… and 2 more tokens"]),
+        (["I love dogs"], {"first_token": 1, "max_tokens": 2}, ["tokens 1 to 2 of 4"]),
+        (["I love dogs"], {"max_tokens": 2}, ["… and 2 more tokens"]),
         (["I love dogs"], {"change": Change(pad=2)}, ["4  <pad>  6142  padding", "5  <pad>  6142  padding"]),
         (["I love dogs"], {"change": Change(pad=3)}, ["4  <pad>  6142  padding", "… and 2 more padding tokens"]),
         (

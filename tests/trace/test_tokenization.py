@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trace.pipelines import SAMPLES, random_bytes, sample  # some are slow tests
+from tests.trace.test_terminal import rendered
 
 BYTES = random_bytes("none")
 TEXTS = ["I love dogs", "naïve 🙂 漢字", "", "  a\n\nb  ", "<|endoftext|>x", "e\u0301\0", "the the"]
@@ -45,10 +46,27 @@ def test_partial_characters_are_labeled_by_their_bytes() -> None:
     assert any(label.startswith("\\xf0") for label in labels)
 
 
+def test_normalized_text_is_shown_beside_the_source_text() -> None:
+    trace = sample("minilm").walk(["Hello Wörld [MASK]", "plain  text"])
+    assert [text.normalized for text in trace.texts] == ["hello world [MASK]", None]
+    assert [token.token for token in trace.texts[0].tokens if token.mask] == [
+        "[CLS]",
+        "hello",
+        "world",
+        "[MASK]",
+        "[SEP]",
+    ]
+    shown = rendered(trace, 80, step=3)
+    assert "the tokenizer normalizes text 1 to: hello world [MASK]" in shown
+    assert "57 c3 b6 72 6c 64  in vocabulary: world\n" in shown
+    assert shown.count("in vocabulary") == 2
+    assert sample("default").walk(["Hello Wörld"]).texts[0].normalized is None
+
+
 @given(st.text(max_size=40), st.integers(1, 20))
 def test_shown_text_ends_at_a_character_boundary(text: str, tokens: int) -> None:
     text = text.encode(errors="ignore").decode()
-    trace = BYTES.walk([text], tokens=tokens).texts[0]
+    trace = BYTES.walk([text], max_tokens=tokens).texts[0]
     assert text.startswith(trace.text)
     assert len(trace.text.encode()) >= min(tokens, len(text.encode()))
     assert trace.n_bytes == len(text.encode())

@@ -192,7 +192,7 @@ def test_inputs_embeds_start_at_step_five() -> None:
 def test_long_texts_are_truncated_and_counted() -> None:
     pipeline = random_bytes("rotary")
     text = "ab" * 5000
-    trace = pipeline.walk([text], tokens=10)
+    trace = pipeline.walk([text], max_tokens=10)
     assert trace.shape == (1, 10_000, 8)
     assert (trace.texts[0].n_tokens, len(trace.texts[0].tokens), len(trace.texts[0].characters)) == (10_000, 10, 10)
     hidden = pipeline.layer(torch.tensor([ByteTokenizer().encode(text)]))
@@ -204,7 +204,7 @@ def test_truncation_changes_no_number(name: str) -> None:
     """Position ids that skip padding, and angles that depend on the length, come from the whole batch."""
     pipeline = family(name)
     texts = ["dogs", "I love dogs and cats but not the rain in May"]
-    whole, part = pipeline.walk(texts), pipeline.walk(texts, tokens=3)
+    whole, part = pipeline.walk(texts), pipeline.walk(texts, max_tokens=3)
     for b in range(2):
         for one, other in zip(whole.texts[b].tokens[:3], part.texts[b].tokens, strict=True):
             assert one == other
@@ -213,7 +213,7 @@ def test_truncation_changes_no_number(name: str) -> None:
 def test_text_longer_than_block_size_is_an_error_even_if_truncated() -> None:
     pipeline = family("gpt2")
     with pytest.raises(PositionRangeError, match="64"):
-        pipeline.walk(["dogs " * 65], tokens=3)
+        pipeline.walk(["dogs " * 65], max_tokens=3)
 
 
 def test_rotary_beyond_block_size_is_noted() -> None:
@@ -273,7 +273,7 @@ def test_replaced_theta() -> None:
         ({"texts": []}, "empty"),
         ({"texts": None}, "either"),
         ({"texts": ["a"], "dims": 0}, "dims"),
-        ({"texts": ["a"], "tokens": 0}, "tokens"),
+        ({"texts": ["a"], "max_tokens": 0}, "max_tokens"),
         ({"texts": ["a"], "change": Change(swap=(0, 9))}, "token 9"),
         ({"texts": ["a"], "change": Change(swap=(0, -1))}, "token -1"),
         ({"texts": ["a"], "change": Change(pad=-1)}, "pad"),
@@ -323,7 +323,7 @@ def test_walk_function_equals_pipeline_walk() -> None:
 def test_unusual_texts(name: str) -> None:
     for text in ("", " ", "\0", "🙂", "e\u0301", "<|endoftext|>", "a" * 3000, "\u202eabc\x1b[31m"):
         try:
-            trace = sample(name).walk([text], tokens=64)
+            trace = sample(name).walk([text], max_tokens=64)
         except PositionRangeError:
             assert name == "minilm"  # 512 positions
             continue
@@ -369,7 +369,7 @@ def test_replaced_positions_do_not_skip_padding(name: str) -> None:
 
 def test_pre_tokens_refer_to_the_tokens_shown() -> None:
     pipeline = sample("default")
-    truncated = pipeline.walk(["antidisestablishmentarianism and so on"], tokens=2)
+    truncated = pipeline.walk(["antidisestablishmentarianism and so on"], max_tokens=2)
     assert truncated.texts[0].pre_tokens is not None
     assert [one.tokens for one in truncated.texts[0].pre_tokens] == [(0, 2)]
 

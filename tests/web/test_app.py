@@ -37,7 +37,7 @@ def validate(openapi: Any, schema: str, value: Any) -> None:
     ("body", "change"),
     [
         ({"texts": ["I love dogs"]}, Change()),
-        ({"texts": ["I love dogs", "naïve 🙂"], "dims": 3, "tokens": 2}, Change()),
+        ({"texts": ["I love dogs", "naïve 🙂"], "dims": 3, "max_tokens": 2}, Change()),
         ({"texts": ["I love dogs"], "positions": "rotary", "theta": 100}, Change(positions="rotary", theta=100.0)),
         ({"texts": ["I love dogs"], "swap": [1, 2], "pad": 1}, Change(swap=(1, 2), pad=1)),
         ({"texts": ["I love dogs"], "positions": "none"}, Change(positions="none")),
@@ -45,7 +45,7 @@ def validate(openapi: Any, schema: str, value: Any) -> None:
 )
 def test_walk_equals_the_library(client: Client, pipeline: Pipeline, openapi: Any, body: Any, change: Change) -> None:
     theirs = client.send("/api/walk", body).json
-    ours = pipeline.walk(body["texts"], dims=body.get("dims", 8), tokens=body.get("tokens", 64), change=change)
+    ours = pipeline.walk(body["texts"], dims=body.get("dims", 8), max_tokens=body.get("max_tokens", 64), change=change)
     assert theirs == ours.to_dict()
     validate(openapi, "WalkRequest", body)
     validate(openapi, "Trace", theirs)
@@ -146,7 +146,7 @@ def test_fifty_clients_each_get_their_own_response(client: Client, pipeline: Pip
         received = [pair for pairs in pool.map(send, range(CLIENTS)) for pair in pairs]
     assert len({text for text, _ in received}) == 2 * CLIENTS
     for text, trace in received[::10]:
-        assert trace == pipeline.walk([text], dims=4, tokens=64).to_dict()
+        assert trace == pipeline.walk([text], dims=4, max_tokens=64).to_dict()
     assert all(trace["texts"][0]["text"] == text for text, trace in received)
 
 

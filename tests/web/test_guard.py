@@ -278,7 +278,7 @@ def test_a_browser_gets_a_page_that_explains_a_wrong_token(client: Client) -> No
         assert response.status == 401
         assert response.headers["content-type"].startswith("text/html")
         assert b"the token is" not in response.body  # the heading says it
-        assert b"terminal where it was started" in response.body
+        assert b"Run inlayer serve again, and open the address that it prints" in response.body
         assert "default-src 'none'" in response.headers["content-security-policy"]
     for path, headers in (("/api/models", BROWSER), ("/?token=wrong", {"Accept": "*/*"})):  # the API stays JSON
         assert "the token is" in client.send(path, headers=headers, token=False).error

@@ -54,7 +54,7 @@ def test_scene_table_and_learning_equal_the_library(client: Client, pipeline: Pi
     assert client.send("/api/table-scene").json == json.loads(json.dumps(plain(pipeline.table_scene)))
     projection = inlayer.load("default").project("pca")
     learned = take_gradient_step(
-        pipeline, WALK["texts"], rates=[0.0, 0.5], first_token=1, tokens=64, change=change, projection=projection
+        pipeline, WALK["texts"], rates=[0.0, 0.5], first_token=1, max_tokens=64, change=change, projection=projection
     )
     body = WALK | {"rates": [0, 0.5], "method": "pca"}
     assert client.send("/api/gradient-step", body).json == json.loads(json.dumps(plain(learned)))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from inlayer.trace import Pipeline
-from inlayer.web.request_body import MAX_API_BODY, MAX_COUNTS, JsonRequest, Structure, limited, max_body
+from inlayer.web.request_body import MAX_API_BODY, MAX_COUNTS, JsonRequest, JsonTokenCounter, limit_body, max_body
 from inlayer.web.server import READ_BYTES, BoundedProtocol, worker_app
 from tests.web.client import TOKEN, Client, running
 
@@ -88,7 +88,7 @@ def test_counts_add_up_over_the_parts_of_a_body() -> None:
         return {"type": "http.request", "body": parts.pop(0), "more_body": True}
 
     async def read() -> None:
-        receive_limited = limited(receive, 2**22)
+        receive_limited = limit_body(receive, 2**22)
         assert (await receive_limited())["body"] == b"[" * BRACKETS
         await receive_limited()
 
@@ -103,11 +103,11 @@ def test_counts_do_not_depend_on_where_a_body_is_cut() -> None:
     expected = {"commas": 3 * len(texts) - 1, "brackets": 3 * len(texts) + 1, "quotes": 6 * len(texts)}
     expected["bytes outside of texts"] = len(re.sub(rb'"(\\.|[^"\\])*"', b"", body))
     for cut in range(len(body)):
-        structure = Structure()
-        structure.add(body[:cut])
-        structure.add(body[cut : cut + 1])
-        structure.add(body[cut + 1 :])
-        assert structure.counts == expected
+        tokens = JsonTokenCounter()
+        tokens.add(body[:cut])
+        tokens.add(body[cut : cut + 1])
+        tokens.add(body[cut + 1 :])
+        assert tokens.counts == expected
 
 
 def test_the_largest_body_does_not_block_the_event_loop() -> None:
@@ -124,7 +124,7 @@ def test_the_largest_body_does_not_block_the_event_loop() -> None:
             await asyncio.sleep(0)
             return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
-        job = asyncio.ensure_future(JsonRequest(scope, limited(receive, max_body(scope))).json())
+        job = asyncio.ensure_future(JsonRequest(scope, limit_body(receive, max_body(scope))).json())
         most, last = 0.0, time.thread_time()
         while not job.done():
             await asyncio.sleep(0)

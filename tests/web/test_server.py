@@ -133,7 +133,7 @@ def test_a_port_in_use_is_one_line(capfd: pytest.CaptureFixture[str], monkeypatc
         with pytest.raises(SystemExit) as stopped:
             main()
     assert stopped.value.code == 2
-    error = f"inlayer: 127.0.0.1 port {port}: Address already in use; use another port, or 0 for any free one\n"
+    error = f"inlayer: 127.0.0.1 port {port}: the port is already in use; use another port, or 0 for any free one\n"
     assert capfd.readouterr() == ("", error)
 
 
@@ -253,7 +253,7 @@ def test_a_slow_body_is_rejected(pipeline: Pipeline, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_a_response_that_is_not_read_is_dropped(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = json.dumps({"texts": ["I love dogs " * 300], "tokens": 1_024, "dims": 32}).encode()
+    body = json.dumps({"texts": ["I love dogs " * 300], "max_tokens": 1_024, "dims": 32}).encode()
     asked = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -370,7 +370,7 @@ def send_many(client: Client, number: int) -> None:
     try:
         for turn in range(1_000):
             text = f"{number} {turn} " + "many words in a row " * 700
-            client.send("/api/walk", {"texts": [text], "tokens": 1_024, "dims": 32})
+            client.send("/api/walk", {"texts": [text], "max_tokens": 1_024, "dims": 32})
     except OSError:  # the server is gone
         pass
 

@@ -48,7 +48,7 @@ function whyView({ why, tensor, step }) {
 
 // The learner's tensor, drawn like those of the walk; integers (ids, positions, masks) are not colored.
 function tensorView({ shape, dtype, is_integer: isInteger, rows, labels, more, note: remark }, step) {
-  const scale = isInteger ? { most: 0, decimals: 0, beyond: false } : scaleOf(...rows);
+  const scale = isInteger ? { maxAbs: 0, decimals: 0, beyond: false } : scaleOf(...rows);
   const table = matrix({
     label: "Your tensor",
     rows: rows.map((values, t) => ({ head: labels[t], values, cell: (d) => ({ field: "tensor", t, d }) })),

@@ -78,14 +78,14 @@ function knownNumbers(base, trace) {
   return known;
 }
 
-// "same", "changed" or "new"; empty if nothing was changed.
+// "same", "changed", or "new"; empty if nothing was changed.
 function markOf(cell, value) {
   if (!current?.known || cell.step === undefined || cell.field === "padding") return "";
   const before = current.known.get(keyOf(cell, current.trace, current.tokenKeys));
   return before === undefined ? "new" : before === value ? "same" : "changed";
 }
 
-// Counts the numbers of a step that are the same, changed or new, and the tokens they belong to.
+// Counts the numbers of a step that are the same, changed, or new, and the tokens they belong to.
 function countChanges(step) {
   const count = { same: 0, changed: 0, new: 0, tokens: new Set(), fresh: new Set(), byField: {} };
   for (const [cell, value] of numbersOf(current.trace)) {

@@ -3,14 +3,14 @@
 const CLOCK_SPEED = 5; // positions per second
 const clock = { position: 0, playing: false, started: "", scaling: "" }; // kept while the page is redrawn
 
-// The rotary facts with a RoPE scaling that the reader compares with the model's own speeds.
+// The rotary facts with a RoPE scaling that the reader compares with the model's speeds.
 function rescaledRotary(rotary) {
-  const rescaled = rotary.rescaled.find((one) => one.name === clock.scaling);
+  const rescaled = rotary.rescaled.find((scaling) => scaling.name === clock.scaling);
   return rescaled ? { ...rotary, ...rescaled, unscaled_frequencies: rotary.frequencies, scaling: clock.scaling } : rotary;
 }
 
 function scalingChoice(rotary, redraw) {
-  const names = rotary.rescaled.map((one) => one.name);
+  const names = rotary.rescaled.map((scaling) => scaling.name);
   if (names.length === 0) return null;
   return make("div", { class: "control" }, span("note", "Context scaling"),
     make("div", { class: "segments", role: "group", "aria-label": "Context scaling" }, ["", ...names].map((name) =>
@@ -70,7 +70,7 @@ function clocksFigure(own, walk, onChoose, redraw) {
   show(clock.position);
   label();
   if (clock.playing) requestAnimationFrame(start);
-  else if (clock.started !== walk && !motion.instant) requestAnimationFrame(start); // runs once, on its own
+  else if (clock.started !== walk && !motion.instant) requestAnimationFrame(start); // runs once
   clock.started = walk;
   return {
     choose: (pair) => faces.forEach((face, index) => face.element.setAttribute("aria-pressed", String(index === pair))),

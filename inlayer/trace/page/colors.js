@@ -43,9 +43,9 @@ function channels(hex) {
   return [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
 }
 
-// [red, green, blue] of a number on a scale from -most to most.
-function heatColor(value, most) {
-  const share = most > 0 ? Math.min(1, Math.abs(value) / most) ** HEAT_POWER : 0;
+// [red, green, blue] of a number on a scale from -maxAbs to maxAbs.
+function heatColor(value, maxAbs) {
+  const share = maxAbs > 0 ? Math.min(1, Math.abs(value) / maxAbs) ** HEAT_POWER : 0;
   const zero = channels(cssColor("--heat-zero"));
   const end = channels(cssColor(value < 0 ? "--cold" : "--hot"));
   return zero.map((part, index) => Math.round(part + (end[index] - part) * share));

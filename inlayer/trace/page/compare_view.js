@@ -9,7 +9,7 @@ function comparedColor(token) {
 }
 
 function compareView(trace) {
-  const others = models.filter((one) => one.name !== state.model);
+  const others = models.filter((model) => model.name !== state.model);
   const head = make("header", { class: "stage-head" },
     make("h1", { id: "stage-title" }, "Compare"),
     make("p", { class: "lead" }, "The same text in two models: how it is split into tokens, and the vectors they become.",
@@ -19,9 +19,9 @@ function compareView(trace) {
       : plainFact("Only one model is served. Start with two to compare them: ", code("inlayer serve --model default --model minilm"))];
   }
   comparedHues = new Map();
-  const chosen = others.some((one) => one.name === state.other) ? state.other : others[0].name;
+  const chosen = others.some((model) => model.name === state.other) ? state.other : others[0].name;
   const select = make("select", { id: "other", on: { change: (event) => go({ other: event.target.value }) } });
-  fillSelect(select, others.map((one) => one.name), chosen);
+  fillSelect(select, others.map((model) => model.name), chosen);
   const box = make("div", { class: "compare", id: "compare" }, compareColumn(trace, scene.data, state.model),
     make("section", { class: "compare-column", "aria-label": chosen }, note("Loading\u2026")));
   loadCompared(trace, chosen, box);
@@ -82,7 +82,7 @@ function twoDecimals(value) {
 
 function comparedSimilarity({ similarity }, text, name) {
   if (similarity.tokens.length < 2) return null;
-  const count = similarity.tokens.length, most = 12;
+  const count = similarity.tokens.length, limit = 12;
   const head = make("tr", {}, make("td", {}), similarity.tokens.map((t) =>
     make("th", { scope: "col", title: nameOf(text.tokens[t]) }, cut(nameOf(text.tokens[t]), count > 9 ? 5 : 8)))); // so that all columns fit
   const cell = (cosine) => {
@@ -91,15 +91,15 @@ function comparedSimilarity({ similarity }, text, name) {
     return styled(make("td", { class: "number" }, twoDecimals(toNumber(cosine))),
       { "background-color": `rgb(${color.join(" ")})`, color: inkOn(color) });
   };
-  const shown = similarity.tokens.slice(0, most);
+  const shown = similarity.tokens.slice(0, limit);
   const lines = shown.map((t, i) => make("tr", {},
-    make("th", { scope: "row" }, cut(nameOf(text.tokens[t]), 8)), similarity.hidden[i].slice(0, most).map(cell)));
+    make("th", { scope: "row" }, cut(nameOf(text.tokens[t]), 8)), similarity.hidden[i].slice(0, limit).map(cell)));
   const table = make("div", { class: "scroll", tabindex: 0, on: { scroll: () => markMore(table) }, role: "region", "aria-label": `Cosine similarity in ${name}` },
     make("table", { class: "similarity", "aria-label": `Cosine similarity of the tokens in ${name}` },
-      make("thead", {}, make("tr", {}, Array.from(head.children).slice(0, most + 1))),
+      make("thead", {}, make("tr", {}, Array.from(head.children).slice(0, limit + 1))),
       make("tbody", {}, lines)));
   new ResizeObserver(() => markMore(table)).observe(table);
-  const part = count > most || count < text.n_tokens;
-  const which = part ? `the first ${Math.min(count, most)} of ${counted(text.n_tokens, "token")}` : "every pair of tokens";
+  const part = count > limit || count < text.n_tokens;
+  const which = part ? `the first ${Math.min(count, limit)} of ${counted(text.n_tokens, "token")}` : "every pair of tokens";
   return make("div", {}, caption(`Cosine similarity of ${which}: 1 for the same direction, 0 for unrelated.`), table);
 }

@@ -21,7 +21,7 @@ function renderInput() {
   const box = byId("texts");
   const held = Array.from(box.children).findIndex((line) => line.contains(document.activeElement));
   const isRebuilt = box.children.length !== state.texts.length;
-  fillSelect(byId("model"), models.map((one) => one.name), state.model); // comes first, because its width decides where texts wrap
+  fillSelect(byId("model"), models.map((model) => model.name), state.model); // comes first, because its width decides where texts wrap
   if (isRebuilt) box.replaceChildren(...state.texts.map(textField));
   const fields = Array.from(box.querySelectorAll("textarea"));
   fields.forEach((field, index) => {
@@ -133,7 +133,7 @@ function renderControls() {
 }
 
 function modelFacts() {
-  return models.find((one) => one.name === state.model);
+  return models.find((model) => model.name === state.model);
 }
 
 function isWithoutTokenizer() {
@@ -148,12 +148,11 @@ function swapControl(change) {
   const tokens = current?.trace.texts[0].n_tokens ?? 0;
   let why = tokens < 2 || current.trace.input !== "text" ? "needs at least two tokens" : "";
   if (failed && !change.swap) why = "needs a successful request first";
-  let label = "Swap two tokens";
-  if (change.swap) label = `Tokens ${change.swap[0]} and ${change.swap[1]} swapped`;
-  if (picking) label = picking.first === null ? "Select the first token" : "Select the second token";
-  return button(label, toggleSwap, {
+  const label = change.swap ? `Tokens ${change.swap[0]} and ${change.swap[1]} swapped` : "Swap two tokens";
+  return make("div", { class: "control swap" }, button(label, toggleSwap, {
     id: "swap", "aria-pressed": String(Boolean(picking || change.swap)), disabled: why !== "", title: why || null,
-  });
+  }), picking && span("note", `Select the ${picking.first === null ? "first" : "second"} token.`),
+  picking && button("Cancel", toggleSwap, { id: "swap-cancel", class: "quiet" }));
 }
 
 function toggleSwap() {

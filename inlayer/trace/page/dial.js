@@ -59,7 +59,7 @@ function startChoice(walk, head, s) {
     return frequency > 0.1 && frequency < 0.7 ? product : 0;
   };
   const pairs = Array.from({ length: pairCount(head, rotary) }, (_, pair) => pair);
-  const pair = pairs.reduce((best, one) => (size(one) > size(best) ? one : best), 0);
+  const pair = pairs.reduce((best, candidate) => (size(candidate) > size(best) ? candidate : best), 0);
   return { walk, s, pair, q, k: 0, m: Math.max(q, 1), n: 0, together: false };
 }
 
@@ -325,8 +325,8 @@ function dialReadout(pairs) {
 
 // A small plot of the dot product against the distance, with a mark at the current one.
 function distancePlot(name) {
-  const most = LAST_POSITION, width = 320, height = 88;
-  const x = (distance) => ((distance + most) / (2 * most)) * width;
+  const limit = LAST_POSITION, width = 320, height = 88;
+  const x = (distance) => ((distance + limit) / (2 * limit)) * width;
   const line = draw("path", { class: "plot-line" }), dot = draw("circle", { r: 4.5, class: "plot-dot" });
   const mark = draw("line", { y1: 0, y2: height, class: "plot-mark" });
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img" },
@@ -337,12 +337,12 @@ function distancePlot(name) {
   return {
     element: make("figure", {}, make("figcaption", { class: "caption" }, upper(name)), svg,
       make("p", { class: "strip-ends number", "aria-hidden": "true" },
-        span("", signed(String(-most))), span("", "0"), span("", `+${most}`))),
+        span("", signed(String(-limit))), span("", "0"), span("", `+${limit}`))),
     plot(valueAt) {
-      const distances = Array.from({ length: 4 * most + 1 }, (_, index) => index / 2 - most);
+      const distances = Array.from({ length: 4 * limit + 1 }, (_, index) => index / 2 - limit);
       const values = distances.map(valueAt);
       largestValue = largest(values.filter(Number.isFinite)) || 1;
-      const points = distances.map((one, index) => `${x(one).toFixed(1)},${y(values[index]).toFixed(1)}`);
+      const points = distances.map((distance, index) => `${x(distance).toFixed(1)},${y(values[index]).toFixed(1)}`);
       setAll(line, { d: values.every(Number.isFinite) ? `M${points.join("L")}` : "" });
     },
     mark(distance, value) {

@@ -67,7 +67,7 @@ function swapReasons(step, [i, j], count) {
 
 function padReasons(step, count) {
   if (step === 8) {
-    const row = current.trace.backward?.rows.find((one) => one.is_padding);
+    const row = current.trace.backward?.rows.find(({ is_padding: isPadding }) => isPadding);
     return [
       count.changed === 0 && count.same > 0 && "padding contributes no gradient, so the other rows are unchanged",
       row && toNumber(row.norm) === 0 && "the padding row itself receives no gradient",
@@ -103,7 +103,7 @@ function thetaReasons(step, count) {
     const note = `theta is now ${brief(trace.change.theta)}, which changes the wavelengths`;
     return [step === 6 && count.byField.added?.changed > 0 && note];
   }
-  const [from, to] = [base, trace].map((one) => one.positions.rotary.map((one) => one.theta));
+  const [from, to] = [base, trace].map((walk) => walk.positions.rotary.map(({ theta }) => theta));
   const s = to.findIndex((theta, index) => theta !== from[index]);
   if (s < 0) return [];
   if (step === 7) return [count.changed === 0 && "rotary positions add nothing to the embeddings, regardless of theta"];
@@ -111,12 +111,12 @@ function thetaReasons(step, count) {
   return [step === 6 && `theta changed from ${brief(from[s])} to ${brief(to[s])}${effect}`];
 }
 
-// If the chosen theta equals the model's own, the change to revert; otherwise null.
+// If the chosen theta equals the model's, the change to revert; otherwise null.
 function ineffectiveChange() {
   const { trace, base } = current;
-  const isRotary = (one) => one.positions.scheme === "rotary";
+  const isRotary = (walk) => walk.positions.scheme === "rotary";
   if (!base || trace.change.theta === null || !isRotary(trace) || !isRotary(base)) return null;
-  const [now, was] = [trace, base].map((one) => one.positions.rotary.map((one) => one.theta));
+  const [now, was] = [trace, base].map((walk) => walk.positions.rotary.map(({ theta }) => theta));
   return sameVector(now, was) ? { positions: null, theta: null } : null;
 }
 

@@ -1,4 +1,4 @@
-// Formatting of numbers, bytes, shapes and tokens. Rounding happens only here; data-value attributes are exact.
+// Formatting of numbers, bytes, shapes, and tokens. Rounding happens only here; data-value attributes are exact.
 
 const MINUS = "\u2212";
 const TIMES = "\u00d7";
@@ -16,22 +16,22 @@ function exact(value) {
 }
 
 function largest(values, below = Infinity) {
-  let most = 0;
+  let maxAbs = 0;
   for (const value of values) {
     const size = Math.abs(toNumber(value));
-    if (size < below && size > most) most = size;
+    if (size < below && size > maxAbs) maxAbs = size;
   }
-  return most;
+  return maxAbs;
 }
 
 const HUGE = 1e5; // larger numbers are written as powers of ten
 const SMALL = 1e-3; // figures with only smaller numbers use powers of ten throughout
 
 // Decimals that show three significant digits of the largest number in a figure; null means powers of ten.
-function decimalsFor(most) {
-  if (!(most > 0)) return 3;
-  if (most < SMALL || most >= HUGE) return null;
-  return Math.max(1, 2 - Math.floor(Math.log10(most)) + (most < 1 ? 0 : 1));
+function decimalsFor(maxAbs) {
+  if (!(maxAbs > 0)) return 3;
+  if (maxAbs < SMALL || maxAbs >= HUGE) return null;
+  return Math.max(1, 2 - Math.floor(Math.log10(maxAbs)) + (maxAbs < 1 ? 0 : 1));
 }
 
 function fixed(value, decimals) {
@@ -106,7 +106,7 @@ function readable(hex) {
   };
   let text = "";
   for (let at = 0, length; at < bytes.length; at += length ?? 1) {
-    length = [1, 2, 3, 4].find((one) => decoded(at, one) !== null);
+    length = [1, 2, 3, 4].find((size) => decoded(at, size) !== null);
     text += length ? visible(decoded(at, length)) : `\\x${bytes[at].toString(16)}`;
   }
   return text;
@@ -116,9 +116,9 @@ function codePoint(character) {
   return "U+" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
 }
 
-function cut(text, most = 18) {
+function cut(text, limit = 18) {
   const characters = Array.from(text);
-  return characters.length > most ? characters.slice(0, most - 1).join("") + DOTS : text;
+  return characters.length > limit ? characters.slice(0, limit - 1).join("") + DOTS : text;
 }
 
 function arrows(text) {

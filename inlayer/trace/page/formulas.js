@@ -20,7 +20,7 @@ function entry(token, d) {
 }
 
 function exactly(value) {
-  return ["Exact", digits(exact(value))];
+  return ["Exact", digits(signed(exact(value)))];
 }
 
 // Rows and channels are counted from 0.
@@ -85,7 +85,7 @@ function explainRow(cell) {
   };
 }
 
-// The bits of a stored value, divided into sign, exponent and fraction.
+// The bits of a stored value, divided into sign, exponent, and fraction.
 const LAYOUTS = { bfloat16: [1, 8, 7], float16: [1, 5, 10], float32: [1, 8, 23], float64: [1, 11, 52] };
 const PARTS = ["sign", "exponent", "fraction"];
 

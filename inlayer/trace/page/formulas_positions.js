@@ -161,7 +161,7 @@ Object.assign(EXPLANATIONS, {
   mask(cell) {
     const { mask } = tokenAt(cell);
     const title = indexed("mask", cell.b, cell.t);
-    const words = mask ? "A token of the text." : "Padding: it fills the text up to the length of the batch.";
+    const words = mask ? "A token in the text." : "Padding: it fills the text up to the length of the batch.";
     return { title, formula: [`${title} = ${mask}`], words };
   },
 
@@ -259,7 +259,7 @@ Object.assign(EXPLANATIONS, {
 
   value(cell) {
     const { b, d } = cell, t = cell.t - (current.trace.first_token ?? 0);
-    const { tensor, width, offsets, vectors } = current.trace.value;
+    const { tensor, width, offsets, vectors } = current.trace.value_embeddings;
     const value = at(vectors[b][t], d);
     return {
       title: `value embedding of token ${cell.t}, channel ${d}`,

@@ -27,9 +27,9 @@ function heat(element, value, scale) {
   const number = toNumber(value);
   if (!Number.isFinite(number)) {
     element.classList.add("odd");
-  } else if (number !== 0 && scale.most > 0) {
+  } else if (number !== 0 && scale.maxAbs > 0) {
     element.classList.add(number > 0 ? "hot" : "cold");
-    element.style.setProperty("--m", Math.min(1, Math.abs(number) / scale.most).toFixed(3));
+    element.style.setProperty("--m", Math.min(1, Math.abs(number) / scale.maxAbs).toFixed(3));
   }
   return element;
 }
@@ -37,8 +37,8 @@ function heat(element, value, scale) {
 function scaleOf(...vectors) {
   const values = vectors.flat(Infinity);
   const all = largest(values);
-  const most = largest(values, HUGE) || all; // a single huge number must not hide the others
-  return { most, decimals: decimalsFor(most), beyond: all > most };
+  const maxAbs = largest(values, HUGE) || all; // a single huge number must not hide the others
+  return { maxAbs, decimals: decimalsFor(maxAbs), beyond: all > maxAbs };
 }
 
 // rows: [{head: element, values, cell: (d) => ({...}), kind}]; `more` is the number of channels not shown.
@@ -59,7 +59,7 @@ function gridTable(label, head, bodies, kind = "") {
   foldPadding(table);
   const box = make("div", { class: "scroll", on: { scroll: () => markMore(box) } }, rove(table));
   const sizes = new ResizeObserver(() => { endAtRow(box, table); markMore(box); });
-  for (const one of [table, box]) sizes.observe(one);
+  for (const element of [table, box]) sizes.observe(element);
   return box;
 }
 
@@ -103,7 +103,7 @@ function columnHeads(count) {
   return Array.from({ length: count }, name);
 }
 
-// Roving focus: Tab stops once at a grid; arrow keys, Home, End and the Page keys move inside it.
+// Roving focus: Tab stops once at a grid; arrow keys, Home, End, and the Page keys move inside it.
 function rove(container) {
   const stops = () => Array.from(container.querySelectorAll("[data-nav]")).filter((stop) => stop.checkVisibility());
   const first = container.querySelector("[data-nav][data-token]") ?? container.querySelector("[data-nav]");
@@ -164,10 +164,10 @@ function below(stops, start, direction, lines) {
 }
 
 function legend(scale, power = 1) {
-  if (!(scale.most > 0)) return null;
+  if (!(scale.maxAbs > 0)) return null;
   const blocks = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1].map((value) =>
-    heat(make("i", { class: "block" }), Math.sign(value) * Math.abs(value) ** power, { most: 1 }));
+    heat(make("i", { class: "block" }), Math.sign(value) * Math.abs(value) ** power, { maxAbs: 1 }));
   return make("span", { class: power === 1 ? "legend" : "legend on-canvas", "aria-hidden": "true" },
-    make("span", { class: "number" }, fixed(-scale.most, scale.decimals)), make("span", { class: "blocks" }, blocks),
-    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)), power === 1 && span("", scale.beyond ? "and larger" : "largest number shown"));
+    make("span", { class: "number" }, fixed(-scale.maxAbs, scale.decimals)), make("span", { class: "blocks" }, blocks),
+    make("span", { class: "number" }, "+" + fixed(scale.maxAbs, scale.decimals)), power === 1 && span("", scale.beyond ? "and larger" : "largest number shown"));
 }

@@ -14,7 +14,7 @@ function sceneImages() {
   return scene.images;
 }
 
-// Rows, positions and their sum have one scale, so a color means the same number in all of them. Hidden states that a
+// Rows, positions, and their sum have one scale, so a color means the same number in all of them. Hidden states that a
 // norm or a factor makes larger have their own, and so have rows or positions that would be pale next to the others.
 function sceneScale(name) {
   const { row, position, hidden } = scene.data.strips;

@@ -84,9 +84,9 @@ function histogramEdge(step) {
   return Math.max(...step.edges.map((value) => Math.abs(toNumber(value))));
 }
 
-function histogramBars(step, most, height) {
+function histogramBars(step, maxAbs, height) {
   const highest = Math.max(1, ...step.counts);
-  const x = (value) => ((toNumber(value) + most) / (2 * most)) * 240;
+  const x = (value) => ((toNumber(value) + maxAbs) / (2 * maxAbs)) * 240;
   return step.counts.map((count, index) => {
     const [from, to] = [x(step.edges[index]), x(step.edges[index + 1])];
     const size = (count / highest) * (height - 4);
@@ -94,8 +94,8 @@ function histogramBars(step, most, height) {
   });
 }
 
-function axisEnds(most) {
-  const end = brief(Number(most.toPrecision(2)));
+function axisEnds(maxAbs) {
+  const end = brief(Number(maxAbs.toPrecision(2)));
   return make("figcaption", { class: "strip-ends number" }, span("", MINUS + end), span("", "0"), span("", end));
 }
 
@@ -105,9 +105,9 @@ let initializationShown = 0; // the step that the figure shows
 
 function initializationScene(initialization) {
   const { steps } = initialization;
-  const most = histogramEdge(steps[0]);
-  const outline = draw("g", { class: "histogram-first" }, histogramBars(steps[0], most, 140));
-  const bars = histogramBars(steps[0], most, 140);
+  const maxAbs = histogramEdge(steps[0]);
+  const outline = draw("g", { class: "histogram-first" }, histogramBars(steps[0], maxAbs, 140));
+  const bars = histogramBars(steps[0], maxAbs, 140);
   const strips = initialization.ids.map((id) => initializationStrip(initialization, id));
   const words = make("p", { class: "scene-words" });
   const buttons = steps.map((step, index) => button(`${index + 1}. ${upper(step.title)}`, () => moveTo(index), {
@@ -120,7 +120,7 @@ function initializationScene(initialization) {
     initializationShown = index;
     stopMotion();
     stopMotion = motion.animate(900, (share) => show(from, to, share));
-    buttons.forEach((one, other) => one.setAttribute("aria-pressed", String(other === index)));
+    buttons.forEach((tab, tabIndex) => tab.setAttribute("aria-pressed", String(tabIndex === index)));
     words.textContent = sceneWords(steps, index);
   }
 
@@ -130,17 +130,20 @@ function initializationScene(initialization) {
       counts: from.counts.map((count, index) => mixed(count, to.counts[index])),
       edges: from.edges.map((edge, index) => mixed(edge, to.edges[index])),
     };
-    histogramBars(between, most, 140).forEach((bar, index) => {
+    histogramBars(between, maxAbs, 140).forEach((bar, index) => {
       for (const name of ["x", "y", "width", "height"]) bars[index].setAttribute(name, bar.getAttribute(name));
     });
-    strips.forEach((strip, line) => strip.show(from.rows[line].map((value, d) => mixed(value, to.rows[line][d])),
-      3 * mixed(from.std, to.std)));
+    strips.forEach((strip, line) => {
+      const isZeroed = to.rows[line].every((value) => value === 0); // in step with the label, not gradually
+      strip.show(isZeroed ? to.rows[line] : from.rows[line].map((value, d) => mixed(value, to.rows[line][d])),
+        3 * mixed(from.std, to.std));
+    });
   }
 
   show(steps[0], steps[0], 1);
   initializationShown = 0;
   moveTo(0);
-  // Plays once on its own, until a step is selected.
+  // Plays once, until a step is selected.
   const playFrom = (index) => setTimeout(() => {
     if (!words.isConnected || initializationShown !== index - 1) return;
     moveTo(index);
@@ -155,7 +158,7 @@ function initializationScene(initialization) {
       make("figure", { class: "narrowing" },
         draw("svg", { viewBox: "0 0 240 140", preserveAspectRatio: "none", role: "img",
           "aria-label": "Values of the table, all steps on one axis" }, outline, draw("g", {}, bars)),
-        axisEnds(most), make("p", { class: "caption" }, "gray: step 1; color: the selected step, scaled to the same height")),
+        axisEnds(maxAbs), make("p", { class: "caption" }, "gray: step 1; color: the selected step, scaled to the same height")),
       make("div", { class: "initialization-strips" }, strips.map((strip) => strip.element),
         make("p", { class: "caption" }, "colors: three standard deviations of the step"))));
 }
@@ -173,10 +176,10 @@ function initializationStrip(initialization, id) {
   return {
     element: make("div", { class: "initialization-strip" + (isPadding ? " padding-strip" : ""), "aria-hidden": "true" },
       span("mono", String(id), isPadding && " padding"), make("span", { class: "strip-blocks" }, cells)),
-    show(values, most) {
+    show(values, maxAbs) {
       values.forEach((value, d) => {
         cells[d].className = "block";
-        heat(cells[d], value, { most });
+        heat(cells[d], value, { maxAbs });
       });
     },
   };

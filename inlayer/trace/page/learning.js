@@ -1,5 +1,6 @@
-// One training step at a learning rate that the reader chooses: rows move, loss and next token change.
+// One training step at a learning rate that the reader chooses: rows move, and the loss and the next token change.
 
+const CHART_LEFT = 32; // width of the axis labels
 const LABEL = [80, 10]; // width and height of "loss 4.461" on the chart
 const RATES = [0, 0.03, 0.1, 0.3, 0.6, 1, 1.5, 2, 3];
 
@@ -81,16 +82,18 @@ function lossChart({ uniform_loss: uniform, steps }) {
   const width = 320, height = 160, bottom = 136;
   const losses = steps.map((step) => toNumber(step.loss));
   const finite = [...losses.filter(Number.isFinite), uniform];
-  const most = Math.max(...finite) * 1.12;
-  const x = (index) => 12 + (steps.length > 1 ? index / (steps.length - 1) : 0) * (width - 24);
-  const y = (loss) => bottom - (Math.min(loss, most) / most) * (bottom - 16);
+  const highest = Math.max(...finite) * 1.12;
+  const x = (index) => CHART_LEFT + (steps.length > 1 ? index / (steps.length - 1) : 0) * (width - CHART_LEFT - 12);
+  const y = (loss) => bottom - (Math.min(loss, highest) / highest) * (bottom - 16);
   const points = losses.flatMap((loss, index) => (Number.isFinite(loss) ? [[x(index), y(loss)]] : []));
   const dot = draw("circle", { r: 6, class: "plot-dot" }), value = draw("text", { class: "loss-value" });
   const stem = draw("line", { y2: bottom, class: "plot-mark" });
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot loss-plot", role: "img" },
     draw("line", { x1: 0, x2: width, y1: bottom, y2: bottom, class: "plot-zero" }),
-    draw("line", { x1: 0, x2: width, y1: y(uniform), y2: y(uniform), class: "loss-uniform" }),
+    draw("line", { x1: CHART_LEFT - 8, x2: width, y1: y(uniform), y2: y(uniform), class: "loss-uniform" }),
     stem, draw("path", { d: `M${points.join("L")}`, class: "plot-line" }),
+    ticksUpTo(highest).map((loss) => draw("text", { x: CHART_LEFT - 10, y: y(loss) + 3, "text-anchor": "end", class: "loss-tick" },
+      brief(loss))),
     steps.map((step, index) => draw("text", { x: x(index), y: height - 6, "text-anchor": "middle", class: "loss-rate" },
       brief(step.rate))),
     dot, value);
@@ -112,6 +115,13 @@ function lossChart({ uniform_loss: uniform, steps }) {
   };
 }
 
+// Round numbers from 0 to a maximum, for the labels of an axis.
+function ticksUpTo(maximum) {
+  const power = 10 ** Math.floor(Math.log10(maximum / 2));
+  const size = power * ([5, 2].find((factor) => factor * power <= maximum / 2) ?? 1);
+  return Array.from({ length: Math.floor(maximum / size) + 1 }, (_, index) => index * size);
+}
+
 // A place for a label next to a dot that neither the curve nor the horizontal line crosses.
 function labelPosition(points, dot, { width, bottom, line }) {
   const [wide, high] = LABEL;
@@ -123,11 +133,11 @@ function labelPosition(points, dot, { width, bottom, line }) {
   const isFree = ({ x, y }) => {
     const isHit = (height) => height > y - high - 2 && height < y + 4;
     const curve = Array.from({ length: wide / 2 + 1 }, (_, index) => heightAt(x + 2 * index));
-    return x >= 0 && x + wide <= width && y - high >= 0 && y + 4 <= bottom && ![line, ...curve].some(isHit);
+    return x >= CHART_LEFT && x + wide <= width && y - high >= 0 && y + 4 <= bottom && ![line, ...curve].some(isHit);
   };
   const places = [-8, 18, -28, 36, -48, 56, -68, -88, -108].flatMap((up) =>
     [10, -10 - wide, -wide / 2].map((right) => ({ x: dot.x + right, y: dot.y + up })));
-  return places.find(isFree) ?? { x: Math.max(0, Math.min(width - wide, dot.x - wide / 2)), y: Math.max(high, dot.y - 8) };
+  return places.find(isFree) ?? { x: Math.max(CHART_LEFT, Math.min(width - wide, dot.x - wide / 2)), y: Math.max(high, dot.y - 8) };
 }
 
 // The most probable tokens after the last token with a target, before the step and after it.
@@ -142,11 +152,11 @@ function nextBars({ steps, predicted_at: [b, t] }) {
       make("p", { class: "caption" }, "Target: ", span("mono", nameOf(target)), ". Thin bars: before the step."), list),
     show(index) {
       const [before, after] = [steps[0], steps[index]].map((step) =>
-        new Map([step.target, ...step.predicted_tokens].map((one) => [one.id, one])));
+        new Map([step.target, ...step.predicted_tokens].map((next) => [next.id, next])));
       const names = new Map([...before, ...after]);
       const share = (found, id) => toNumber(found.get(id)?.probability ?? 0);
       const ids = [target.id, ...[...names.keys()].filter((id) => id !== target.id)
-        .sort((one, other) => share(after, other) - share(after, one)).slice(0, 6)];
+        .sort((a, b) => share(after, b) - share(after, a)).slice(0, 6)];
       list.replaceChildren(...ids.map((id) => styled(make("li", { class: id === target.id ? "target" : "" },
         span("next-name mono", cut(nameOf(names.get(id)), 14)),
         make("span", { class: "next-bar", "aria-hidden": "true" }, make("i", { class: "next-before" }),

@@ -204,7 +204,7 @@ function readLocation() {
     if (!hasStep) state = { ...state, step: source.step, ...source.change };
     state = { ...state, texts: source.texts, dims: source.dims, from: 0, channel: 0, model: models[0].name, seed: 0 };
   } else {
-    const isUnknown = (name) => name !== null && !models.some((one) => one.name === name);
+    const isUnknown = (name) => name !== null && !models.some((model) => model.name === name);
     if (isUnknown(state.model)) ignore("model", state.model, `unknown; showing ${models[0].name}`);
     if (isUnknown(state.other)) ignore("other", state.other, "unknown model");
     if (state.model === null || isUnknown(state.model)) state.model = models[0].name;

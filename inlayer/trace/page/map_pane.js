@@ -48,7 +48,7 @@ function buildMapPane() {
     query.setCustomValidity("");
     matches.replaceChildren(...(shownMap()?.suggestions(query.value) ?? []).map((value) => make("option", { value })));
   });
-  byId("map-pane").replaceChildren(make("div", { class: "map-head" }, make("h2", {}, "Map of all tokens"), form), frame, kinds, about);
+  byId("map-pane").replaceChildren(make("div", { class: "map-head" }, make("h2", {}, "Map of all tokens"), form), kinds, frame, about);
   byId("map-pane").hidden = false;
   document.addEventListener("token-highlight", (event) => mapPane?.highlight(event.detail?.id));
   document.addEventListener("theme-change", () => markTokens());
@@ -82,6 +82,7 @@ async function loadMap(model) {
   }
   showMap(true);
   fillKindLegend(mapParts.kinds, mapPane.kinds);
+  mapParts.kinds.append(make("li", { class: "marks-legend" }, make("i"), "large dots: tokens of your text, in its colors; arcs: their order"));
   describeMap(data);
   if (isBetter) announce(`Better layout ready. ${about.textContent}`);
   markTokens();

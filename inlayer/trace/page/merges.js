@@ -116,7 +116,7 @@ function toggleMerges() {
   drawMerges(merging.at);
 }
 
-// All merges of one rank are drawn at once, as BPE applies them.
+// All merges of one rank are drawn together, as BPE applies them.
 function playMerges() {
   const started = merging, { all } = started, start = started.at % all.length;
   const counts = all.flatMap(({ rank }, index) => (rank === all[index + 1]?.rank || index < start ? [] : [index + 1]));

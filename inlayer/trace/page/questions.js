@@ -31,7 +31,7 @@ const QUESTIONS = {
     const text = trace.texts[0];
     if (text.text === null) return [];
     const widest = [...text.characters].sort((a, b) => b.bytes.length - a.bytes.length)[0];
-    const letter = text.characters.find((one) => /^[A-Za-z]$/.test(one.text));
+    const letter = text.characters.find((character) => /^[A-Za-z]$/.test(character.text));
     return [
       whole(`How many bytes does ${quoted(text.text)} take in UTF-8?`, text.n_bytes,
         `It has ${counted(text.n_characters, "character")}; an ASCII character takes one byte, others two to four.`,
@@ -67,8 +67,8 @@ const QUESTIONS = {
   3(trace) {
     const text = trace.texts[0];
     if (text.text === null || text.tokens.length === 0) return [];
-    const token = text.tokens.find((one) => one.mask && !one.special) ?? text.tokens[0];
-    const others = text.tokens.map((one) => one.id).filter((id) => id !== token.id).slice(0, 2);
+    const token = text.tokens.find((candidate) => candidate.mask && !candidate.special) ?? text.tokens[0];
+    const others = text.tokens.map(({ id }) => id).filter((id) => id !== token.id).slice(0, 2);
     const ids = new Set([token.id, ...others, (token.id * 7 + 13) % trace.vocab_size]);
     const options = [...ids].sort((a, b) => a - b).map(String);
     const compared = text.n_tokens < text.n_bytes ? "fewer" : text.n_tokens === text.n_bytes ? "the same" : "more";
@@ -81,7 +81,7 @@ const QUESTIONS = {
       ]),
       choice(`What is the id of ${quoted(token.label)}?`, options, String(token.id),
         `Ids range from 0 to ${grouped(trace.vocab_size - 1)}; the number itself has no meaning.`,
-        text.tokens.map((one) => [String(one.id), `That is the id of ${quoted(one.label)}`])),
+        text.tokens.map(({ id, label }) => [String(id), `That is the id of ${quoted(label)}`])),
       choice("How does the number of tokens compare with the number of bytes?", ["fewer", "the same", "more"],
         compared, `${counted(text.n_tokens, "token")}, ${counted(text.n_bytes, "byte")}.`),
     ];
@@ -105,7 +105,7 @@ const QUESTIONS = {
         [[token.offset - table.offset, "You omitted the offset of the table"],
           [token.offset + table.row_bytes, "That is where the row ends; rows are counted from 0"],
           [token.offset - table.row_bytes, "That is where the row before it starts; rows are counted from 0"],
-          [table.offset + token.id, "A row is longer than one byte: multiply the id by the size of a row"]]),
+          [table.offset + token.id, "A row is longer than one byte: multiply the id by the row size"]]),
       choice("How much of the table has to be read to get one row?",
         ["only that row", "everything before it", "all of it"], "only that row",
         `${size} of ${grouped(rows * table.row_bytes)} bytes.`),
@@ -222,7 +222,7 @@ function rotaryQuestions(trace, tokens) {
   ];
 }
 
-// Accepts spaces, thousands separators and any minus sign; a real number may be rounded.
+// Accepts spaces, thousands separators, and any minus sign; a real number may be rounded.
 function isCorrect(question, written) {
   return isAnswer(question.kind, question.answer, readAnswer(question, written));
 }

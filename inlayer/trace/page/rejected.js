@@ -22,8 +22,8 @@ function rowsOnlyView() {
 
 // Shown when the very first request fails.
 function nothingView() {
-  const own = source.exported ? { texts: source.texts, dims: source.dims } : {};
-  const start = { ...START, ...own, model: models[0]?.name ?? null };
+  const exported = source.exported ? { texts: source.texts, dims: source.dims } : {};
+  const start = { ...START, ...exported, model: models[0]?.name ?? null };
   const again = () => (models.length > 0 ? go(start) : location.reload());
   return [
     make("h1", { id: "stage-title" }, "Nothing to show yet"),

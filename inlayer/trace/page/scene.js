@@ -1,4 +1,4 @@
-// The scene of steps 4 to 8: one canvas on which the table, the rows of your tokens, positions and similarities move.
+// The scene of steps 4 to 8: one canvas on which the table, the rows of your tokens, positions, and similarities move.
 //
 // - every step has a layout: where each part is and how visible it is. Changing the step moves parts to their new positions
 // - colors come from int8 values of the real vectors (/api/scene, /api/table-scene); exact numbers come from the trace
@@ -28,8 +28,8 @@ function sceneTokens(trace) {
   return trace.texts.flatMap((text, b) => text.tokens.map((token, index) => ({ token, b, t: first + index })));
 }
 
-function lineHeight(count, most, room) {
-  return Math.max(6, Math.min(most, Math.floor(room / Math.max(1, count))));
+function lineHeight(count, limit, room) {
+  return Math.max(6, Math.min(limit, Math.floor(room / Math.max(1, count))));
 }
 
 function sceneLayout(trace, step, width) {
@@ -107,12 +107,12 @@ function between(from, to, share) {
     return mixed;
   };
   const matched = (olds, news) => [
-    ...news.map((one) => {
-      const old = olds.find((other) => other.name === one.name)
-        ?? (one.name === "hidden" ? olds.find((other) => other.name === "row") : undefined);
-      return old ? { ...one, alpha: mix(old.alpha, one.alpha), from: old, share } : { ...one, alpha: one.alpha * share };
+    ...news.map((item) => {
+      const old = olds.find((other) => other.name === item.name)
+        ?? (item.name === "hidden" ? olds.find((other) => other.name === "row") : undefined);
+      return old ? { ...item, alpha: mix(old.alpha, item.alpha), from: old, share } : { ...item, alpha: item.alpha * share };
     }),
-    ...olds.filter((old) => !news.some((one) => one.name === old.name || (one.name === "hidden" && old.name === "row")))
+    ...olds.filter((old) => !news.some((item) => item.name === old.name || (item.name === "hidden" && old.name === "row")))
       .map((old) => ({ ...old, alpha: old.alpha * (1 - share) })),
   ];
   return {
@@ -230,7 +230,7 @@ function partOf(trace, count) {
 }
 
 // The scales of the colors on the canvas; with two of them, each has a name. They cover most values, not the largest, so
-// they differ between the table, the rows of a text and the digits below.
+// they differ between the table, the rows of a text, and the digits below.
 function heatLegend(step) {
   const lanes = step < 6 ? { row: "rows" } : step > 6 ? { hidden: "hidden states" }
     : scene.data.strips.position ? { row: "rows", position: "positions", hidden: "hidden states" } : { row: "rows" };
@@ -240,9 +240,11 @@ function heatLegend(step) {
     names.set(scale, [...(names.get(scale) ?? []), label]);
   }
   const scales = Object.fromEntries(Array.from(names, ([scale, labels]) => [labels.join(", "), scale]));
-  if (step === 7 && scene.data.similarity.tokens.length > 1) scales.cosine = 1;
-  const several = Object.keys(scales).length > 1;
-  return [make("span", { class: "legends" }, Object.entries(scales).map(([name, scale]) =>
-    make("span", { class: "legend-of" }, several && span("", name), legend(scaleOf([scale]), HEAT_POWER))),
-    span("", `full color: 99.5th percentile of ${step === 4 ? "the table" : "these vectors"}`))];
+  const hasCosines = step === 7 && scene.data.similarity.tokens.length > 1;
+  const several = hasCosines || names.size > 1;
+  const bar = (name, scale) =>
+    make("span", { class: "legend-of" }, several && span("", name), legend(scaleOf([scale]), HEAT_POWER));
+  return [make("span", { class: "legends" }, Object.entries(scales).map(([name, scale]) => bar(name, scale)),
+    span("", `full color: 99.5th percentile of ${step === 4 ? "the table" : "these vectors"}`),
+    step > 4 && span("", "full color of the digits below: the largest shown"), hasCosines && bar("cosine", 1))];
 }

@@ -1,5 +1,7 @@
 // Drawing of the scene, and what is under the pointer.
 
+const MIN_COSINE_CELL = 30; // pixels in which a cosine with two decimals fits
+
 function paintScene() {
   const canvas = byId("scene-canvas"), frame = byId("scene-scroll"), parts = scene.layout;
   if (!parts) return;
@@ -81,9 +83,9 @@ function paintSimilarity(context, parts, { name, x, y, size, alpha, isTitleBelow
     context.fillStyle = cosineColor(value);
     context.globalAlpha = alpha * (dim ? 0.3 : 1);
     context.fillRect(x + j * cell, y + i * cell, Math.max(1, cell - (cell > 6 ? 1 : 0)), Math.max(1, cell - (cell > 6 ? 1 : 0)));
-    if (cell > 36 && !Number.isNaN(value)) {
+    if (cell >= MIN_COSINE_CELL && !Number.isNaN(value)) {
       const color = inkOn(heatColor(value, 1));
-      paintText(context, signed(value.toFixed(2)), x + (j + 0.5) * cell, y + (i + 0.5) * cell, { size: 11, align: "center", color });
+      paintText(context, signed(value.toFixed(2)), x + (j + 0.5) * cell, y + (i + 0.5) * cell, { size: Math.min(11, cell / 3.2), align: "center", color });
     }
   }));
   context.globalAlpha = alpha;
@@ -122,7 +124,7 @@ function paintLabels(context, parts, [from, to]) {
 
 function paintCursor(context, parts) {
   const { cursor } = scene;
-  const lane = parts.lanes.find((one) => !one.inTable);
+  const lane = parts.lanes.find((candidate) => !candidate.inTable);
   if (!cursor || !lane) return;
   const rect = stripRect(parts, lane, cursor.index);
   const cell = lane.w / scene.data.width;
@@ -185,14 +187,14 @@ function sceneHit(x, screenY) {
   }
   const { table } = parts;
   if (table.alpha > 0.5 && x >= table.x && x <= table.x + table.w && y >= 0 && y <= table.h) {
-    const near = parts.tokens.map((one, index) => [Math.abs(rowHeightInTable(parts, one.token.id) - y), index]);
+    const near = parts.tokens.map((entry, index) => [Math.abs(rowHeightInTable(parts, entry.token.id) - y), index]);
     const [distance, index] = near.sort((a, b) => a[0] - b[0])[0] ?? [Infinity];
     if (distance < 6) return { index, ...parts.tokens[index] };
     return { row: Math.min(current.trace.table.shape[0] - 1, Math.floor((y / table.h) * current.trace.table.shape[0])) };
   }
   const index = Math.floor(y / parts.line);
   if (index < 0 || index >= parts.tokens.length) return null;
-  const lane = parts.lanes.find((one) => !one.inTable && x >= one.x && x < one.x + one.w);
+  const lane = parts.lanes.find((candidate) => !candidate.inTable && x >= candidate.x && x < candidate.x + candidate.w);
   const width = scene.data.strips[lane?.name ?? "row"]?.width ?? scene.data.width;
   const channel = lane && Math.min(width - 1, Math.floor(((x - lane.x) / lane.w) * width));
   if (!lane && x > parts.left) return null;
@@ -219,12 +221,12 @@ function showTip(hit, words) {
 function hitPoint(hit) {
   const parts = scene.layout, top = byId("scene-scroll").scrollTop;
   if (hit.pair) {
-    const { tokens } = scene.data.similarity, square = parts.matrices.find((one) => one.name === hit.name);
+    const { tokens } = scene.data.similarity, square = parts.matrices.find((matrix) => matrix.name === hit.name);
     const [i, j] = hit.pair.map((t) => (tokens.indexOf(t) + 1) * square.size / tokens.length);
     return [square.x + j, square.y + i - top];
   }
   if (hit.row !== undefined) return [parts.table.x, (hit.row / current.trace.table.shape[0]) * parts.table.h - top];
-  const lane = parts.lanes.find((one) => one.name === hit.lane);
+  const lane = parts.lanes.find((candidate) => candidate.name === hit.lane);
   const x = lane ? lane.x + (hit.channel / scene.data.width) * lane.w : parts.left;
   return [x, (hit.index + 0.5) * parts.line - top];
 }
@@ -276,7 +278,7 @@ function moveSceneCursor(event) {
   if (!by && event.key !== "Enter") return;
   event.preventDefault();
   event.stopPropagation();
-  const parts = scene.layout, lane = parts.lanes.find((one) => !one.inTable);
+  const parts = scene.layout, lane = parts.lanes.find((candidate) => !candidate.inTable);
   if (event.key === "Enter") return chooseOnScene(scene.hovered);
   const was = scene.cursor ?? { index: 0, channel: 0 };
   scene.cursor = {

@@ -53,13 +53,13 @@ function servedSource(token) {
     models: async (signal) => (await request("/api/models", undefined, signal)).models,
     walk: (query, signal) => {
       const fitting = Math.floor(Math.min(MAX_BATCH_TOKENS, MAX_VALUES / query.dims) / query.texts.length);
-      const tokens = Math.max(1, Math.min(MAX_TOKENS, fitting));
-      return request("/api/walk", JSON.stringify(body({ ...query, tokens })), signal);
+      const max_tokens = Math.max(1, Math.min(MAX_TOKENS, fitting));
+      return request("/api/walk", JSON.stringify(body({ ...query, max_tokens })), signal);
     },
     // The first channels of a few tokens: those of one attention head.
     attentionHead: async ({ from: _, channel: __, ...query }, dims) => {
-      const tokens = Math.max(1, Math.min(HEAD_TOKENS, Math.floor(MAX_VALUES / dims / query.texts.length)));
-      return attentionHeadOf(await request("/api/walk", JSON.stringify({ ...query, dims, tokens })));
+      const max_tokens = Math.max(1, Math.min(HEAD_TOKENS, Math.floor(MAX_VALUES / dims / query.texts.length)));
+      return attentionHeadOf(await request("/api/walk", JSON.stringify({ ...query, dims, max_tokens })));
     },
     scene: (query, signal) => request("/api/scene", JSON.stringify(body(query)), signal),
     tableScene: (model, signal) => get("/api/table-scene", { model }, signal),

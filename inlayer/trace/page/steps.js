@@ -58,6 +58,7 @@ function renderStage() {
   emptyInspector();
   const isWalk = state.view === "walk";
   stage.classList.toggle("asking", isWalk && isHidden(state.step));
+  stage.classList.toggle("picking", picking !== null);
   const [top, numbers] = {
     walk: () => stepView(current.trace, state.step),
     compare: () => [[], compareView(current.trace)],
@@ -85,7 +86,7 @@ function findAgain(stage, held) {
   return stage.querySelector(`[data-nav]${selector}`);
 }
 
-// What is above and below the scene: title, summary and code; digits and facts.
+// What is above and below the scene: title, summary, and code; digits and facts.
 function stepView(trace, number) {
   const step = trace.steps[number - 1];
   const hidden = isHidden(number), isEmpty = trace.texts.every((text) => text.text === "") && trace.shape[1] === 0;

@@ -39,7 +39,7 @@ async function showToken() {
     if (ticket !== tokenTicket) return;
     shownToken = { ...info, model };
     content = tokenFacts(shownToken);
-    showOnMap(id, info.neighbors.map((one) => one.id));
+    showOnMap(id, info.neighbors.map((neighbor) => neighbor.id));
   } catch (error) {
     if (ticket !== tokenTicket) return;
     shownToken = null;
@@ -114,7 +114,7 @@ Object.assign(EXPLANATIONS, {
   },
 
   cosine({ id }) {
-    const { cosine, label } = shownToken.neighbors.find((one) => one.id === id);
+    const { cosine, label } = shownToken.neighbors.find((neighbor) => neighbor.id === id);
     return {
       title: `cosine of rows ${shownToken.id} and ${id}`,
       formula: ["a \u00b7 b / (|a| |b|)", `= ${brief(cosine)}`],

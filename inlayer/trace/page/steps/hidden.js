@@ -1,4 +1,4 @@
-// Step 7: hidden states, the stages of the layer, the mask and the padding row.
+// Step 7: hidden states, the stages of the layer, the mask, and the padding row.
 
 function stepHidden(trace) {
   const width = trace.shape[2];
@@ -46,7 +46,7 @@ function maskFigure(trace) {
     make("th", { scope: "row", class: "row-head" }, String(b + 1)), text.tokens.map((token, t) => square(token, b, t))));
   return make("section", { class: "mask", "aria-label": "Mask" },
     make("h2", {}, "Mask"),
-    note("1 for a token of the text, 0 for padding, which later layers must ignore."),
+    note("1 for a token in the text, 0 for padding, which later layers must ignore."),
     gridTable("Mask, texts by tokens", make("thead", {}, head), [make("tbody", {}, lines)], "masks"));
 }
 

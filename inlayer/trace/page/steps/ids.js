@@ -4,20 +4,23 @@ function stepIds(trace) {
   return [mergePlayer(trace), perText(trace, (text, b) => [
     (trace.texts.length > 1 || text.n_padding > 0) && caption(counted(text.n_tokens, "token"),
       text.n_padding > 0 && ` and ${counted(text.n_padding, "padding token")}`),
+    text.normalized !== null && caption("The tokenizer normalizes this text to: ", span("mono", visible(text.normalized))),
     rove(make("div", { class: "tokens", role: "group", "aria-label": `Tokens of ${textName(trace, b)}` },
-      text.tokens.map((token, t) => tokenCard(token, b, t)))),
+      text.tokens.map((token, t) => tokenCard(token, b, t, text.normalized !== null)))),
     missingTokens(text),
     merges(text),
   ])];
 }
 
-function tokenCard(token, b, t) {
+function tokenCard(token, b, t, isNormalized) {
+  const isRespelled = isNormalized && !token.special && token.bytes && !token.token.includes(token.label.trim());
   const below = token.mask === 0 ? "padding" : token.special ? "special" : cut(hexPairs(token.bytes), 23);
   const card = tokenButton(token, b, t, "token-card", [
     span("token-index mono", String(absolute({ t }).t)),
     span("token-label mono", cut(nameOf(token), 22)),
     span("token-id number", String(token.id)),
     span("token-bytes mono", below),
+    isRespelled && span("token-bytes mono", `in vocabulary: ${cut(visible(token.token), 22)}`),
   ], { step: 3, field: "id", value: exact(token.id), b, t });
   return colored(card, token);
 }

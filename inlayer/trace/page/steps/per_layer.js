@@ -14,8 +14,8 @@ function perLayerStrips(trace) {
       ["A token reads", isNothing(extra.row_bytes) ? null : digits(counted(extra.row_bytes, "byte"))],
     ], "facts facts-wide"),
     note(extra.rows
-      ? "Each block gets the part of the row that belongs to it, scaled, plus a projection of the token's own row. "
-      : "Each block gets a projection of the token's own row. ",
+      ? "Each block gets the part of the row that belongs to it, scaled, plus a projection of the token's row. "
+      : "Each block gets a projection of the token's row. ",
       `A strip shows the first ${counted(extra.vectors[0]?.[0]?.[0]?.length ?? 0, "channel")}.`),
     legend(scaleOf(extra.vectors)),
     perText(trace, (text, b) => perLayerTable(trace, text, b)));
@@ -37,7 +37,7 @@ function perLayerTable(trace, text, b) {
 }
 
 function valueRows(trace) {
-  const extra = trace.value;
+  const extra = trace.value_embeddings;
   if (isNothing(extra)) return null;
   const title = "Value embeddings: added to the values of attention";
   const scale = scaleOf(extra.vectors);

@@ -68,7 +68,7 @@ function sumFigure(trace, stages, step, fields) {
   const vectors = (token) => stages.map((s) => fields.map((field) => vectorOf(token, s, field) ?? []));
   const scale = scaleOf(tokens.map(vectors));
   const count = Math.max(0, ...tokens.flatMap((token) => stages.map((s) => token.stages[s].output.length)));
-  const label = step === 6 ? "Row, position and sum" : "All stages";
+  const label = step === 6 ? "Row, position, and sum" : "All stages";
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, "token"), make("th", { scope: "col", class: "sum-sign" }, "vector"),
     columnHeads(count));
@@ -114,7 +114,7 @@ function rotaryFigure(trace, rotary, s) {
     rotary.layer_type && make("h2", {}, rotary.layer_type),
     facts([
       ["Theta", digits(brief(rotary.theta))],
-      ["Pairs", `${grouped(rotary.n_pairs)} from the ${grouped(rotary.head_dim)} channels of a head, ${paired}`],
+      ["Pairs", `${grouped(rotary.n_pairs)} from the ${grouped(rotary.head_dim)} channels per head, ${paired}`],
       ["Scaling", rotary.scaling ? code(rotary.scaling) : "none"],
       ["Attention factor", rotary.attention_factor === 1 ? null : digits(brief(rotary.attention_factor))],
     ], "facts facts-wide"),
