@@ -110,7 +110,7 @@ def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
     vocab_size, n_embd = fields.size("vocab_size") + family.input_only_rows, fields.size(*WIDTH)
     padding_idx = fields.index(family.padding_row) if isinstance(family.padding_row, str) else family.padding_row
     if padding_idx is not None and padding_idx >= vocab_size:
-        rows = f"{vocab_size} rows (0..{vocab_size - 1})"
+        rows = f"{vocab_size:,} rows (0..{vocab_size - 1})"
         raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its table of {rows}")
     positions = family.positions
     if family.positions_flag and fields.get(family.positions_flag)[1] not in (True, "rope"):
@@ -207,7 +207,9 @@ def _per_layer(family: Family, fields: ConfigReader, n_embd: int, padding_idx: i
     )
     _check_table_size(max(spec.rows, n_embd), spec.n_layers * spec.width)
     if padding_idx is not None and 0 < spec.rows <= padding_idx:
-        raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows} rows")
+        raise ConfigError(
+            f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows:,} rows"
+        )
     return spec
 
 

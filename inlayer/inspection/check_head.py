@@ -28,7 +28,7 @@ from inlayer.inspection.check_layer import MAY_BE_MEANT, is_unknown_type
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, ScannedRows, shared_rows
 from inlayer.inspection.check_tokens import TokenKind
 from inlayer.inspection.findings import Finding, shorten
-from inlayer.inspection.report import HeadFacts
+from inlayer.inspection.report import HeadFacts, share_bytes
 from inlayer.inspection.scan import Ids, RowStatistics, check_size, is_out_of_scale, sample, scan_rows
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress, no_progress
@@ -102,13 +102,13 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         message = f"the head {facts.tensor} has shape {quote(facts.shape)}; {rule}"
         yield Finding("warning" if unknown else "error", "head-shape-mismatch", message)
     elif tied and equal is False:
-        message = "the config ties head and table, but the stored head has different values, which tying would discard"
+        message = "the config ties the head and the table, but the stored head has different values, which tying would discard"
         ids = statistics.differing if statistics is not None else ()
         yield Finding("error" if facts.tie_is_explicit else "warning", "tied-head-differs", message, ids=ids)
     elif tied is False and equal:
-        yield Finding("note", "head-equals-table", "head and table are untied, but equal bit for bit")
-    elif tied and equal:
-        yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
+        yield Finding("note", "head-equals-table", "the head and the table are untied but bit-identical")
+    elif tied and equal and not share_bytes(model.store.find(model.head_name or ""), model.table_info):
+        yield Finding("note", "head-stored-twice", "the head and the table are tied, but both are stored")
     if statistics is not None and not statistics.finite.all():
         ids = tuple(statistics.ids[~statistics.finite].tolist())
         message = f"NaN or infinity in {count(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"

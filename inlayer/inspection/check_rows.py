@@ -34,7 +34,7 @@ import numpy as np
 
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity
-from inlayer.inspection.report import MIN_REFERENCES, RowFacts, TrainingFacts
+from inlayer.inspection.report import MAX_UNDERTRAINED, MIN_REFERENCES, RowFacts, TrainingFacts
 from inlayer.inspection.scan import Flags, Numbers, RowStatistics
 from inlayer.render.numbers import count
 
@@ -54,7 +54,6 @@ MIN_RMS, MAX_RMS = 1e-5, 1e4  # RMS of the median row: 0.003 in Mistral's table,
 MAX_CHANNEL_ENERGY = 0.9  # share of all energy: a few strong channels are common, one that dominates is not
 MAX_DEAD_CHANNELS = 0.1
 MIN_NEAR_ZERO = 0.005  # share of the values; 8% if normally distributed, almost none if the dtype is wrong
-MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
 MAX_UNSEEN_RATIO = 1.1  # ratio of undertrained tokens to those that never occurred in the training text
 MAX_SHARING_UNTRAINED = 0.01  # share of the ordinary tokens
 MAX_SHARING = 0.005  # share of the ordinary tokens, if all of them are rare
@@ -177,6 +176,7 @@ def row_facts(rows: ScannedRows, padding_id: int | None, near_zero_share: float 
         near_zero_share=near_zero_share,
         randomly_initialized=_is_randomly_initialized(scan),
         undertrained_rows=int(undertrained.rows.sum()),
+        ordinary_rows=int(rows.tokens.has_kind(TokenKind.ORDINARY).sum()),
         reference_rows=undertrained.references,
         norm_threshold=undertrained.norm_threshold,
         cosine_threshold=undertrained.cosine_threshold,
@@ -205,10 +205,7 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     yield from _undertrained_findings(rows, training)
     yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
     yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
-    zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
-    message = "{rows} only zeros, although text produces these tokens; the model cannot tell them apart"
-    yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
-    yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
+    yield from _zero_findings(rows)
     reached = tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)
     message = "{rows} the same value in every channel"
     yield from rows.finding("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
@@ -222,6 +219,21 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
         yield Finding("note", "padding-row-nonzero", message, ids=(facts.padding_id,))
     if facts.randomly_initialized:
         yield Finding("note", "random-initialization", "the table looks randomly initialized and not yet trained")
+
+
+def _zero_findings(rows: ScannedRows) -> Iterator[Finding]:
+    scan, tokens = rows.statistics, rows.tokens
+    if len(scan.ids) and scan.is_zero.all():
+        part = "the whole table is" if len(scan.ids) == tokens.rows else f"all {len(scan.ids):,} rows read are"
+        message = f"{part} zero; the weights were not saved or not loaded"
+        yield from rows.finding(
+            "error", "zero-rows", message, scan.is_zero, advice="Save or download the weights again."
+        )
+        return
+    zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
+    message = "{rows} only zeros, although text produces these tokens; the model cannot tell them apart"
+    yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
+    yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
 
 
 def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from inlayer.files import quote
 from inlayer.inspection.check_layer import fp8_findings, is_part
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds
 from inlayer.inspection.findings import Finding, Severity, shorten
-from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor
+from inlayer.inspection.report import NgramMemoryFacts, OtherTableFacts, describe_tensor, share_bytes
 from inlayer.inspection.scan import Ids, RowStatistics, sample, scan_rows
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress, no_progress
@@ -87,7 +87,7 @@ def _check(
     table = model.store.table(info.name)
     scan = scan_rows(table, ids, None, progress, None if original is None else model.store.table(original))
     findings += fp8_findings(info.name, table)
-    if original is not None:
+    if original is not None and not share_bytes(info, model.store.find(original)):
         findings += _copy_findings(info, original, scan)
     if info.role not in ("position", "token_type") or not is_part(model, info.name):  # check_layer.py checks parts
         padding_idx = None if model.spec is None else model.spec.padding_idx

@@ -274,7 +274,7 @@ def special_token_findings(
         }[code]
         ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
         advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
-        named = ", ".join(f"{' and '.join(roles[token_id])} {token_id:,}" for token_id in ids)
+        named = ", ".join(f"{' and '.join(roles[token_id])} {token_id}" for token_id in ids)
         message = f"special ids of the config {what}: {named}"
         yield Finding(severity, code, message, ids=tuple(ids), examples=tokens.examples(ids), advice=advice)
 

@@ -15,9 +15,10 @@ from typing import Any, Literal
 from inlayer.errors import InputError
 from inlayer.files import quote
 from inlayer.formats.tensor_info import TensorInfo
-from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
+from inlayer.inspection.findings import ADVICE, SEVERITIES, Example, Finding, shorten
 from inlayer.render.numbers import count
 
+MAX_UNDERTRAINED = 0.1  # share of the ordinary rows; published models have up to 3%
 MIN_REFERENCES = 8  # reference tokens that undertrained rows can be recognized by
 
 
@@ -70,6 +71,11 @@ def describe_tensor(info: TensorInfo, total: int | None, scale: float | None) ->
     name, file, share = shorten(info.name, 200), shorten(info.file, 200), rows * width / total if total else None
     location = {"tensor": name, "file": file, "offset": info.offset, "bytes": info.nbytes, "dtype": info.dtype}
     return location | {"rows": rows, "width": width, "parameter_share": share, "scale": scale}
+
+
+def share_bytes(a: TensorInfo, b: TensorInfo) -> bool:
+    """Return whether two tensors are the same bytes of a file, as tied tensors in a torch file are."""
+    return (a.file, a.offset, a.nbytes) == (b.file, b.offset, b.nbytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +182,7 @@ class RowFacts:
     near_zero_share: float | None  # values much smaller than the rest of their row; None if too few rows were read
     randomly_initialized: bool
     undertrained_rows: int
+    ordinary_rows: int  # rows of tokens that text produces; 0 if there is no tokenizer
     reference_rows: int  # reference tokens: text never produces them, and undertrained rows resemble theirs
     norm_threshold: float | None  # undertrained rows have at most this norm; None if norms do not separate them
     cosine_threshold: float | None  # or at least this cosine to the mean direction of the reference tokens
@@ -186,7 +193,11 @@ class RowFacts:
         if self.norm_threshold is not None or self.cosine_threshold is not None:
             return None
         if self.reference_rows < MIN_REFERENCES:
-            return f"only {count(self.reference_rows, 'reference token')}"
+            return (
+                f"only {count(self.reference_rows, 'reference token')}"
+                if self.reference_rows
+                else "no reference tokens"
+            )
         return "reference tokens look like ordinary ones"
 
 
@@ -198,7 +209,7 @@ class TrainingFacts:
     unseen_tokens: int  # tokens that never occurred in the training text
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
     """The result of `inlayer.inspect`: facts about an embedding layer, and findings.
 
@@ -241,6 +252,36 @@ class Report:
     training: TrainingFacts | None = None
     findings: tuple[Finding, ...]
     not_checked: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        table = self.table
+        return f"<Report on {self.source}: {table.rows:,} x {table.width:,} {table.dtype}; {self.verdict}>"
+
+    def __str__(self) -> str:
+        from inlayer.inspection.terminal import report_text
+
+        return report_text(self)
+
+    @property
+    def verdict(self) -> str:
+        """One line: whether the layer is healthy, and how many errors, warnings, and notes there are.
+
+        Example:
+            >>> inlayer.inspect("default").verdict
+            'healthy: 1 note'
+        """
+        counts = {name: sum(finding.severity == name for finding in self.findings) for name in SEVERITIES}
+        share = self.rows.undertrained_rows / max(self.rows.ordinary_rows, 1)
+        verdict = "needs attention" if self.exit_code else "healthy"
+        if counts["error"] + counts["warning"] == 0:
+            if self.not_checked:
+                verdict = "no defects in what was checked"
+            elif share > MAX_UNDERTRAINED and not self.exit_code:
+                verdict = "no defects found"
+            verdict += f", but {share:.0%} of the tokens look undertrained" if share > MAX_UNDERTRAINED else ""
+            verdict += "; --strict requires a complete check" if self.not_checked and self.strict else ""
+        summary = ", ".join(count(amount, name) for name, amount in counts.items() if amount)
+        return f"{verdict}: {summary}" if summary else verdict
 
     @property
     def exit_code(self) -> int:
