@@ -18,7 +18,7 @@ from inlayer.cli.app import SUFFIXES
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import format_path, quote
 
-USAGE: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and inlayer's
+TYPER_MESSAGES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (  # Typer's wording, and inlayer's
     (
         r"Invalid value for '(\S+?)': (.+) is not a valid int(?:eger)?(?: range)?\.",
         r"\1 is \2; it must be an integer",
@@ -47,6 +47,7 @@ ALIASES = {  # by command: library arguments whose options have other names, and
     },
 }  # fmt: skip
 
+TEXT_ARGUMENTS = {"query", "texts"}
 ADVICE = {  # what to do in Python, and with the options of a command
     "walk": {
         "choose one, or pass inputs_embeds":
@@ -61,42 +62,46 @@ ADVICE = {  # what to do in Python, and with the options of a command
 
 def error_message(error: Exception, arguments: list[str], app: Any) -> str:
     """Return the message of an error of Typer or inlayer, for the command that these arguments name."""
-    names, command = _find(arguments, app)
+    names, command = _find_command(arguments, app)
     if isinstance(error, TyperException):
         if hasattr(error, "possibilities") and hasattr(error, "option_name"):  # Typer compares long options only
             if argument := _argument_like(error.option_name, command):
                 return f"unknown option {error.option_name}; {argument}. See inlayer {' '.join(names)} --help"
-            error.possibilities = _near(error.option_name, chain(*(one.opts for one in command.params), ["--help"]))
+            known = chain(*(parameter.opts for parameter in command.params), ["--help"])
+            error.possibilities = _similar_options(error.option_name, known)
         message = error.format_message()
         if message.startswith("No such command") and not names and " " in arguments[0]:
-            what = f"unknown command {quote(arguments[0])}"
-            return f"{what}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
+            unknown = f"unknown command {quote(arguments[0])}"
+            return f"{unknown}; to see what happens to a text: inlayer walk {shlex.quote(arguments[0])}"
         return _usage_message(message, names)
     if isinstance(error, (CheckpointError, MissingFileError)):  # it names fields of a file, or a path
         return str(error) + _forgotten_option(str(error), command, arguments)
-    return _name_options(str(error), " ".join(names), command, arguments)
+    return _use_option_names(str(error), " ".join(names), command, arguments)
 
 
-def _near(option: str, known: Iterable[str]) -> list[str]:
+def _similar_options(option: str, known: Iterable[str]) -> list[str]:
     """Return the options whose names are similar; Typer also counts the dashes, so it would suggest --help often."""
-    names = {name.lstrip("-"): name for name in known}
-    return [names[name] for name in get_close_matches(option.lstrip("-"), names)]
+    names, given = {name.lstrip("-"): name for name in known}, option.lstrip("-")
+    longer = [name for name in names if len(given) > 2 and name.startswith(given)]
+    return [names[name] for name in dict.fromkeys([*longer, *get_close_matches(given, names)])]
 
 
 def _argument_like(option: str, command: Any) -> str:
-    """Say that an option is an argument, if that is its name: `embed --file x`."""
+    """Explain that an option is an argument, if that is its name (`embed --file x`), or that it may be a text."""
     name = option.lstrip("-").removesuffix("s")
-    for one in command.params:
-        words = re.findall(r"[a-z]+", f"{one.name} {one.metavar or ''}".lower())
-        if not one.opts[0].startswith("-") and name in {word.removesuffix("s") for word in words}:
-            what = f"{name}s are arguments" if one.nargs < 0 else f"the {name} is an argument"
-            return f"{what}, without an option before {'them' if one.nargs < 0 else 'it'}"
+    for parameter in command.params:
+        words = re.findall(r"[a-z]+", f"{parameter.name} {parameter.metavar or ''}".lower())
+        if not parameter.opts[0].startswith("-") and name in {word.removesuffix("s") for word in words}:
+            are = f"{name}s are arguments" if parameter.nargs < 0 else f"the {name} is an argument"
+            return f"{are}, without an option before {'them' if parameter.nargs < 0 else 'it'}"
+    if not option.startswith("--") and any(parameter.name in TEXT_ARGUMENTS for parameter in command.params):
+        return 'to pass a text that starts with "-", write -- before it'
     return ""
 
 
 def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
     """Suggest the option of an output file that was passed as a source."""
-    options = {option for one in command.params for option in one.opts}
+    options = {option for parameter in command.params for option in parameter.opts}
     for name, suffixes in SUFFIXES.items():
         for file in arguments:
             if file.lower().endswith(suffixes) and message.startswith(f"{format_path(file)}: not found"):
@@ -106,7 +111,7 @@ def _forgotten_option(message: str, command: Any, arguments: list[str]) -> str:
 
 def _usage_message(message: str, names: list[str]) -> str:
     """Return Typer's message about wrong arguments in plain words; without other advice, it refers to the help."""
-    for pattern, wording in USAGE:
+    for pattern, wording in TYPER_MESSAGES:
         if re.fullmatch(pattern, message):
             message = re.sub(pattern, wording, message)
             break
@@ -114,7 +119,7 @@ def _usage_message(message: str, names: list[str]) -> str:
     return f"{message} See {' '.join(['inlayer', *names])} --help" if message[-1] in ".?" else message
 
 
-def _name_options(message: str, name: str, command: Any, arguments: list[str]) -> str:
+def _use_option_names(message: str, name: str, command: Any, arguments: list[str]) -> str:
     """Replace arguments of the library in its message with the options of this command.
 
     A name with an underscore is replaced wherever it occurs, except in a path or as a field of a config. A plain word
@@ -126,16 +131,17 @@ def _name_options(message: str, name: str, command: Any, arguments: list[str]) -
     for words, replacement in ALIASES.get(name, {}).items():
         if not used.isdisjoint(replacement.split()):
             message = message.replace(words, replacement)
-    for one in command.params:
-        option = max(one.opts, key=len)
-        if option.startswith("-") and "_" in one.name:
-            message = re.sub(rf"(?<!config's )(?<![\w./\\'\"-]){one.name}(?![\w/\\=-]|\.\w)", option, message)
+    for parameter in command.params:
+        option = max(parameter.opts, key=len)
+        if option.startswith("-") and "_" in parameter.name:
+            message = re.sub(rf"(?<!config's )(?<![\w./\\'\"-]){parameter.name}(?![\w/\\=-]|\.\w)", option, message)
         elif option in used:
-            message = re.sub(rf"^(?!text \d){one.name}(?= (?:is|must|do|applies|\d|'))", option, message)  # "text 1"
+            subject = rf"^(?!text \d){parameter.name}(?= (?:is|must|do|applies|\d|'))"  # not in "text 1"
+            message = re.sub(subject, option, message)
     return message
 
 
-def _find(arguments: list[str], command: Any) -> tuple[list[str], Any]:
+def _find_command(arguments: list[str], command: Any) -> tuple[list[str], Any]:
     """Return the names of the command that ran, and its object: `learn check` is two names."""
     names: list[str] = []
     for argument in arguments:

@@ -25,7 +25,14 @@ from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.formats.row_reader import FileRows
 from inlayer.geometry.map_page import MapFacts, map_facts
-from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
+from inlayer.geometry.projection import (
+    TableProjection,
+    cache_folder,
+    load_cached,
+    missing_tsne_error,
+    project,
+    table_fingerprint,
+)
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored_table import StoredTable
 from inlayer.threads import in_thread, when_parent_ends
@@ -35,7 +42,7 @@ MAX_ROWS = 500_000  # largest table that is mapped
 MAX_TSNE_ROWS = 262_144
 NOT_READY = MapFacts(
     method="", complete=False, is_improving=True, points="", texts=[], neighborhood_preservation="",
-    mean_preservation=0.0, preservation_k=0, trustworthiness=0.0, n_undrawn=0, undrawn_ids=[],
+    mean_preservation=0.0, preservation_k=0, trustworthiness=0.0, n_omitted=0, omitted_ids=[],
 )  # fmt: skip
 
 
@@ -67,7 +74,7 @@ class BackgroundMaps:
         if self.table.num_embeddings > MAX_ROWS:
             raise InputError(f"the table has {self.table.num_embeddings:,} rows; a map shows up to {MAX_ROWS:,}")
         if method == "tsne" and find_spec("openTSNE") is None and not self._has_tsne():
-            raise missing_tsne()
+            raise missing_tsne_error()
         with self._lock:
             chosen = "tsne" if method != "pca" and self._has_tsne() else "pca"
             if chosen not in self._maps:
@@ -81,15 +88,15 @@ class BackgroundMaps:
             return ready, method != "pca" and chosen == "pca" and self._improve()
 
     def _describe(self, method: str) -> tuple[TableProjection, MapFacts]:
-        projection = project(self.table, method, cache=cache_folder(), content=self._fingerprint)
+        projection = project(self.table, method, cache=cache_folder(), fingerprint=self._fingerprint)
         return projection, map_facts(self.table, self.vocabulary, projection)
 
     @cached_property
     def _fingerprint(self) -> str:
-        return fingerprint(self.table)
+        return table_fingerprint(self.table)
 
     def _has_tsne(self) -> bool:
-        return saved(self._fingerprint, "tsne", cache_folder()) is not None
+        return load_cached(self._fingerprint, "tsne", cache_folder()) is not None
 
     def _improve(self) -> bool:
         """Start computing t-SNE unless that has been tried; returns whether a result can be expected."""

@@ -29,8 +29,8 @@ import regex
 from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InputError
-from inlayer.geometry.map_page import METHODS, all_neighbors, encode, encode_words, maps_page
-from inlayer.geometry.nearest import Ids, Vectors, nearest_others, square_norms, to_float32
+from inlayer.geometry.map_page import METHODS, all_neighbors, build_page, encode, encode_words
+from inlayer.geometry.nearest import Ids, Vectors, nearest_excluding_self, square_norms, to_float32
 from inlayer.geometry.projection import Points, TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render.progress_bar import Progress, no_progress
@@ -267,7 +267,7 @@ def _overlap(a: Side, b: Side) -> float | None:
         rows = to_float32(table.rows(ids[sample]))
         valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
         rows[~valid] = 1.0
-        near, _ = nearest_others(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
+        near, _ = nearest_excluding_self(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
         neighbors.append([set(index[row[row >= 0]]) if ok else set() for row, ok in zip(near, valid, strict=True)])
     shares = [
         len(one & other) / max(len(one), len(other)) for one, other in zip(*neighbors, strict=True) if one and other
@@ -318,7 +318,7 @@ def compare_page(
         "a": escape(names[0]), "b": escape(names[1]), "about": escape(about),
         "facts": "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in facts),
     }  # fmt: skip
-    return maps_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)
+    return build_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:

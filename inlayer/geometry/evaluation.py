@@ -105,7 +105,7 @@ def score_analogies(
 
 def _answers(table: StoredTable, vocabulary: Vocabulary, questions: Ids, progress: Progress) -> Numbers:
     """Return which questions arithmetic, the nearest token, and all inputs answer (N, 3); NaN if one does not count."""
-    allowed = vocabulary.allowed(words=True)
+    allowed = vocabulary.allowed(words_only=True)
     correct = np.full((len(questions), 3), np.nan)
     single = np.flatnonzero((questions >= 0).all(axis=1))
     for start in range(0, len(single), BATCH):

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
-from inlayer.geometry.nearest import nearest_others, to_float32
+from inlayer.geometry.nearest import nearest_excluding_self, to_float32
 from inlayer.geometry.projection import Distortion, Points, TableProjection, cache_folder, measure_distortion, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
@@ -69,14 +69,14 @@ class MapFacts:
     mean_preservation: float
     preservation_k: int  # neighbors considered per row
     trustworthiness: float
-    n_undrawn: int  # zero and non-finite rows
-    undrawn_ids: list[int]  # ids of the first of them
+    n_omitted: int  # zero and non-finite rows
+    omitted_ids: list[int]  # ids of the first of them
     words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
 
 
 def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProjection) -> MapFacts:
     """Describe a projection; its faithfulness is measured here, unless the projection has it."""
-    rows, undrawn = table.num_embeddings, projection.undrawn_ids
+    rows, omitted = table.num_embeddings, projection.omitted_ids
     sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
     distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
     return MapFacts(
@@ -85,12 +85,12 @@ def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProje
         is_improving=False,
         points=encode(projection.points),
         texts=[vocabulary.text(token_id) for token_id in range(rows)],
-        neighborhood_preservation=encode(preservation_by_row(rows, distortion)),
+        neighborhood_preservation=encode(per_row_distortion(rows, distortion)),
         mean_preservation=distortion.mean_preservation,
         preservation_k=distortion.k,
         trustworthiness=distortion.trustworthiness,
-        n_undrawn=len(undrawn),
-        undrawn_ids=undrawn[:MAX_LISTED].tolist(),
+        n_omitted=len(omitted),
+        omitted_ids=omitted[:MAX_LISTED].tolist(),
         words=encode_words(vocabulary),
     )
 
@@ -100,7 +100,7 @@ def encode_words(vocabulary: Vocabulary) -> str | None:
     return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
 
 
-def preservation_by_row(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
+def per_row_distortion(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
     """Return the neighborhood preservation of every row; NaN for rows that were not measured."""
     shares = np.full(rows, np.nan, np.float32)
     if distortion is not None:
@@ -113,22 +113,22 @@ def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
 
 
-def map_document(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
+def render_map_page(title: str, facts: MapFacts, neighbors: dict[str, Any]) -> str:
     """Return the page of one map, optionally with the neighbors of all rows."""
-    undrawn = row_names(
-        facts.undrawn_ids, facts.n_undrawn, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
+    omitted = row_names(
+        facts.omitted_ids, facts.n_omitted, lambda row: LABEL_GLYPHS.truncate(facts.texts[row], MAX_NAME)
     )
     advice = "Click a token to see its true neighbors."
     if not neighbors:
         advice = "The table is too large to list the neighbors of every row here: inlayer neighbors --id N finds them."
     preserved = f"{facts.mean_preservation:.0%} of a token's {facts.preservation_k} nearest tokens"
-    omitted = f"Not shown (zero or non-finite rows): {undrawn}. " if undrawn else ""
+    omitted = f"Not shown (zero or non-finite rows): {omitted}. " if omitted else ""
     about = (
         f"{METHODS[facts.method]}{'' if facts.complete else ' (interrupted)'}. On average, {preserved} are also its "
         f"neighbors on this map; trustworthiness {facts.trustworthiness:.2f}. {omitted}{advice}"
     )
     parts = {"rows": count(len(facts.texts), "row"), "about": escape(about)}
-    return maps_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
+    return build_page("map", "map.css").document(title, asdict(facts) | neighbors, **parts)
 
 
 def row_names(ids: list[int], total: int, label: Callable[[int], str]) -> str:
@@ -137,7 +137,7 @@ def row_names(ids: list[int], total: int, label: Callable[[int], str]) -> str:
     return ", ".join(names) + ", ..." * (total > len(ids))
 
 
-def maps_page(name: str, *styles: str) -> Page:
+def build_page(name: str, *styles: str) -> Page:
     """Return a page of page/ with one or more maps."""
     style = style_sheet() + map_files("map_canvas.css", *styles)
     return Page(map_files(f"{name}.html"), style, '"use strict";\n' + map_files(*MAP_SCRIPTS, f"{name}.js"))
@@ -252,7 +252,7 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
         "x": projection.points[:, 0], "y": projection.points[:, 1],
-        "neighborhood_preservation": preservation_by_row(rows, projection.distortion),
+        "neighborhood_preservation": per_row_distortion(rows, projection.distortion),
     }  # fmt: skip
     output = io.BytesIO()
     parquet.write_table(pa.table(columns), output)
@@ -268,7 +268,7 @@ def all_neighbors(table: StoredTable, points: Points, progress: Progress = no_pr
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     for start in range(0, len(known), 1024):
         batch = known[start : start + 1024]
-        near, scores = nearest_others(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
+        near, scores = nearest_excluding_self(table, batch, to_float32(table.rows(batch)), NEIGHBORS)
         found = near.shape[1]
         ids[batch, :found], cosines[batch, :found] = near, np.where(near < 0, 0, scores)
         progress(min(start + 1024, len(known)), len(known))

@@ -105,7 +105,7 @@ def find_neighbors(
 
 
 def find_analogy(
-    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only_words: bool = False
+    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, words_only: bool = False
 ) -> Analogy:
     """Find the tokens nearest to a - b + c, for words (a, b, c), and its baselines. Vectors are normalized first."""
     pairs = [query_vector(word, table, vocabulary) for word in words]
@@ -114,7 +114,7 @@ def find_analogy(
     named = [(word, ids) for word, (_, ids) in zip(words, pairs, strict=True) if ids]  # a vector stands for no word
     inputs += vocabulary.variants(word if isinstance(word, str) else vocabulary.text(ids[0]) for word, ids in named)
     queries = np.stack([a - b + c, a, a - b + c])
-    allowed = vocabulary.allowed(words=only_words)
+    allowed = vocabulary.allowed(words_only=words_only)
     return Analogy(*_search(table, vocabulary, queries, k, allowed, [inputs, inputs, []], no_progress))
 
 

@@ -44,7 +44,7 @@ TSNE_STEPS, REPORT_EVERY = 750, 10  # openTSNE's steps, and how often the progre
 PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
 USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, products of thousands of rows fit in float32
-SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
+OVERSAMPLING, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
 ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
 BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
 Floats = npt.NDArray[np.float64]
@@ -84,7 +84,7 @@ class TableProjection(NamedTuple):
     distortion: Distortion | None = None
 
     @property
-    def undrawn_ids(self) -> npt.NDArray[np.int64]:
+    def omitted_ids(self) -> npt.NDArray[np.int64]:
         """Zero and non-finite rows, which have no coordinates."""
         return np.flatnonzero(np.isnan(self.points).any(axis=1))
 
@@ -94,18 +94,18 @@ def project(
     method: str = "pca",
     *,
     cache: Path | None = None,
-    content: str | None = None,
+    fingerprint: str | None = None,
     progress: Progress | None = None,
 ) -> TableProjection:
-    """Map every row of a table; `cache` is a folder for results, named by `content`, the table's fingerprint.
+    """Map every row of a table; `cache` is a folder for results, named by `fingerprint`, the table's fingerprint.
 
     "best" is t-SNE if it has been computed before, otherwise PCA.
     """
     if method not in METHODS:
         raise InputError(f"method {quote(method)} is unknown; choose one of {', '.join(METHODS)}")
-    content = content or fingerprint(table)
+    fingerprint = fingerprint or table_fingerprint(table)
     for name in ("tsne", "pca") if method == "best" else (method,):
-        if (projection := saved(content, name, cache)) is not None:
+        if (projection := load_cached(fingerprint, name, cache)) is not None:
             return projection
     show = progress or no_progress
     projection = _tsne(table, show) if method == "tsne" else pca(table, progress=show)
@@ -116,14 +116,14 @@ def project(
         np.savez(output, points=projection.points, explained=explained, axes=axes)
         with suppress(InputError, OSError):  # the map is returned even if the cache cannot be written
             cache.mkdir(parents=True, exist_ok=True)
-            write_output(cache / f"{content}-{projection.method}.npz", output.getvalue())  # never a partial file
+            write_output(cache / f"{fingerprint}-{projection.method}.npz", output.getvalue())  # never a partial file
     return projection
 
 
-def saved(content: str, method: str, cache: Path | None) -> TableProjection | None:
+def load_cached(fingerprint: str, method: str, cache: Path | None) -> TableProjection | None:
     """Return a projection computed before, found by its table's fingerprint in the cache or in the package."""
     for folder in (cache, BUNDLED):
-        file = None if folder is None else folder / f"{content}-{method}.npz"
+        file = None if folder is None else folder / f"{fingerprint}-{method}.npz"
         if file is None or not file.is_file():
             continue
         try:
@@ -202,7 +202,7 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress) -> tuple[npt.ND
     try:
         from openTSNE import TSNE
     except ImportError as error:
-        raise missing_tsne() from error
+        raise missing_tsne_error() from error
     latest, calls, interrupted = rows[:, :2], 0, False
 
     def report(step: int, error: float, embedding: Any) -> bool:  # noqa: ARG001
@@ -230,7 +230,7 @@ def _fit_tsne(rows: npt.NDArray[np.float32], progress: Progress) -> tuple[npt.ND
     return latest, not interrupted
 
 
-def missing_tsne() -> MissingExtraError:
+def missing_tsne_error() -> MissingExtraError:
     """Return the error if openTSNE is not installed."""
     return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs no extra package")
 
@@ -242,7 +242,7 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("inlayer") / "maps"
 
 
-def fingerprint(table: StoredTable) -> str:
+def table_fingerprint(table: StoredTable) -> str:
     """Hash a table's stored bytes."""
     digest = hashlib.blake2b(f"{table.shape} {table.stored_dtype}".encode(), digest_size=16)
     for start in range(0, table.num_embeddings, 4096):
@@ -270,7 +270,7 @@ def _statistics(table: StoredTable) -> tuple[Floats, Mask, float, float]:
 
 def _subspace(blocks: Blocks, width: int, count: int, progress: Progress) -> Floats:
     """Return the leading axes by subspace iteration."""
-    basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + SPARE)))[0]
+    basis_DS = np.linalg.qr(np.random.default_rng(0).standard_normal((width, count + OVERSAMPLING)))[0]
     leading = np.zeros((width, count))
     for _ in range(MAX_PASSES):
         product_DS, narrow = np.zeros_like(basis_DS), basis_DS.astype(np.float32)

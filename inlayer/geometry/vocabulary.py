@@ -79,12 +79,12 @@ class Vocabulary:
                     mask[ids_by_text[text[:end]]] = True
         return mask
 
-    def allowed(self, *, words: bool = False, script: str | None = None, special: bool = False) -> Mask:
+    def allowed(self, *, words_only: bool = False, script: str | None = None, include_special: bool = False) -> Mask:
         """Flag the rows that a search may return: only whole words, only a script, also special tokens."""
         mask = np.ones(self.rows, np.bool_)
-        if self.tokenizer is not None and not special:
+        if self.tokenizer is not None and not include_special:
             mask &= ~self.special
-        if words:
+        if words_only:
             mask &= self.words
         if script is not None:
             mask &= self.script(script)

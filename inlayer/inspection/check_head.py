@@ -29,7 +29,7 @@ from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, ScannedRow
 from inlayer.inspection.check_tokens import TokenKind
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import HeadFacts, share_bytes
-from inlayer.inspection.scan import Ids, RowStatistics, check_size, is_out_of_scale, sample, scan_rows
+from inlayer.inspection.scan import Ids, RowStatistics, check_scannable, is_out_of_scale, sample_ids, scan_rows
 from inlayer.render.numbers import count
 from inlayer.render.progress_bar import Progress, no_progress
 
@@ -59,10 +59,10 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress = no_progress, *
         if skip or shape not in (table_shape, head_shape(model)):
             return found
         head = model.store.table(model.head_name)
-        rows = check_size(head, is_sampled=ids is not None)
+        rows = check_scannable(head, is_sampled=ids is not None)
         has_more_rows = rows > table_shape[0]
         if ids is not None:
-            ids = sample(rows) if has_more_rows else ids[ids < rows]
+            ids = sample_ids(rows) if has_more_rows else ids[ids < rows]
         statistics = scan_rows(head, ids, None, progress, model.table if shape == table_shape else None)
     except InlayerError as error:
         return replace(found, equal=None, error=shorten(str(error), 300))
@@ -102,7 +102,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         message = f"the head {facts.tensor} has shape {quote(facts.shape)}; {rule}"
         yield Finding("warning" if unknown else "error", "head-shape-mismatch", message)
     elif tied and equal is False:
-        message = "the config ties the head and the table, but the stored head has different values, which tying would discard"
+        message = "the config ties the head and the table, but the stored head differs; tying would discard its values"
         ids = statistics.differing if statistics is not None else ()
         yield Finding("error" if facts.tie_is_explicit else "warning", "tied-head-differs", message, ids=ids)
     elif tied is False and equal:
@@ -119,20 +119,22 @@ def head_row_findings(scan: HeadScan, table: ScannedRows) -> Iterator[Finding]:
     """Yield findings about unusual rows in a head with its own weights."""
     if scan.statistics is None or scan.equal is not False or scan.has_more_rows:
         return
-    head = ScannedRows(scan.statistics, table.tokens.first(len(scan.statistics.ids)))
+    head = ScannedRows(scan.statistics, table.tokens.truncate(len(scan.statistics.ids)))
     is_ordinary, is_unknown = (head.tokens.has_kind(kind) for kind in (TokenKind.ORDINARY, TokenKind.UNKNOWN))
     zero = head.statistics.is_zero & is_ordinary
     if (unknown := head.statistics.is_zero & is_unknown).mean() > MAX_UNKNOWN:
         zero |= unknown
     message = "{rows} only zeros in the head; the logits of these tokens are always zero"
-    yield from head.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "head-zero-rows", message, zero)
+    yield from head.findings_for("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "head-zero-rows", message, zero)
     duplicates = head.duplicates & is_unknown
     if head.all_identical:
         duplicates = head.duplicates
     elif duplicates.mean() <= MAX_UNKNOWN:
         duplicates = np.any([group.flags & group.is_fault for group in shared_rows(head)], axis=0)
     message = "{rows} the same values as another row of the head; these tokens always get the same logit"
-    yield from head.finding("error" if head.all_identical else "warning", "head-duplicate-rows", message, duplicates)
+    yield from head.findings_for(
+        "error" if head.all_identical else "warning", "head-duplicate-rows", message, duplicates
+    )
     rms, expected = head.statistics.rms, table.statistics.rms
     if rms is not None and expected is not None and is_out_of_scale(rms, expected, MIN_RMS):
         message = f"values of a typical head row are about {rms:.1g}, those of the table {expected:.1g}"

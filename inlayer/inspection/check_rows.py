@@ -9,7 +9,8 @@ source -> Model -> [facts -> findings] -> Report
 - warnings are about tokens that ordinary text produces. Zero, equal or untrained rows beyond the tokenizer, in reserved
   tokens and in the padding row are normal in healthy models
 - NaN and infinity are errors in every row: a tied head spreads them to all logits
-- without a tokenizer, it is unknown which ids text can produce, so only what padding cannot explain is a warning
+- without a tokenizer, inspect cannot tell which ids text produces, so a row is a warning only if padding cannot
+  explain it
 - healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2,
   four tokens share the row of a special one; in a small English model, all bytes it never saw share a row. A few
   duplicates are a note. Ordinary tokens that share a trained row are a warning, except for the last tokens
@@ -92,7 +93,7 @@ class ScannedRows:
         usable = int(self.statistics.usable.sum())
         return usable > 2 and usable - int(self.duplicates.sum()) == 1
 
-    def finding(
+    def findings_for(
         self,
         severity: Severity,
         code: str,
@@ -203,12 +204,12 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     scan, tokens = rows.statistics, rows.tokens
     yield from _duplicate_findings(rows)
     yield from _undertrained_findings(rows, training)
-    yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
-    yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
+    yield from rows.findings_for("error", "nan-rows", "{rows} NaN", scan.has_nan)
+    yield from rows.findings_for("error", "inf-rows", "{rows} infinite values", scan.has_inf)
     yield from _zero_findings(rows)
     reached = tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)
     message = "{rows} the same value in every channel"
-    yield from rows.finding("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
+    yield from rows.findings_for("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
     yield from _norm_findings(rows, facts.norm_median, reached)
     if facts.near_zero_share is not None and facts.near_zero_share < MIN_NEAR_ZERO:
         message = f"only {facts.near_zero_share:.2%} of the values are near zero; no trained table is close to that"
@@ -226,13 +227,13 @@ def _zero_findings(rows: ScannedRows) -> Iterator[Finding]:
     if len(scan.ids) and scan.is_zero.all():
         part = "the whole table is" if len(scan.ids) == tokens.rows else f"all {len(scan.ids):,} rows read are"
         message = f"{part} zero; the weights were not saved or not loaded"
-        yield from rows.finding(
+        yield from rows.findings_for(
             "error", "zero-rows", message, scan.is_zero, advice="Save or download the weights again."
         )
         return
     zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
     message = "{rows} only zeros, although text produces these tokens; the model cannot tell them apart"
-    yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
+    yield from rows.findings_for("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
     yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
 
 
@@ -255,7 +256,9 @@ def _undertrained_findings(rows: ScannedRows, training: TrainingFacts | None) ->
     verdict = "looks undertrained: its embedding resembles" if found == 1 else several
     message = f"{found:,} of {ordinary:,} ordinary tokens {verdict} those of {undertrained.references:,} reference "
     message += "tokens that text never produces"
-    yield from rows.finding(severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice)
+    yield from rows.findings_for(
+        severity, "undertrained-tokens", message, undertrained.rows, rows.statistics.norms, advice
+    )
 
 
 def has_many_undertrained(rows: ScannedRows) -> bool:
@@ -284,7 +287,7 @@ def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -
         ratio = float(scan.norms[group].max(initial=0)) / median
         message = f"{{rows}} a norm up to {ratio:,.0f} times the median of {median:.3g}"
         message += "" if reached else "; ordinary text does not produce these tokens"
-        yield from rows.finding("warning" if reached else "note", "norm-outliers", message, group, scan.norms)
+        yield from rows.findings_for("warning" if reached else "note", "norm-outliers", message, group, scan.norms)
 
 
 def _channel_findings(facts: RowFacts, width: int) -> Iterator[Finding]:
@@ -314,19 +317,21 @@ def _duplicate_findings(rows: ScannedRows) -> Iterator[Finding]:
     scan, tokens, duplicates = rows.statistics, rows.tokens, rows.duplicates
     if rows.all_identical:
         message = "all rows are identical, so all tokens have the same embedding"
-        yield from rows.finding("error", "all-rows-identical", message, scan.usable)
+        yield from rows.findings_for("error", "all-rows-identical", message, scan.usable)
         return
     first, source, length = _repeated_rows(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
     if length >= MIN_REPEATED_ROWS:
         message = f"rows {first} to {first + length - 1} repeat the rows starting at {source}"
         in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
-        yield from rows.finding("error", "repeated-rows", message, in_block)
+        yield from rows.findings_for("error", "repeated-rows", message, in_block)
         return
     for group in shared_rows(rows):
         other = "rows that look untrained" if group.with_untrained else "another row"
         message = f"{{rows}} the same values as {other}; the model cannot tell them apart"
         values = scan.first_equal.astype(np.float64)
-        yield from rows.finding("warning" if group.is_fault else "note", "duplicate-rows", message, group.flags, values)
+        yield from rows.findings_for(
+            "warning" if group.is_fault else "note", "duplicate-rows", message, group.flags, values
+        )
     unknown = duplicates & tokens.has_kind(TokenKind.UNKNOWN)
     yield from _unknown_findings(rows, unknown, "duplicate-rows", "the same values as another row")
 
@@ -348,12 +353,14 @@ def shared_rows(rows: ScannedRows) -> tuple[SharedRows, SharedRows]:
     return SharedRows(own, False, is_fault), SharedRows(borrowed, True, is_borrowing_fault)
 
 
-def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
+def _unknown_findings(rows: ScannedRows, flags: Flags, code: str, values: str) -> Iterator[Finding]:
     """Yield unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
     if int(flags.sum()) > 1:  # a single one is the padding row
-        message = f"{{rows}} {what}; without a tokenizer it is unknown whether text produces these ids"
+        message = f"{{rows}} {values}; without a tokenizer, inspect cannot tell whether text produces these ids"
         advice = "Add the tokenizer and inspect again."
-        yield from rows.finding("warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice)
+        yield from rows.findings_for(
+            "warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice
+        )
 
 
 def _repeated_rows(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int]:

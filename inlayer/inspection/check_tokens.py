@@ -74,7 +74,7 @@ class TokenKinds:
     tokens_out_of_range: int = 0
     reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # the kinds whose rows were never trained
 
-    def first(self, n_ids: int) -> TokenKinds:
+    def truncate(self, n_ids: int) -> TokenKinds:
         """Return the first few ids, if not all rows were read."""
         return replace(self, ids=self.ids[:n_ids], kinds=self.kinds[:n_ids])
 

@@ -26,7 +26,15 @@ from inlayer.inspection.check_rows import MIN_COSINE, ScannedRows, reference_row
 from inlayer.inspection.check_tokens import TokenKind, TokenKinds, classify_ids
 from inlayer.inspection.findings import SEVERITIES, Finding, Severity, shorten
 from inlayer.inspection.report import MIN_REFERENCES, Report
-from inlayer.inspection.scan import Ids, RowStatistics, check_size, mean_direction, near_zero_share, sample, scan_rows
+from inlayer.inspection.scan import (
+    Ids,
+    RowStatistics,
+    check_scannable,
+    mean_direction,
+    near_zero_share,
+    sample_ids,
+    scan_rows,
+)
 from inlayer.render.progress_bar import Progress, no_progress
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
@@ -131,8 +139,8 @@ class ScannedModel(NamedTuple):
 
 def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Progress) -> ScannedModel:
     """Classify the tokens, and read the rows of the table and the head: all of them, or a sample."""
-    rows = check_size(model.table, is_sampled=quick)
-    ids = sample(rows, roles) if quick else None
+    rows = check_scannable(model.table, is_sampled=quick)
+    ids = sample_ids(rows, roles) if quick else None
     n_rows = rows if ids is None else len(ids)
     total = n_rows * (1 if model.head_name is None else 2)
     progress(0, total)
@@ -142,12 +150,12 @@ def _scan(model: Model, roles: dict[int, list[str]], quick: bool, progress: Prog
     if tokenizer is not None and tokenizer.pad_id is not None:
         padding_ids.add(tokenizer.pad_id)
     tokens = classify_ids(tokenizer, rows, ids, roles, padding_ids)
-    if _were_added(model.table, tokens):
+    if _look_resized(model.table, tokens):
         tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
     scan = _scan_table(model.table, tokens, ids, partial(_part_of, progress, 0, total))
     was_stopped = len(scan.ids) < n_rows
     head = check_head.scan_head(model, ids, partial(_part_of, progress, n_rows, total), skip=was_stopped)
-    scanned = ScannedRows(scan, tokens.first(len(scan.ids)))
+    scanned = ScannedRows(scan, tokens.truncate(len(scan.ids)))
     return ScannedModel(padding_id, findings, scanned, head, total, was_stopped or head.was_stopped)
 
 
@@ -172,8 +180,8 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
             yield f"{unread:,} of {head.shape[0]:,} rows of the head (quick)"
     if tokens.tokenizer is None:
         yield "which token ids text can produce (no tokenizer)"
-    elif facts.rows.undertrained_unknown:
-        yield f"which tokens are undertrained ({facts.rows.undertrained_unknown})"
+    elif facts.rows.undertrained_skip_reason:
+        yield f"which tokens are undertrained ({facts.rows.undertrained_skip_reason})"
     if facts.training is None and check_rows.has_many_undertrained(rows):
         yield "whether the table was trained with this tokenizer (many undertrained tokens)"
     if len(tokens.ids) < tokens.rows:
@@ -208,16 +216,16 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
     return scan
 
 
-def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
+def _look_resized(table: StoredTable, tokens: TokenKinds) -> bool:
     """Return whether rows without a token differ from the other references, because a later resize added them."""
     old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
     if min(len(old), len(new)) < MIN_REFERENCES:
         return False
     direction = mean_direction(table, _spread(old, MAX_SAMPLED))
     old_rows, new_rows = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
-    norm, norm_of_new = np.median(old_rows.norms), np.median(new_rows.norms)
+    norm, new_norm = np.median(old_rows.norms), np.median(new_rows.norms)
     apart = direction is not None and np.median(old_rows.cosines) >= MIN_COSINE > np.median(new_rows.cosines)  # type: ignore
-    return bool(apart) or not norm / MAX_RATIO <= norm_of_new <= norm * MAX_RATIO
+    return bool(apart) or not norm / MAX_RATIO <= new_norm <= norm * MAX_RATIO
 
 
 def _spread(ids: Ids, max_count: int) -> Ids:

@@ -29,7 +29,7 @@ class TensorFacts:
     tensor: str
     file: str
     offset: int  # position of the first byte in the file
-    bytes: int
+    nbytes: int
     dtype: str  # as spelled in the file
     rows: int
     width: int
@@ -59,7 +59,7 @@ class OtherTableFacts(TensorFacts):
     expected_rows: int | None  # by the config or the token table; None if unknown
     rows_read: int
     zero_rows: int = 0
-    nan_rows: int = 0  # rows with NaN or infinity
+    nonfinite_rows: int = 0  # rows with NaN or infinity
     duplicate_rows: int = 0
     norm_median: float | None = None
     copy_of: str | None = None  # the tensor with the same rows, for a copy
@@ -69,7 +69,7 @@ def describe_tensor(info: TensorInfo, total: int | None, scale: float | None) ->
     """Return the arguments of `TensorFacts`, for a tensor of a model with `total` parameters."""
     rows, width = info.shape
     name, file, share = shorten(info.name, 200), shorten(info.file, 200), rows * width / total if total else None
-    location = {"tensor": name, "file": file, "offset": info.offset, "bytes": info.nbytes, "dtype": info.dtype}
+    location = {"tensor": name, "file": file, "offset": info.offset, "nbytes": info.nbytes, "dtype": info.dtype}
     return location | {"rows": rows, "width": width, "parameter_share": share, "scale": scale}
 
 
@@ -82,9 +82,9 @@ def share_bytes(a: TensorInfo, b: TensorInfo) -> bool:
 class NgramMemoryFacts:
     """An n-gram memory of the config: how the last few tokens choose its rows."""
 
-    tensor: str  # how the names of its tensors end
+    tensor_suffix: str  # how the names of its tensors end
     layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
-    tensors: int  # number of tensors in the files; 0 if they do not match the config
+    n_tensors: int  # in the files; 0 if they do not match the config
     rows: int
     width: int
     heads: int
@@ -188,7 +188,7 @@ class RowFacts:
     cosine_threshold: float | None  # or at least this cosine to the mean direction of the reference tokens
 
     @property
-    def undertrained_unknown(self) -> str | None:
+    def undertrained_skip_reason(self) -> str | None:
         """Why undertrained rows cannot be recognized, or None if they can."""
         if self.norm_threshold is not None or self.cosine_threshold is not None:
             return None

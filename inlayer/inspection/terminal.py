@@ -83,7 +83,7 @@ def report_facts(report: Report, encoding: str = "utf-8") -> Iterator[tuple[str,
         yield label, f"read headers and {rows.rows_read:,} of {table.rows:,} rows; all counts refer to these"
     yield (
         "table",
-        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}",
+        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.nbytes)}",
     )
     yield "", f"{table.tensor} in {table.file} at byte {table.offset:,}"
     if table.model_parameters is not None and table.parameter_share is not None:
@@ -160,14 +160,16 @@ def _ngrams(memory: NgramMemoryFacts) -> str:
     sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
     text = f"{where}: {memory.heads} hash heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
     text += f", {memory.rows:,} x {memory.width:,}"
-    text += f" in {count(memory.tensors, 'tensor')}" if memory.tensors else ", but the files do not match the config"
+    text += (
+        f" in {count(memory.n_tensors, 'tensor')}" if memory.n_tensors else ", but the files do not match the config"
+    )
     return text + (f"; {memory.compressed_size:,} normalized tokens" if memory.compressed_size else "")
 
 
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
     for index, table in enumerate(tables[:MAX_TABLES]):
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
-        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}{share}"
+        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.nbytes)}{share}"
         yield "" if index else "tables", f"{table.role}: {table.tensor}, {size}"
         parts = [f"in {table.file} at byte {table.offset:,}", f"{count(table.zero_rows, 'row')} of zeros"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
@@ -221,9 +223,9 @@ def _histogram(report: Report, encoding: str) -> str:
 def _undertrained(report: Report) -> str:
     rows = report.rows
     thresholds = {"norm": rows.norm_threshold, "cosine similarity": rows.cosine_threshold}
-    if rows.undertrained_unknown:
+    if rows.undertrained_skip_reason:
         no_tokenizer = " (no tokenizer)" if report.vocabulary.tokenizer is None else ""
-        return f"unknown: {rows.undertrained_unknown}{no_tokenizer}"
+        return f"unknown: {rows.undertrained_skip_reason}{no_tokenizer}"
     criteria = " and ".join(name for name, threshold in thresholds.items() if threshold is not None)
     references = count(rows.reference_rows, "reference token")
     return f"{count(rows.undertrained_rows, 'row')} resembling {references}, judged by {criteria}"

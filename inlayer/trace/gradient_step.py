@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.geometry.nearest import nearest_others
+from inlayer.geometry.nearest import nearest_excluding_self
 from inlayer.geometry.projection import TableProjection
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import LossInputs, backward_note, choose_loss
@@ -209,7 +209,7 @@ def _neighborhood(
     pipeline: Pipeline, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32], projection: TableProjection
 ) -> npt.NDArray[np.float64]:
     """Return the mean position on the map of the rows nearest to each vector, without the row it comes from."""
-    near_ids, _ = nearest_others(pipeline.stored_table, ids, rows, NEIGHBORS)
+    near_ids, _ = nearest_excluding_self(pipeline.stored_table, ids, rows, NEIGHBORS)
     means = np.full((len(ids), 2), np.nan)
     for index, near in enumerate(near_ids):
         if (near >= 0).any():

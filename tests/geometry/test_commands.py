@@ -49,7 +49,7 @@ def test_neighbors(run: Run) -> None:
     code, out, _ = run("neighbors", "seven", "-k", "3", "--json")
     expected = [one._asdict() for one in inlayer.load("default").neighbors("seven", 3)]
     assert json.loads(out) == {"query": "seven", "neighbors": expected}
-    code, out, _ = run("neighbors", "--id", "1988", "--words", "--head", "-k", "2")
+    code, out, _ = run("neighbors", "--id", "1988", "--words-only", "--head", "-k", "2")
     assert "␣prince" in out
     assert "is 2 tokens" not in out
     _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # this is not a word; the output says what was searched instead
@@ -57,8 +57,14 @@ def test_neighbors(run: Run) -> None:
 
 
 def test_neighbors_says_why_there_are_none(run: Run, tmp_path: Path) -> None:
-    assert run("neighbors", "king", "--script", "Cherokee")[:2] == (0, "no other token matches --script Cherokee\n")
-    assert "matches --words --script Cherokee" in run("neighbors", "king", "--words", "--script", "Cherokee")[1]
+    assert run("neighbors", "king", "--unicode-script", "Cherokee")[:2] == (
+        0,
+        "no other token matches --unicode-script Cherokee\n",
+    )
+    assert (
+        "matches --words-only --unicode-script Cherokee"
+        in run("neighbors", "king", "--words-only", "--unicode-script", "Cherokee")[1]
+    )
     save_file({"model.embed_tokens.weight": np.ones((1, 4), np.float32)}, tmp_path / "model.safetensors")
     file = str(tmp_path / "model.safetensors")
     assert run("neighbors", "--id", "0", "--model", file)[1] == "no other row is nonzero and finite\n"
@@ -82,11 +88,11 @@ def test_sentencepiece_marks_are_shown_as_spaces_and_kept_in_json(run: Run) -> N
 
 
 def test_analogy(run: Run) -> None:
-    code, out, _ = run("analogy", "father", "-", "man", "+", "woman", "-k", "2", "--words")
+    code, out, _ = run("analogy", "father", "-", "man", "+", "woman", "-k", "2", "--words-only")
     assert code == 0
     assert "father alone  cosine" in out
     assert "the arithmetic added nothing" in out  # here, it is similarity alone
-    _, out, _ = run("analogy", "king - man + woman", "--words")
+    _, out, _ = run("analogy", "king - man + woman", "--words-only")
     assert "The arithmetic changed the top answer" in out
     assert "For useful results, try --model wordllama." in out
     assert "New York is split into 2 tokens" in run("analogy", "New York", "-", "city", "+", "country")[1]
@@ -130,7 +136,7 @@ def test_map_names_rows_without_a_direction(run: Run, tmp_path: Path) -> None:
     assert "3 rows not drawn (zero or non-finite): id 3, 7, 9" in run("map", file, "--method", "pca")[1]
     assert "1 row not drawn (zero or non-finite): id 6142 (<pad>)" in run("map", "--method", "pca")[1]
     found = json.loads(run("map", file, "--method", "pca", "--json")[1])
-    assert found["undrawn_ids"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
+    assert found["omitted_ids"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
     code, _, error = run("neighbors", "--id", "3", "--model", file)
     assert (code, "row 3 is zero or not finite" in error) == (2, True)
 
@@ -281,7 +287,7 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
         (["neighbors", ""], "the query is empty; pass a word, a text, or a token id"),
         (["neighbors", "--id", "abc"], "--id is 'abc'; it must be an integer"),
         (["neighbors", "--id", "99999999"], "must be in 0..6143"),
-        (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),
+        (["neighbors", "a", "--unicode-script", "Klingon"], "script 'Klingon' is unknown"),
         (["analogy", "king", "-man", "+woman"], "write an analogy as A - B + C, with spaces around - and +"),
         (["map", "--method", "umap"], "it must be one of 'best', 'pca', 'tsne'"),
         # an output is checked before a model is opened

@@ -64,7 +64,7 @@ def test_analogies(tmp_path: Path, model: inlayer.Model) -> None:
     right = []
     for line in QUESTIONS.splitlines()[1:4]:
         a, b, c, answer = line.split()
-        found = model.analogy(b, a, c, 1, words=True).answers[0]
+        found = model.analogy(b, a, c, 1, words_only=True).answers[0]
         right.append(found.text.strip() == answer)
     assert family.accuracy == pytest.approx(np.mean(right))
 

@@ -70,18 +70,19 @@ def test_query_can_be_a_word_a_text_an_id_or_a_vector(model: inlayer.Model) -> N
 
 
 def test_filters(model: inlayer.Model) -> None:
-    words = model.neighbors("seven", 20, words=True)
+    words = model.neighbors("seven", 20, words_only=True)
     assert all(one.text.strip().isalpha() for one in words)
     assert {" five", " four", " eight"} <= {one.text for one in words}
     special = Vocabulary(model.tokenizer, model.table.num_embeddings).special
     assert {model.tokenizer.special_tokens["<|endoftext|>"]} <= set(np.flatnonzero(special).tolist())
-    everything = model.neighbors("seven", model.table.num_embeddings, special=True)
+    everything = model.neighbors("seven", model.table.num_embeddings, include_special=True)
     assert len(everything) == model.table.num_embeddings - 2  # all rows except itself and the padding row
     assert len(model.neighbors("seven", model.table.num_embeddings)) < len(everything)
     assert all(
-        "a" <= one.text.strip().lower()[0] <= "z" for one in model.neighbors("seven", 9, words=True, script="Latin")
+        "a" <= one.text.strip().lower()[0] <= "z"
+        for one in model.neighbors("seven", 9, words_only=True, script="Latin")
     )
-    assert model.neighbors("seven", 3, words=True, script="Cherokee") == []
+    assert model.neighbors("seven", 3, words_only=True, script="Cherokee") == []
 
 
 def test_head_of_a_tied_model_is_its_table(model: inlayer.Model) -> None:
@@ -106,7 +107,7 @@ def test_model_without_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tokenizer, so words cannot be looked up; put one next to the weights"):
         bare.neighbors("king")
     with pytest.raises(InputError, match="no tokenizer"):
-        bare.neighbors(0, words=True)
+        bare.neighbors(0, words_only=True)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_the_verdict_names_a_large_share_of_undertrained_tokens(copy: Path) -> N
 
 
 def test_undertrained_tokens_that_cannot_be_recognized(copy: Path) -> None:
-    assert inspect(copy).rows.undertrained_unknown is None
+    assert inspect(copy).rows.undertrained_skip_reason is None
     set_rows(copy, slice(600, 640), torch.randn(40, 64), TABLE)  # the references look like ordinary rows
     report = inspect(copy)
     assert report.not_checked == ("which tokens are undertrained (reference tokens look like ordinary ones)",)

@@ -69,9 +69,9 @@ function showMap(report, data, colors) {
   else map = makeMap(byId("map"), data, { isStill: () => motion.instant });
   map.setColors(groups, PALETTE);
   const entries = [...colors].map(([code, color]) => [color, `${code} (${number(report.ids[code].length)})`]);
-  byId("legend").replaceChildren(...[...entries, [0, "other rows; darker where they are dense"]].flatMap(([color, text]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${text}  `]));
-  const undrawn = data.n_undrawn ? ` Not shown (zero or non-finite rows): ${rowNames(data.undrawn_ids, data.texts, data.n_undrawn)}.` : "";
-  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.mean_preservation)}% of a token's ${data.preservation_k} nearest tokens are also its neighbors on this map.${undrawn}`;
+  byId("legend").replaceChildren(...[...entries, [0, "other rows"]].flatMap(([color, text]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${text}  `]));
+  const omitted = data.n_omitted ? ` Not shown (zero or non-finite rows): ${rowNames(data.omitted_ids, data.texts, data.n_omitted)}.` : "";
+  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}. On average, ${Math.round(100 * data.mean_preservation)}% of a token's ${data.preservation_k} nearest tokens are also its neighbors on this map.${omitted}`;
 }
 
 // A served page links to the other pages, passing on its access token.
