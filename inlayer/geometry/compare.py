@@ -1,8 +1,9 @@
-"""Two tables compared: which tokens they share, which rows moved, and whether neighborhoods agree.
+"""Compare two tables: which tokens they share, which rows moved, and whether neighborhoods agree.
 
 table, table -> shared tokens -> [alignment -> movement, overlap]
 - tokens are matched by their bytes in running text, so models of different sizes or families can be compared:
   WordPiece's `king` and `##ing` match ` king` and `ing`
+- without a tokenizer, two tables of the same shape are matched by id: usually, one was fine-tuned from the other
 - rows are compared directly if the tables have the same width and shared rows point the same way (median cosine above
   SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
   norms and angles within it
@@ -20,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,29 +66,35 @@ class MovedRow(NamedTuple):
 class ModelComparison(NamedTuple):
     """What two tables have in common.
 
-    shared: Number of tokens in both.
+    n_shared: Number of tokens in both.
+    matched_by: "token", or "id" if the models have no tokenizer.
     only_a, only_b: Texts of tokens that only one model has, in the order of their ids.
     aligned: Whether the second table was rotated onto the first.
     median_cosine: Median cosine of the two rows of a shared token, after the rotation if there was one; NaN if no token
         has two rows that are nonzero and finite.
-    equal: Number of shared tokens with exactly equal rows.
-    moved: The rows that moved most, smallest cosine first.
-    overlap: Mean share of common neighbors; None with too few shared tokens.
+    n_equal: Number of shared tokens with exactly equal rows.
+    moved: The rows that moved or differ most, lowest cosine first.
+    overlap: Mean share of common neighbors, or None if there are too few shared tokens.
     damaged: The first rows that are zero or not finite in a model, except those that are zero in both. The norm of such
         a row is 0, NaN or infinity.
     n_damaged: Number of all such rows.
     """
 
-    shared: int
+    n_shared: int
+    matched_by: Literal["token", "id"]
     only_a: list[str]
     only_b: list[str]
     aligned: bool
     median_cosine: float
-    equal: int
+    n_equal: int
     moved: list[MovedRow]
     overlap: float | None
     damaged: list[MovedRow]
     n_damaged: int
+
+    def __repr__(self) -> str:
+        facts = f"{self.n_shared:,} shared tokens, {self.n_equal:,} equal rows, median cosine {self.median_cosine:.3f}"
+        return f"<ModelComparison: {facts}>"
 
 
 class Side(NamedTuple):
@@ -114,8 +121,12 @@ class MatchedRows(NamedTuple):
     equal: npt.NDArray[np.bool_]  # whether the two rows are exactly equal
     aligned: bool  # whether rows of the second table were rotated onto the first
 
+    @property
+    def matched_by(self) -> Literal["token", "id"]:
+        return "id" if self.a.vocabulary.tokenizer is None else "token"
+
     def moved_first(self) -> Ids:
-        """Return the indices of shared tokens whose rows differ, smallest cosine first."""
+        """Return the indices of shared tokens whose rows differ, lowest cosine first."""
         differs = np.flatnonzero(~(np.isnan(self.cosines) | self.equal))
         return differs[np.argsort(self.cosines[differs], kind="stable")]
 
@@ -125,7 +136,7 @@ class MatchedRows(NamedTuple):
 
 
 def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
-    """Compare the tables of two models: shared tokens, rows that moved, common neighborhoods.
+    """Compare the tables of two models: shared tokens, rows that moved, and overlapping neighborhoods.
 
     Args:
         a: A model, or a source as for `inlayer.load`.
@@ -136,20 +147,21 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
         The comparison. If the two spaces differ, rows of `b` are first rotated onto the rows of `a`.
 
     Raises:
-        InputError: If a model has no tokenizer, or the two share no token.
+        InputError: If the two models share no token, or if they have no tokenizer and differ in shape.
         InlayerError: If a source cannot be opened; see `load`.
 
     Example:
         >>> result = compare("default", "model")  # a copy
-        >>> result.shared, result.equal
+        >>> result.n_shared, result.n_equal
         (6144, 6144)
     """
-    one, other = (source if isinstance(source, Model) else load(source) for source in (a, b))
-    return compare_tables(match_rows((one.table, one.vocabulary), (other.table, other.vocabulary)), top)
+    return compare_tables(
+        match_models(*(source if isinstance(source, Model) else load(source) for source in (a, b))), top
+    )
 
 
 def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
-    """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
+    """Compare two tables by their shared tokens, and list the `top` rows that moved or differ most."""
     damaged = matched.damaged()
 
     def rows(indices: Ids) -> list[MovedRow]:
@@ -158,12 +170,13 @@ def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
         return [MovedRow(matched.a.vocabulary.text(id_a), id_a, *others) for id_a, *others in values]
 
     return ModelComparison(
-        shared=len(matched.cosines),
+        n_shared=len(matched.cosines),
+        matched_by=matched.matched_by,
         only_a=matched.a.only_texts,
         only_b=matched.b.only_texts,
         aligned=matched.aligned,
         median_cosine=_median(matched.cosines),
-        equal=int(matched.equal.sum()),
+        n_equal=int(matched.equal.sum()),
         moved=rows(matched.moved_first()),
         overlap=_overlap(matched.a, matched.b),
         damaged=rows(damaged),
@@ -171,9 +184,21 @@ def compare_tables(matched: MatchedRows, top: int = 20) -> ModelComparison:
     )
 
 
-def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
+def match_models(a: Model, b: Model) -> MatchedRows:
+    """Match the rows of two models, as `match_rows`."""
+    return match_rows((a.table, a.vocabulary), (b.table, b.vocabulary), (a.source, b.source))
+
+
+def match_rows(a: NamedTable, b: NamedTable, names: tuple[str, str] = ("A", "B")) -> MatchedRows:
     """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
-    tokens_a, tokens_b = tokens_by_bytes(a[1]), tokens_by_bytes(b[1])
+    without = [name for name, (_, words) in zip(names, (a, b), strict=True) if words.tokenizer is None]
+    if without and (len(without) == 1 or a[0].shape != b[0].shape):
+        raise InputError(
+            f"{' and '.join(without)} cannot be compared without a tokenizer; put its files next to the weights. Only two "
+            "tables of the same shape, both without a tokenizer, are matched by id"
+        )
+    ids = {str(token_id).encode(): token_id for token_id in range(a[1].rows)}
+    tokens_a, tokens_b = (ids, ids) if without else (tokens_by_bytes(a[1]), tokens_by_bytes(b[1]))
     common = [token for token in tokens_a if token in tokens_b]
     if not common:
         raise InputError("the two models have no token in common; is one of the tokenizers damaged?")
@@ -182,19 +207,17 @@ def match_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
         only = [token_id for token, token_id in ids.items() if token not in others]
         return Side(*table, np.array([ids[token] for token in common], np.int64), only)
 
-    one, other = side(a, tokens_a, tokens_b), side(b, tokens_b, tokens_a)
-    facts = _row_facts(one, other, None) if one.table.embedding_dim == other.table.embedding_dim else None
+    side_a, side_b = side(a, tokens_a, tokens_b), side(b, tokens_b, tokens_a)
+    facts = _row_facts(side_a, side_b, None) if side_a.table.embedding_dim == side_b.table.embedding_dim else None
     if needs_rotation := facts is None or _median(facts[0]) < SAME_SPACE:
-        facts = _row_facts(one, other, _procrustes(one, other))
-    return MatchedRows(one, other, *facts, needs_rotation)
+        facts = _row_facts(side_a, side_b, _procrustes(side_a, side_b))
+    return MatchedRows(side_a, side_b, *facts, needs_rotation)
 
 
 def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, int]:
     """Return the id of every token, by its bytes; the first one if several tokens have the same."""
     ids_by_token: dict[bytes, int] = {}
-    if vocabulary.tokenizer is None:
-        raise InputError("a model without a tokenizer cannot be compared: its rows cannot be matched by token")
-    prefix = vocabulary.tokenizer._continuation_prefix
+    prefix = vocabulary.tokenizer._continuation_prefix if vocabulary.tokenizer is not None else b""
     for token_id in range(vocabulary.rows):
         token = token_bytes(vocabulary.tokenizer, token_id)
         if token is not None:
@@ -269,9 +292,8 @@ def _overlap(a: Side, b: Side) -> float | None:
         rows[~valid] = 1.0
         near, _ = nearest_excluding_self(table, ids[sample], rows, NEIGHBORS, allowed=index >= 0)
         neighbors.append([set(index[row[row >= 0]]) if ok else set() for row, ok in zip(near, valid, strict=True)])
-    shares = [
-        len(one & other) / max(len(one), len(other)) for one, other in zip(*neighbors, strict=True) if one and other
-    ]
+    pairs = [pair for pair in zip(*neighbors, strict=True) if all(pair)]
+    shares = [len(near_a & near_b) / max(len(near_a), len(near_b)) for near_a, near_b in pairs]
     return float(np.mean(shares)) if shares else None
 
 
@@ -307,15 +329,16 @@ def compare_page(
         "sides": sides, "cosines": encode(shared.cosines),
         "norms_a": encode(shared.norms_a, "<f8"), "norms_b": encode(shared.norms_b, "<f8"),
         "moved": moved[:MAX_LISTED].tolist(), "n_moved": int(has_moved.sum()),
-        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged),
+        "damaged": damaged[:MAX_LISTED].tolist(), "n_damaged": len(damaged), "aligned": shared.aligned,
     }  # fmt: skip
     or_norm = "" if shared.aligned else f", or a norm that changed by more than {MOVED_NORM - 1:.0%}"
     about = (
         f"Each map is computed from its own table ({METHODS[projections[0].method]}); map B is rotated onto map A. "
-        f"Moved: a cosine below {MOVED_BELOW}{or_norm}."
+        f"{'Different' if shared.aligned else 'Moved'}: a cosine below {MOVED_BELOW}{or_norm}."
     )
     parts = {
         "a": escape(names[0]), "b": escape(names[1]), "about": escape(about),
+        "moved": "differ" if shared.aligned else "moved",
         "facts": "".join(f"<dt>{escape(label)}</dt><dd>{escape(text)}</dd>" for label, text in facts),
     }  # fmt: skip
     return build_page("compare", "map.css", "compare.css").document(f"{names[0]} and {names[1]}", data, **parts)

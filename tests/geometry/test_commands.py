@@ -208,7 +208,7 @@ def test_compare(run: Run) -> None:
     assert code == 0
     assert "6,144 of 6,144 equal" in " ".join(out.split())
     _, out, _ = run("compare", "default", "default", "--json")
-    assert json.loads(out)["shared"] == 6144
+    assert json.loads(out)["n_shared"] == 6144
 
 
 def test_compare_marks_undertrained_rows(run: Run, tmp_path: Path) -> None:
