@@ -194,8 +194,8 @@ def match_rows(a: NamedTable, b: NamedTable, names: tuple[str, str] = ("A", "B")
     without = [name for name, (_, words) in zip(names, (a, b), strict=True) if words.tokenizer is None]
     if without and (len(without) == 1 or a[0].shape != b[0].shape):
         raise InputError(
-            f"{' and '.join(without)} cannot be compared without a tokenizer; put its files next to the weights. Only two "
-            "tables of the same shape, both without a tokenizer, are matched by id"
+            f"{' and '.join(without)} cannot be compared without a tokenizer; put its files next to the weights. Only "
+            "two tables of the same shape, both without a tokenizer, are matched by id"
         )
     ids = {str(token_id).encode(): token_id for token_id in range(a[1].rows)}
     tokens_a, tokens_b = (ids, ids) if without else (tokens_by_bytes(a[1]), tokens_by_bytes(b[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -273,6 +274,21 @@ def test_evaluate(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["similarity"][0]["pairs"] == 3
 
 
+def test_few_pairs_have_no_score(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("king queen 9\nseven eight 8\nLondon banana 1\n")
+    assert re.search(r"pairs +3 +67% +- +- +-\n", run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))[1])
+
+
+def test_evaluate_without_files_is_a_smoke_test(run: Run) -> None:
+    code, out, _ = run("evaluate")
+    assert (code, out.startswith("A smoke test on a few built-in words, not a benchmark.")) == (0, True)
+    found = json.loads(run("evaluate", "--json")[1])
+    (score,) = found["similarity"]
+    assert (score["pairs"], score["coverage"]) == (43, pytest.approx(1, abs=0.2))
+    assert score["spearman"] > 0.5 > abs(score["random_baseline"])
+    assert [answers["questions"] for answers in found["analogies"]] == [5, 6, 11]
+
+
 def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text("king queen 9\nseven eight nan\n")
     code, _, error = run("evaluate", "--similarity", str(tmp_path / "pairs.txt"))
@@ -296,7 +312,6 @@ def test_scores_must_be_finite(run: Run, tmp_path: Path) -> None:
         (["compare", "default", "./nothing"], "./nothing: not found"),
         (["compare", "no/such", "default", "--html", "missing/folder/a.html"], "cannot be written"),
         (["inspect", "no/such/model", "--html", "missing/folder/a.html"], "cannot be written"),
-        (["evaluate"], "specify --similarity FILE or --analogies FILE"),
         (["evaluate", "--similarity", "nothing.txt"], "nothing.txt: not found"),
     ],
 )
