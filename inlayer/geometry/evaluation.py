@@ -7,7 +7,8 @@ word lists -> rows -> [scores]
   are similar
 - analogies: a question is included if its four words are single tokens with nonzero, finite rows. `nearest_baseline`
   answers with the token nearest to the third word alone, and `with_inputs` does not exclude the inputs: only what
-  exceeds both is due to the arithmetic. As in published scores, only the inputs are excluded, not variants of them as in `Model.analogy`
+  exceeds both is due to the arithmetic. As in published scores, only the inputs are excluded, not variants of them as
+  in `Model.analogy`
 Tested against plain loops in tests/geometry/test_evaluation.py.
 """
 

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from inlayer.errors import InlayerError, MissingExtraError
 from inlayer.geometry.nearest import nearest_excluding_self, to_float32
 from inlayer.geometry.projection import Distortion, Points, TableProjection, cache_folder, measure_distortion, project
-from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.geometry.vocabulary import MIN_WORD, Vocabulary
 from inlayer.render import Page, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count
@@ -38,14 +38,15 @@ MIN_SAMPLE = 32
 MAX_LISTED = 20
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
+MIN_COMPLETE = 200  # with as many words that are certainly complete, a picture labels no others
 MAX_CANDIDATES = 1000  # words, and parts of words, that a picture tries to label
-EXAMPLES = {  # word groups of a picture that should be close together, by color
-    "#c9600f": "seven five three hundred",
-    "#1f6fb5": "Monday Friday Sunday April",
-    "#1d6a40": "London France Paris China",
-    "#9c2f6a": "king queen mother father",
-    "#6a4fb3": "love hate want think",
-    "#8a6d00": "red blue green black",
+EXAMPLES = {  # word groups of a picture that should be close together, by color, with their names in the legend
+    "#c9600f": ("numbers", "seven five three hundred"),
+    "#1f6fb5": ("dates", "Monday Friday Sunday April"),
+    "#1d6a40": ("places", "London France Paris China"),
+    "#9c2f6a": ("people", "king queen mother father"),
+    "#6a4fb3": ("feelings", "love hate want think"),
+    "#8a6d00": ("colors", "red blue green black"),
 }
 KINDS, KIND_COLORS = ("parts of words and other tokens", "words"), ("#7a86ab", "#1d7480")  # as on a page
 MAX_LABEL = 22  # columns
@@ -71,7 +72,8 @@ class MapFacts:
     trustworthiness: float
     n_omitted: int  # zero and non-finite rows
     omitted_ids: list[int]  # ids of the first of them
-    words: str | None = None  # (V,) uint8: 1 for whole words, labeled first; 2 if they look cut off; None: no tokenizer
+    # (V,) uint8: 1 for whole words, 2 if they look truncated, 3 if they are certainly complete; None if no tokenizer
+    words: str | None = None
 
 
 def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProjection) -> MapFacts:
@@ -97,7 +99,9 @@ def map_facts(table: StoredTable, vocabulary: Vocabulary, projection: TableProje
 
 def encode_words(vocabulary: Vocabulary) -> str | None:
     """Encode which rows are whole words, as in `MapFacts.words`."""
-    return None if vocabulary.tokenizer is None else encode(vocabulary.words + 1 * vocabulary.stems, "u1")
+    if vocabulary.tokenizer is None:
+        return None
+    return encode(vocabulary.words + vocabulary.truncated + 2 * vocabulary.inflected, "u1")
 
 
 def per_row_distortion(rows: int, distortion: Distortion | None) -> npt.NDArray[np.float32]:
@@ -178,14 +182,28 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         figure = Figure(figsize=(12, 9), dpi=150, layout="constrained", facecolor="#ffffff")
         canvas: Any = FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        words = vocabulary.words if vocabulary.tokenizer is not None else np.zeros(len(points), np.bool_)
+        words = np.zeros(len(points), np.bool_)
+        if vocabulary.tokenizer is not None:
+            words = vocabulary.words & ~vocabulary.truncated
         size = float(np.clip(6e4 / max(int(drawn.sum()), 1), 0.4, 8))
         for name, kind_color, kind in zip(KINDS, KIND_COLORS, (~words, words), strict=True):
             x, y = points[drawn & kind].T
             axes.scatter(x, y, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
+        candidates = _candidates(vocabulary, drawn)
+        used = {color for _, color in candidates}
+        for color, (name, _) in EXAMPLES.items():
+            if color in used:
+                axes.scatter([], [], s=size, c=color, linewidths=0, label=name)
         if (drawn & words).any():
             figure.legend(
-                loc="outside lower left", ncols=2, frameon=False, fontsize=9, labelcolor="#3c484c", markerscale=3
+                loc="outside lower left",
+                ncols=8,
+                columnspacing=1.2,
+                handletextpad=0.2,
+                frameon=False,
+                fontsize=9,
+                labelcolor="#3c484c",
+                markerscale=3,
             )
         axes.set_title(f"{title}: {METHODS[projection.method]} of {len(points):,} rows", loc="left", color="#1b2326")
         axes.set_axis_off()
@@ -193,7 +211,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
         canvas.draw()
         placed: list[Any] = []
         renderer = canvas.get_renderer()
-        for token_id, color in _candidates(vocabulary, drawn):
+        for token_id, color in candidates:
             text = LABEL_GLYPHS.truncate(vocabulary.text(token_id).strip(" ") or " ", MAX_LABEL)
             _label(axes, renderer, points[token_id], text, color, placed)
         output = io.BytesIO()
@@ -207,15 +225,19 @@ def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tu
         return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
     words = np.flatnonzero(vocabulary.words & drawn).tolist()
     by_text = {vocabulary.text(token_id).strip(" \u2581\u0120"): token_id for token_id in reversed(words)}
-    colors = {word: color for color, group in EXAMPLES.items() for word in group.split()}
+    colors = {word: color for color, (_, group) in EXAMPLES.items() for word in group.split()}
     examples = {by_text[word]: color for word, color in colors.items() if word in by_text}
-    used = {*examples, *np.flatnonzero(vocabulary.stems).tolist()}
-    long = [token_id for token_id in words if token_id not in used and len(vocabulary.text(token_id).strip()) > 3]
+    complete = [token_id for token_id in np.flatnonzero(vocabulary.inflected).tolist() if token_id not in examples]
+    long = [
+        token_id for token_id in words
+        if token_id not in examples and len(vocabulary.text(token_id).strip(" \u2581\u0120")) >= MIN_WORD
+    ]  # fmt: skip
+    labeled = [token_id for token_id in complete if drawn[token_id]] if len(complete) >= MIN_COMPLETE else long
     parts = [  # where there are no words
         token_id for token_id in np.flatnonzero(drawn & ~vocabulary.words).tolist()
         if len(vocabulary.text(token_id)) > 2 and vocabulary.text(token_id).isalpha()
     ]  # fmt: skip
-    return [*examples.items(), *((token_id, None) for token_id in long[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
+    return [*examples.items(), *((token_id, None) for token_id in labeled[:MAX_CANDIDATES] + parts[:MAX_CANDIDATES])]
 
 
 def _label(

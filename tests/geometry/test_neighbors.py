@@ -166,12 +166,16 @@ def test_a_variant_of_an_input_is_no_answer() -> None:
         assert len(found.with_inputs) == 9
 
 
-def test_stems_look_cut_off(model: inlayer.Model) -> None:
-    ids = {word: model.tokenizer.encode(f" {word}")[0] for word in ("econom", "includ", "friend", "Monday")}
-    assert {word: bool(model.vocabulary.stems[ids[word]]) for word in ids} == {
-        "econom": True, "includ": True, "friend": False, "Monday": False
+def test_truncated_and_complete_words(model: inlayer.Model) -> None:
+    words = "econom", "includ", "friend", "Monday", "with", "included", "friends", "suff", "advant", "grad"
+    ids = {word: model.tokenizer.encode(f" {word}")[0] for word in words}
+    vocabulary = model.vocabulary
+    assert {word: bool(vocabulary.truncated[ids[word]]) for word in words[:5]} == {
+        "econom": True, "includ": True, "friend": False, "Monday": False, "with": False
     }  # fmt: skip
-    assert not (model.vocabulary.stems & ~model.vocabulary.words).any()
+    assert {word for word in words if vocabulary.inflected[ids[word]]} == {"friend", "friends", "included"}
+    assert not ((vocabulary.truncated | vocabulary.inflected) & ~vocabulary.words).any()
+    assert not (vocabulary.truncated & vocabulary.inflected).any()
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("wordllama", "minilm", "smollm2")]
