@@ -30,7 +30,7 @@ COMPARE_EXAMPLES = examples(
 
 @app.command(epilog=COMPARE_EXAMPLES)
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL or sample name.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id, URL, or sample name.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare A with.")],
     top: Annotated[
         int,

@@ -1,4 +1,4 @@
-"""`inlayer map`: coordinates for every row of a table, as a page, a picture or a file.
+"""`inlayer map`: coordinates for every row of a table, as a page, a picture, or a file.
 
 Tested in tests/geometry/test_commands.py.
 """
@@ -47,8 +47,8 @@ def map_(
     html: Annotated[
         str | None,
         output_file(
-            help="Write an interactive page. Up to 60,000 rows, it compares every row with every other: 30,000 rows "
-            "take half a minute."
+            help="Write an interactive page. For up to 60,000 rows, compares every pair of rows; 30,000 rows take "
+            "about half a minute."
         ),
     ] = None,
     png: Annotated[str | None, output_file(help="Write a labeled picture.")] = None,
@@ -72,7 +72,7 @@ def map_(
         sys.stderr.write("stopped before a map was computed\n")
         raise typer.Exit(INTERRUPTED) from None
     measure = partial(measure_distortion, model.table, projection.points)
-    with progress_bar("measuring distortion") as progress:  # the number is the same, whatever is written
+    with progress_bar("measuring distortion") as progress:  # the number does not depend on which files are written
         distortion = projection.distortion or measure(sample=SAMPLED_ROWS, progress=progress)
         is_small = model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS
         if html is not None and projection.complete and is_small and projection.distortion is None:
@@ -121,7 +121,7 @@ def _print_map(vocabulary: Vocabulary, projection: TableProjection, distortion: 
         f"{METHODS[projection.method]} of {len(projection.points):,} rows{spread}{partly}",
         f"on average, {distortion.mean_preservation:.1%} of a token's {distortion.k} nearest tokens are "
         f"also its neighbors on this map; trustworthiness {distortion.trustworthiness:.3f}{sampled}",
-        *(f"{count(len(omitted), 'row')} not drawn (zero or non-finite): id {named}" for _ in omitted[:1]),
+        *(f"{count(len(omitted), 'row')} not shown (zero or non-finite): id {named}" for _ in omitted[:1]),
     ]
     console().print("\n".join(lines))
     sys.stdout.writelines(f"wrote {format_path(name)}\n" for name in written)

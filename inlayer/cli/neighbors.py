@@ -74,7 +74,7 @@ def neighbors(
     include_special: IncludeSpecial = False,
     as_json: Json = False,
 ) -> None:
-    """Find the tokens nearest to a word, text or token by cosine similarity (exact search)."""
+    """Find the tokens nearest to a word, text, or token by cosine similarity (exact search)."""
     from inlayer.checkpoint import load
 
     if (query is None) == (token_id is None):
@@ -123,7 +123,7 @@ def analogy(
     opened = load(model)
     result = opened.analogy(first, second, third, k=k, table="head" if head else "input", words_only=words_only)
     if as_json:
-        found = {name: [one._asdict() for one in neighbors] for name, neighbors in result._asdict().items()}
+        found = {name: [neighbor._asdict() for neighbor in neighbors] for name, neighbors in result._asdict().items()}
         print_json({"words": parts[::2]} | found)
         return
     if not any(result):
@@ -151,7 +151,7 @@ def print_neighbors(columns: dict[str, list[Neighbor]], *, ids: bool = False) ->
     from inlayer.render.fitted_table import natural_width
 
     cells = [
-        [(token_text(one.text), *[str(one.id)] * ids, f"{one.score:.3f}") for one in column]
+        [(token_text(found.text), *[str(found.id)] * ids, f"{found.score:.3f}") for found in column]
         for column in columns.values()
     ]
     width = 2 + ids

@@ -1,7 +1,7 @@
-"""The maps of one table for a server: PCA at once, t-SNE from a separate process when it is ready.
+"""Maps of one table for the server: PCA immediately, t-SNE from a separate process once it is ready.
 
 table -> [PCA, then t-SNE] -> facts
-- each map is described once, in a thread. A request waits a few seconds for it; after that, the client has to ask again
+- each map is described once, in a thread. A request waits a few seconds for it; after that, the client must retry
 - t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
   machine. Every process finds its result in the cache; an interrupted run leaves nothing there
 Tested with a server that is stopped in tests/web/test_maps.py.
@@ -47,7 +47,7 @@ NOT_READY = MapFacts(
 
 
 class BackgroundMaps:
-    """The maps of one table. `remote` tables are not mapped, because that would download them."""
+    """Maps of one table. `remote` tables are not mapped, because that would download them."""
 
     def __init__(self, table: StoredTable, vocabulary: Vocabulary, *, remote: bool = False) -> None:
         self.table, self.vocabulary, self.remote = table, vocabulary, remote
@@ -61,7 +61,7 @@ class BackgroundMaps:
         return NOT_READY if ready is None else replace(ready[1], is_improving=is_improving)
 
     def projection(self, method: str = "best") -> TableProjection | None:
-        """Return the projection behind `get`; None if it is not ready, or if the table cannot be mapped."""
+        """Return the projection that `get` describes, or None if it is not ready or the table cannot be mapped."""
         try:
             ready, _ = self._find(method)
         except InputError:

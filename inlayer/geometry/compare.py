@@ -9,9 +9,9 @@ table, table -> shared tokens -> [alignment -> movement, overlap]
   norms and angles within it
 - overlap is the share of a token's K nearest shared tokens in one table that are also among its K nearest in the other.
   It needs no alignment
-- the page has both maps side by side. The second is rotated, mirrored and scaled onto the first (Procrustes over shared
-  tokens). The shared tokens that moved most, and the tokens that only one model has, are colored; hovering and choosing
-  a token affect both maps
+- the page shows both maps side by side. The second is rotated, mirrored, and scaled onto the first (Procrustes over
+  shared tokens). The shared tokens that moved most, and the tokens that only one model has, are colored; hovering and
+  choosing a token affect both maps
 Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py, in Chromium in
 tests/browser/test_map.py.
 """
@@ -74,9 +74,9 @@ class ModelComparison(NamedTuple):
         has two rows that are nonzero and finite.
     n_equal: Number of shared tokens with exactly equal rows.
     moved: The rows that moved or differ most, lowest cosine first.
-    overlap: Mean share of common neighbors, or None if there are too few shared tokens.
+    overlap: Mean share of overlapping neighbors, or None if there are too few shared tokens.
     damaged: The first rows that are zero or not finite in a model, except those that are zero in both. The norm of such
-        a row is 0, NaN or infinity.
+        a row is 0, NaN, or infinity.
     n_damaged: Number of all such rows.
     """
 
@@ -345,7 +345,7 @@ def compare_page(
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:
-    """Rotate, mirror, scale and shift the second map so that shared tokens are closest to their places on the first."""
+    """Rotate, mirror, scale, and shift the second map so that shared tokens are closest to those on the first."""
     target, moved = points_a[shared.a.ids].astype(np.float64), points_b[shared.b.ids].astype(np.float64)
     finite = np.isfinite(target).all(axis=1) & np.isfinite(moved).all(axis=1)
     target, moved = target[finite], moved[finite]

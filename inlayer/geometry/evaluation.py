@@ -57,7 +57,7 @@ class AnalogyScore(NamedTuple):
 
 
 def score_similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> SimilarityScore:
-    """Score a list of word pairs: lines of two words and a number, separated by whitespace, tabs or commas."""
+    """Score a list of word pairs: lines of two words and a number, separated by whitespace, tabs, or commas."""
     pairs = [_pair(path, number, line) for number, line in _lines(path)]
     if len(pairs) < 2:
         raise InputError(f"{format_path(path)} has {len(pairs)} word pairs; at least 2 are needed")

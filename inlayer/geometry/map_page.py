@@ -155,11 +155,11 @@ def map_files(*names: str) -> str:
 def embedded_map(
     table: StoredTable, vocabulary: Callable[[], Vocabulary], *, remote: bool
 ) -> tuple[TableProjection | None, dict[str, Any]]:
-    """Return a table's map for a page in a file, with its projection; or a note that says why there is none."""
+    """Return a table's map for a page in a file, with its projection, or a note that explains why there is none."""
     rows = table.num_embeddings
     if remote or rows > MAX_NEIGHBOR_ROWS:
-        why = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
-        return None, {"note": f"No map: the table is {why}."}
+        reason = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
+        return None, {"note": f"No map: the table is {reason}."}
     try:
         projection = project(table, "best", cache=cache_folder())
         return projection, asdict(map_facts(table, vocabulary(), projection))
@@ -191,9 +191,9 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
             axes.scatter(x, y, s=size, c=kind_color, alpha=0.45, linewidths=0, label=name)
         candidates = _candidates(vocabulary, drawn)
         used = {color for _, color in candidates}
-        for color, (name, _) in EXAMPLES.items():
-            if color in used:
-                axes.scatter([], [], s=size, c=color, linewidths=0, label=name)
+        for example_color, (name, _) in EXAMPLES.items():
+            if example_color in used:
+                axes.scatter([], [], s=size, c=example_color, linewidths=0, label=name)
         if (drawn & words).any():
             figure.legend(
                 loc="outside lower left",
@@ -264,7 +264,7 @@ def _label(
 
 
 def map_parquet(vocabulary: Vocabulary, projection: TableProjection) -> bytes:
-    """Return a Parquet file with id, text, x, y and neighborhood_preservation, which embedding-atlas opens."""
+    """Return a Parquet file with id, text, x, y, and neighborhood_preservation, which embedding-atlas opens."""
     try:
         import pyarrow as pa
         from pyarrow import parquet

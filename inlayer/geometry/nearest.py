@@ -1,8 +1,8 @@
 """Exact nearest rows of a table by cosine similarity: every row is compared with every query. Numpy only.
 
 table, queries -> [ids, cosines]
-- rows are read in blocks that fit in a processor's cache, so a table of any size, quantized or remote, is searched in
-  constant memory; each core searches its own part
+- rows are read in blocks that fit in the processor's cache, so a table of any size, even quantized or remote, is
+  searched in constant memory; each core searches its own part
 - products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
 - for few queries, a bfloat16 file is first searched for candidates, which is twice as fast
 - rows of zeros (padding) and rows with NaN or infinity are never returned
@@ -35,12 +35,12 @@ Ids = npt.NDArray[np.int64]
 BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so several arrays fit in the L2 cache
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
-CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
-MIN_BATCHED_QUERIES = 8  # from this many queries on, BLAS multiplies them with each block
+CHUNK_ROWS = 2**12  # rows whose cosines are merged together, if blocks are smaller
+MIN_BATCHED_QUERIES = 8  # with this many queries or more, BLAS multiplies them with each block
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
 MIN_SQUARE = 2.0**-100  # smaller sums of squares have lost bits to underflow
-# Values of a rough search that are widened at once. In shorter calls, our threads wait for the interpreter lock; in
+# Values of a rough search that are widened in one call. In shorter calls, our threads wait for the interpreter lock; in
 # longer ones, OpenBLAS starts its own threads.
 ROUGH_VALUES = 2**18
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
@@ -59,7 +59,7 @@ def nearest(
 ) -> tuple[Ids, Vectors]:
     """Return the ids (Q, k) and cosines (Q, k) of the rows nearest to each query (Q, D), nearest first.
 
-    If fewer than k rows are nonzero, finite and `allowed` (V,), the other entries have id -1 and cosine -inf.
+    If fewer than k rows are nonzero, finite, and `allowed` (V,), the other entries have id -1 and cosine -inf.
     """
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
@@ -126,7 +126,7 @@ class TopRows:
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
         """Collect the rows of a block that are better than the worst so far; most blocks have few."""
         queries, k = self._ids.shape
-        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # in the first block, only its own best rows count
+        if len(ids_N) > k and np.isneginf(self._worst_Q).any():  # in the first block, only its best rows
             kth_Q = np.partition(scores_QN, -k, 1)[:, -k]
             self._worst_Q = np.maximum(self._worst_Q, np.nextafter(kth_Q, np.float32(-np.inf)))
         worst_Q = self._worst_Q

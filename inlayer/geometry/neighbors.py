@@ -1,4 +1,4 @@
-"""Neighbors and analogies: which tokens have rows in the same direction as a word, a text, an id or a vector.
+"""Neighbors and analogies: which tokens have rows in the same direction as a word, a text, an id, or a vector.
 
 query -> vector -> [nearest rows] -> tokens
 - the query's own tokens are excluded, and so are special tokens, unless requested
@@ -29,7 +29,7 @@ from inlayer.tables.stored_table import StoredTable
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-Query = Any  # str, int or vector
+Query = Any  # str, int, or vector
 
 
 class Neighbor(NamedTuple):
@@ -44,10 +44,10 @@ class Analogy(NamedTuple):
     """The answers to "a - b + c", and what the words alone would have answered.
 
     answers: Nearest tokens to the vector a - b + c, inputs excluded, and with them tokens that are the same word as an
-        input apart from case and spaces.
+        input, ignoring case and whitespace.
     nearest_to_first: Nearest tokens to `a` alone, with the same tokens excluded. The same answer here means that the
         arithmetic added nothing to similarity.
-    with_inputs: Nearest tokens to a - b + c, nothing excluded: often `a` itself.
+    with_inputs: Nearest tokens to a - b + c, with nothing excluded; often `a` itself.
     """
 
     answers: list[Neighbor]
@@ -134,5 +134,5 @@ def _search(
     results = []
     for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
         pairs = [pair for pair in zip(ids, scores, strict=True) if pair[0] >= 0 and pair[0] not in skipped]
-        results.append([Neighbor(one, vocabulary.text(one), min(score, 1.0)) for one, score in pairs[:k]])
+        results.append([Neighbor(row, vocabulary.text(row), min(score, 1.0)) for row, score in pairs[:k]])
     return results

@@ -11,7 +11,7 @@ table -> [coordinates (V, 2)] -> map
 - results are cached by the content of the table; the t-SNE of the bundled sample is part of the package
 - faithfulness is measured exactly for each row of a sample. Neighborhood preservation is the share of a row's K nearest
   rows (by cosine) that are also among its K nearest points. Trustworthiness (Venna and Kaski, 2001) is 1 if every
-  neighbor on the map is a true one; a false one costs more, the further down the true ranking it is
+  neighbor on the map is a true one; a false neighbor costs more the lower its true rank
 Tested against numpy's SVD and scikit-learn's trustworthiness in tests/geometry/test_projection.py.
 """
 
@@ -46,7 +46,7 @@ BLOCK_VALUES = 2**21
 USUAL_NORMS = 2.0**-30, 2.0**30  # if the largest norm is in this range, products of thousands of rows fit in float32
 OVERSAMPLING, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # subspace iteration: extra directions, passes, change of the plane
 ROUNDING = 2.0**-22  # cosines of equal rows can differ by this; a row as near as another is not a worse neighbor
-BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
+BATCH_SCORES = 2**22  # cosines in memory at a time: 16 MB, unless the table has more rows
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
@@ -61,7 +61,7 @@ class Distortion(NamedTuple):
     neighborhood_preservation: npt.NDArray[np.float32]  # (n,) share of the true neighbors that are so on the map
     trustworthiness: float  # 1 if no neighbor on the map is a false one
     mean_preservation: float
-    measured_rows: int  # the rows behind both averages
+    measured_rows: int  # rows used for both averages
 
 
 class TableProjection(NamedTuple):

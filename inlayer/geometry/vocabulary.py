@@ -112,7 +112,7 @@ class Vocabulary:
         return mask
 
     def script(self, name: str) -> Mask:
-        """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
+        """Flag the rows whose letters all belong to a Unicode script, such as Latin, Cyrillic, or Han."""
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:

@@ -1,4 +1,4 @@
-"""The head: whether it is tied, judging by config, files and values, and whether its own rows are healthy.
+"""The head: whether it is tied, judging by config, files, and values, and whether its own rows are healthy.
 
 source -> Model -> facts -> [findings] -> Report
 - the head is read in blocks next to the table, in one pass that compares them and collects row statistics
@@ -111,7 +111,8 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("note", "head-stored-twice", "the head and the table are tied, but both are stored")
     if statistics is not None and not statistics.finite.all():
         ids = tuple(statistics.ids[~statistics.finite].tolist())
-        message = f"NaN or infinity in {count(len(ids), 'row')} of the head {facts.tensor}; no loss will be finite"
+        message = f"NaN or infinity in {count(len(ids), 'row')} of the head {facts.tensor}; "
+        message += "every loss will be NaN or infinite"
         yield Finding("error", "head-not-finite", message, ids=ids)
 
 

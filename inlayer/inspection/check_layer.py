@@ -1,4 +1,4 @@
-"""The layer and its config: table, positions, token types, norm and projection.
+"""The layer and its config: table, positions, token types, norm, and projection.
 
 source -> Model -> facts -> [findings] -> Report
 - a tensor is read only if its header gives the shape that the config requires; a file may claim any shape

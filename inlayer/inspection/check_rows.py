@@ -1,13 +1,13 @@
-"""Rows: NaN, zero, constant and duplicate rows, norms, channels, padding, undertrained tokens.
+"""Rows: NaN, zero, constant, and duplicate rows, norms, channels, padding, undertrained tokens.
 
 source -> Model -> [facts -> findings] -> Report
 - undertrained rows resemble those of reference tokens, which text never produces: rows without a token, reserved
-  tokens and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
+  tokens, and impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
 - there are two criteria. Norm: weight decay shrinks their rows. Cosine similarity: their rows share a direction, which
   reveals BERT's `[unused]` rows where norms do not. A criterion is used only if it clearly separates references from
   ordinary rows
-- warnings are about tokens that ordinary text produces. Zero, equal or untrained rows beyond the tokenizer, in reserved
-  tokens and in the padding row are normal in healthy models
+- warnings are about tokens that ordinary text produces. Zero, equal, or untrained rows beyond the tokenizer, in
+  reserved tokens, and in the padding row are normal in healthy models
 - NaN and infinity are errors in every row: a tied head spreads them to all logits
 - without a tokenizer, inspect cannot tell which ids text produces, so a row is a warning only if padding cannot
   explain it
@@ -18,7 +18,7 @@ source -> Model -> [facts -> findings] -> Report
 - many undertrained tokens are reported as a note, and the report lists their cause under "not checked": the training
   text may have been short, or the tokenizer may be another model's. If training recorded fewer unseen tokens, they are
   reported as a warning
-- published models pass all thresholds; each threshold is a constant with its reason
+- published models pass every check; each threshold is a constant with a comment that justifies it
 - see also: reading rows (scan.py), the same rules for a head (check_head.py)
 Tested on planted rows in tests/inspection/test_scan.py, with damaged checkpoints in tests/inspection/test_faults.py, on
 real models in tests/inspection/test_report.py.
@@ -42,7 +42,7 @@ from inlayer.render.numbers import count
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
 REFERENCE_QUANTILE = 0.75  # a few references may be trained after all, such as a reserved token that came into use
-TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
+TOLERANCE = 0.1  # margin by which an ordinary row may exceed the references
 MAX_REFERENCE_NORM = 0.5  # norm ratio of references to ordinary rows
 MIN_COSINE = 0.5  # cosine of references to their mean direction
 MAX_DISTANCE_RATIO = 1 / 3  # ratio of distances (1 - cosine) of references to ordinary rows
@@ -137,7 +137,7 @@ def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinar
 
 
 def _threshold(references: Numbers, ordinary: Numbers, max_ratio: float) -> float | None:
-    """Return the largest value of a reference, apart from outliers; None if many ordinary values are that small."""
+    """Return the largest value of a reference, ignoring outliers, or None if many ordinary values are that small."""
     threshold = (1 + TOLERANCE) * float(np.quantile(references, REFERENCE_QUANTILE))
     separate = threshold < max_ratio * float(np.median(ordinary))
     return threshold if separate and float((ordinary <= threshold).mean()) < MAX_MATCHES else None
@@ -212,7 +212,8 @@ def row_findings(rows: ScannedRows, facts: RowFacts, training: TrainingFacts | N
     yield from rows.findings_for("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
     yield from _norm_findings(rows, facts.norm_median, reached)
     if facts.near_zero_share is not None and facts.near_zero_share < MIN_NEAR_ZERO:
-        message = f"only {facts.near_zero_share:.2%} of the values are near zero; no trained table is close to that"
+        share = f"{facts.near_zero_share:.2%}"
+        message = f"only {share} of the values are near zero, far outside the range of trained tables"
         yield Finding("warning", "unusual-value-distribution", message)
     yield from _channel_findings(facts, scan.width)
     if facts.padding_norm and facts.padding_id is not None:
@@ -272,7 +273,7 @@ def _norm_findings(rows: ScannedRows, median: float | None, is_reached: Flags) -
         return
     if not MIN_RMS <= rms <= MAX_RMS:
         code = "scale-too-small" if rms < MIN_RMS else "scale-too-large"
-        message = f"values of a typical row are about {rms:.1g}; no published model is close to that"
+        message = f"values of a typical row are about {rms:.1g}, far outside the range of published models"
         yield Finding("warning", code, message)
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.log(scan.norms / median)

@@ -1,4 +1,4 @@
-"""Every other table: per-layer, n-gram, value and routing tables, copies for multi-token prediction, and positions.
+"""Every other table: per-layer, n-gram, value, and routing tables, copies for multi-token prediction, and positions.
 
 source -> Model -> facts -> [findings] -> Report
 - the token table and the head are read elsewhere; all other rows are read in blocks, or sampled in a

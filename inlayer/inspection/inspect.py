@@ -1,7 +1,8 @@
 """inspect: scan a model, collect facts and findings, and report them.
 
 source -> Model -> facts -> findings -> [Report]
-- all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
+- all rows are read once, in blocks (scan.py); `quick` reads only headers and a sample of the rows, and can miss defects
+  outside the sample
 Tested on real models, which must pass, in tests/inspection/test_report.py, and with one damaged checkpoint per fault in
 tests/inspection/test_faults.py.
 """
@@ -57,15 +58,15 @@ def inspect(
     The files are never executed or trusted, and torch is not needed.
 
     Args:
-        source: A folder, a file, a hub id or the name of a sample, as for `inlayer.load`; or a loaded model. The
+        source: A folder, a file, a hub id, or the name of a sample, as for `inlayer.load`; or a loaded model. The
             default is the bundled sample model.
-        quick: Read headers and a sample of the rows only. Faults in other rows are missed.
+        quick: Read only headers and a sample of the rows. Defects outside the sample are missed.
         strict: Also set `exit_code` to 1 if the table is randomly initialized, or if anything was not checked.
         progress: Called as `progress(done, total)` while rows are read. If it returns False, reading stops and the
             report covers the rows read so far.
 
     Returns:
-        A report with facts, findings and an exit code. Every finding lists all of its token ids; `to_dict()` converts
+        A report with facts, findings, and an exit code. Every finding lists all of its token ids; `to_dict()` converts
         the report to JSON values.
 
     Raises:
@@ -165,7 +166,7 @@ def _not_checked(model: Model, scanned: ScannedModel, facts: Report) -> Iterator
     head, statistics = facts.head, scanned.head.statistics
     if model.spec is None and not model.is_static:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
-        yield f"positions, scale and other tensors ({why})"
+        yield f"positions, scale, and other tensors ({why})"
     if others := check_layer.unidentified_tables(model):
         yield f"tensors with the table's shape ({join_names(others)})"
     if head.tensor is not None and head.tie_word_embeddings is None:

@@ -115,18 +115,18 @@ class PositionFacts:
     tensor: str | None = None
     tensor_rows: int | None = None
     rotary: tuple[RotaryTypeFacts, ...] = ()
-    relative: str | None = None  # relative positions, in words
+    relative: str | None = None  # description of the relative positions
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFacts:
-    """Weight tying from three sides: the config's flag, a head tensor in the files, and its values."""
+    """Weight tying according to three sources: the config's flag, a head tensor in the files, and its values."""
 
-    tie_word_embeddings: bool | None  # the config's value or the family's default; None without a known config
+    tie_word_embeddings: bool | None  # the config's value or the family's default; None if there is no known config
     tie_is_explicit: bool  # the config itself contains tie_word_embeddings
     tensor: str | None
     shape: tuple[int, ...] | None
-    equals_table: bool | None  # bit for bit; None if there is nothing to compare
+    equals_table: bool | None  # whether they are bit-identical; None if there is nothing to compare
     expected: bool | None  # the model's class has a head; None if the config names no class
 
 
@@ -142,7 +142,7 @@ class SpecialToken:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFacts:
-    """Tokens compared with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
+    """How tokens match up with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
 
     tokenizer: str | None = None  # its kind; without a tokenizer, most counts are None
     tokens: int | None = None
@@ -153,7 +153,7 @@ class VocabularyFacts:
     gaps: int | None = None  # rows before the last token that have no token
     tokens_out_of_range: int | None = None
     reserved_tokens: int | None = None  # placeholders such as [unused7]
-    reusable_ids: int | None = None  # reserved tokens, gaps and trailing rows
+    reusable_ids: int | None = None  # reserved tokens, gaps, and trailing rows
     reusable_examples: tuple[Example, ...] = ()
     special_tokens: tuple[SpecialToken, ...]
 
@@ -167,7 +167,7 @@ class RowFacts:
     inf_rows: int
     zero_rows: int
     constant_rows: int
-    duplicate_rows: int  # bit-identical to an earlier row; zero rows are not counted
+    duplicate_rows: int  # bit-identical to an earlier row; zero rows are excluded
     norm_min: float | None
     norm_median: float | None
     norm_max: float | None
@@ -215,18 +215,18 @@ class Report:
 
     Attributes:
         source: The checkpoint as you named it.
-        kind: The kind of source: "folder", "safetensors", "gguf", "pytorch" or "hub".
+        kind: The kind of source: "folder", "safetensors", "gguf", "pytorch", or "hub".
         description: A line about the bundled or installed sample; empty for other sources.
         quick: Whether only headers and a sample of the rows were read.
-        table: Where the embedding table is stored, its size and dtype.
+        table: Where the embedding table is stored, its size, and its dtype.
         positions: The position scheme and the context length.
         head: Whether the head is tied, by the config and by its values.
-        tables: Every other table: positions, token types, per-layer, n-gram, value and routing tables, copies.
+        tables: Every other table: positions, token types, per-layer, n-gram, value, and routing tables, copies.
         ngrams: The n-gram memories of the config.
-        vocabulary: Tokens compared with rows: gaps, reserved and special tokens.
+        vocabulary: How tokens match up with rows: gaps, and reserved and special tokens.
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
-        findings: Errors, warnings and notes, the most severe first.
+        findings: Errors, warnings, and notes, the most severe first.
         not_checked: What could not be checked, and why. Without findings, it may still be faulty.
         strict: Whether a randomly initialized table, or anything not checked, counts as a failure.
 
@@ -301,7 +301,7 @@ class Report:
             code: The code of a finding, such as "undertrained-tokens".
 
         Returns:
-            Every token id behind it, sorted; empty if there is no such finding.
+            Every affected token id, sorted; empty if there is no such finding.
 
         Raises:
             InputError: If it is not the code of any kind of finding.

@@ -190,7 +190,7 @@ def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
 
 
 def _measure(rows: npt.NDArray[Any], direction: Vector | None, channels: Numbers) -> dict[str, npt.NDArray[Any]]:
-    """Return norm, cosine and flags of each row of a block, and add the sums of its channels to `channels`."""
+    """Return norm, cosine, and flags of each row of a block, and add the sums of its channels to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
     is_constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)

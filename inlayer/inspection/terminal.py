@@ -41,7 +41,7 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print facts, findings and a verdict."""
+    """Print facts, findings, and a verdict."""
     for label, text in report_facts(report, console.encoding):
         print_labeled(console, Text(label, "bold"), Text(_line(text), "dim" if text == report.description else ""))
     console.print()
@@ -59,9 +59,10 @@ def print_report(report: Report, console: Console) -> None:
 
 def report_text(report: Report, width: int = 100) -> str:
     """Return the report as plain text."""
-    output = Console(file=StringIO(), width=width, highlight=False, markup=False, emoji=False, color_system=None)
+    text = StringIO()
+    output = Console(file=text, width=width, highlight=False, markup=False, emoji=False, color_system=None)
     print_report(report, output)
-    return output.file.getvalue().rstrip()  # type: ignore[attr-defined]
+    return text.getvalue().rstrip()
 
 
 def print_labeled(console: Console, label: Text, text: Text) -> None:
@@ -171,7 +172,7 @@ def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
         size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.nbytes)}{share}"
         yield "" if index else "tables", f"{table.role}: {table.tensor}, {size}"
-        parts = [f"in {table.file} at byte {table.offset:,}", f"{count(table.zero_rows, 'row')} of zeros"]
+        parts = [f"in {table.file} at byte {table.offset:,}", f"{count(table.zero_rows, 'zero row')}"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
         parts += [f"norm {table.norm_median:.3g}"] if table.norm_median is not None else []
         parts += [f"equals {table.copy_of}"] if table.copy_of is not None else []

@@ -155,7 +155,7 @@ def test_the_page_says_once_what_is_known_of_a_row(browser: Browser, tmp_path: P
     preserved = distortion.neighborhood_preservation[0]
     for row, about in (
         (0, f"{preserved:.0%} of its 10 nearest tokens are also its neighbors on this map. {advice}"),
-        (1, f"Its neighbors on this map were not compared with its nearest tokens: only a sample was. {advice}"),
+        (1, f"Not measured: neighborhood preservation was computed for only a sample of the rows. {advice}"),
         (9, "This row is zero or not finite, so it is not on the map."),
     ):
         opened.goto("about:blank")

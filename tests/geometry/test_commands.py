@@ -134,8 +134,8 @@ def test_map_names_rows_without_a_direction(run: Run, tmp_path: Path) -> None:
     rows[3], rows[7, 2], rows[9] = np.nan, np.inf, 0
     save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
     file = str(tmp_path / "model.safetensors")
-    assert "3 rows not drawn (zero or non-finite): id 3, 7, 9" in run("map", file, "--method", "pca")[1]
-    assert "1 row not drawn (zero or non-finite): id 6142 (<pad>)" in run("map", "--method", "pca")[1]
+    assert "3 rows not shown (zero or non-finite): id 3, 7, 9" in run("map", file, "--method", "pca")[1]
+    assert "1 row not shown (zero or non-finite): id 6142 (<pad>)" in run("map", "--method", "pca")[1]
     found = json.loads(run("map", file, "--method", "pca", "--json")[1])
     assert found["omitted_ids"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
     code, _, error = run("neighbors", "--id", "3", "--model", file)

@@ -67,7 +67,7 @@ def test_what_an_unknown_family_hides_is_named(copy: Path) -> None:
     (copy / "config.json").write_text(json.dumps(config | {"model_type": "a-new-family"}))
     report = inspect(copy)
     assert [line.partition(" (")[0] for line in report.not_checked] == [
-        "positions, scale and other tensors", "whether the head must equal the table",
+        "positions, scale, and other tensors", "whether the head must equal the table",
     ]  # fmt: skip
     assert (report.exit_code, inspect(copy, strict=True).exit_code) == (0, 1)
     (copy / "config.json").unlink()
